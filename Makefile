@@ -1,0 +1,37 @@
+# Two commands do everything: `make demo` and `make test`.  Each sets up what it needs first.
+
+PYTHON := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@echo '  make test PYTEST_ARGS="-k discovery -x" hands the arguments on to pytest'
+
+setup:  ## system packages, virtual environment, install; nothing when all is there
+	@scripts/setup.sh
+
+demo: setup  ## a broker pair, a producer and a consumer; the primary is killed twice
+	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
+
+test: setup  ## the whole test suite
+	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+check: setup  ## ruff, ruff format, mypy --strict
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m mypy --strict haclient broker_stub
+
+format: setup  ## format, and fix what ruff can fix
+	@$(PYTHON) -m ruff format .
+	@$(PYTHON) -m ruff check --fix .
+
+bench: setup  ## every benchmark in turn; each prints its own ratio against its peer
+	@for benchmark in $(sort $(wildcard benchmarks/bench_*.py)); do \
+	    echo "== $$benchmark"; $(PYTHON) "$$benchmark" $(BENCH_ARGS) || exit; \
+	done
+
+clean:  ## remove caches, build products and .venv
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find haclient broker_stub tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

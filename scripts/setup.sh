@@ -1,0 +1,122 @@
+#!/bin/sh
+# Makes a checkout ready to run: system packages, then .venv, then the install.
+#
+# Every make target that needs the environment calls this first, so a run that has nothing to do
+# only compares one checksum.  The stamp is written last: whatever interrupts the work, the next run
+# does it again, and a .venv without a stamp is made anew.  .venv belongs to this script.
+#
+# Where packages come from is pip's and apt's own configuration; nothing here says so.
+set -eu
+cd "$(dirname "$0")/.."
+
+# The path is part of the checksum: a virtual environment does not survive being moved or copied.
+checksum=$( { cat pyproject.toml constraints.txt scripts/setup.sh; pwd; } | cksum | cut -d ' ' -f 1)
+stamp=.venv/.ready-$checksum
+
+is_ready() { [ -e "$stamp" ] && [ -x .venv/bin/python ]; }
+say() { echo "setup: $*" >&2; }
+fail() { say "$@"; exit 1; }
+
+is_ready && exit 0
+[ ! -L .venv ] || fail ".venv is a link; remove it, and a virtual environment of its own is made here"
+
+# Two of these at once in one checkout (make test beside make check) would trip over each other.
+if command -v flock >/dev/null; then
+    exec 9<scripts/setup.sh
+    flock -n 9 || { say "another setup is running here, waiting for it"; flock 9; }
+    is_ready && exit 0
+fi
+
+# Daemons and administration tools live in sbin, which is not on everybody's PATH.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
+# --- Python -------------------------------------------------------------------------------------
+
+supported='import sys; sys.exit(sys.version_info < (3, 11))'
+python=
+for candidate in python3.13 python3.12 python3.11 python3; do
+    # Run it: a version manager leaves commands on PATH for versions that are switched off.
+    if "$candidate" -c "$supported" 2>/dev/null; then python=$candidate; break; fi
+done
+[ -n "$python" ] || fail "no Python 3.11 or newer on PATH (found: $(python3 --version 2>&1 || true))"
+
+# --- System packages, by their Debian and Ubuntu names ------------------------------------------
+
+missing=
+need() { # PACKAGE CHECK...: add the package unless the check succeeds
+    package=$1; shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+library() { # proton's build asks pkg-config alone; before that is installed the header must do
+    if command -v pkg-config; then pkg-config --exists "$1"; else [ -e "/usr/include/$2" ]; fi
+}
+any_file() { for file; do if [ -e "$file" ]; then return 0; fi; done; return 1; }
+python_header='import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))'
+
+# proton is built from source, with TLS and SASL only if it finds their headers
+need gcc command -v gcc
+need libc6-dev any_file /usr/include/stdio.h /usr/include/*/stdio.h
+need pkg-config command -v pkg-config
+need libssl-dev library openssl openssl/ssl.h
+need libsasl2-dev library libsasl2 sasl/sasl.h
+# SASL mechanisms, and the user database of the reference broker
+need libsasl2-modules any_file /usr/lib/*/sasl2/libscram.so /usr/lib*/sasl2/libscram.so
+need sasl2-bin command -v saslpasswd2
+# the tests move addresses and ask a real DNS server
+need dnsmasq-base command -v dnsmasq
+need iproute2 command -v ip
+# a distribution's Python comes without its headers and without ensurepip
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+need "python$version-dev" "$python" -c "$python_header"
+need "python$version-venv" "$python" -c 'import ensurepip, venv'
+
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null; then
+        fail "please install what Debian calls$missing"
+    elif [ "$(id -u)" = 0 ]; then
+        as_root=env
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        as_root='sudo -n env'
+    else
+        say "system packages are missing; run this line, then make again:"
+        echo "sudo apt-get install -y --no-install-recommends$missing" >&2
+        exit 1
+    fi
+    say "installing$missing"
+    # An update that fails for one foreign source must not stop the install from the others.
+    # Nothing that apt starts may hold on to the lock (9).
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq 9<&- || say "apt-get update failed, going on"
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing 9<&- >&2
+fi
+
+# --- Virtual environment ------------------------------------------------------------------------
+
+# A stamp of this path, even of older files, means that the last setup here ended well.
+reusable=
+if grep -qsxF "$(pwd)" .venv/.ready-* && .venv/bin/python -c "$supported" 2>/dev/null; then reusable=yes; fi
+rm -f .venv/.ready-*
+if [ -z "$reusable" ]; then
+    say "making .venv with $("$python" --version)"
+    "$python" -m venv --clear .venv
+fi
+
+# --- Install ------------------------------------------------------------------------------------
+
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+pip() { .venv/bin/python -m pip "$@"; }
+proton_is_whole() {
+    .venv/bin/python -c 'import sys, proton; sys.exit(not (proton.SSL.present() and proton.SASL.extended()))'
+}
+
+say "installing haclient and its dependencies (proton is compiled: a minute or two the first time)"
+pip install -q -c constraints.txt -e '.[dev,fast,metrics]'
+if ! proton_is_whole; then
+    say "pip's cached proton was built without TLS or SASL, building it again"
+    pip install -q -c constraints.txt --force-reinstall --no-deps --no-cache-dir \
+        --no-binary python-qpid-proton python-qpid-proton
+    proton_is_whole || fail "proton has no TLS or no SASL: does pkg-config find openssl and libsasl2?"
+fi
+
+pwd >"$stamp"
+say "ready"
