@@ -1,0 +1,127 @@
+"""Answers of a name service: kept while they are valid, and longer when no better one comes.
+
+Rules:
+
+- An answer is given again until its TTL has passed, then the question is asked again.
+- A question that fails, in whatever way, leaves the last answer in force; that is logged.
+  Only a name that never had an answer is an error.  (RFC 8767 calls this serving stale data.)
+- One question at a time for a name: whoever comes meanwhile waits for the same one.
+- Who waits may be cancelled, or stop waiting; the question goes on for the others and for the
+  next.  ``close`` ends those under way.
+
+Nothing here knows DNS; the question is an argument, and so is the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class ResolutionError(Exception):
+    """A name has no address, and never had one.
+
+    :ivar name: what was asked for.
+    :ivar reason: who was asked, and what came of it.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot resolve {self.name!r}: {self.reason}"
+
+
+class Unanswered(Exception):
+    """A question brought no answer; the argument says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a question brought.
+
+    :param ttl: seconds for which it is valid; 0 is for this once.
+    """
+
+    value: T
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T]):
+    value: T
+    expires: float
+
+
+class Answers(Generic[T]):
+    """The answers to one kind of question, by name.
+
+    :param ask: given a name and the last answer to it; raises ``Unanswered``.  Must end by
+        itself, for nobody else ends it.
+    :param clock: monotonic seconds; only TTLs are measured with it.
+    """
+
+    def __init__(
+        self, ask: Callable[[str, T | None], Awaitable[Answer[T]]], clock: Callable[[], float]
+    ) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._kept: dict[str, _Kept[T]] = {}
+        self._asking: dict[str, asyncio.Task[str]] = {}
+
+    async def get(self, name: str, until: float) -> T:
+        """The answer for a name, waiting for it no longer than ``until`` on the loop's clock.
+
+        :raises ResolutionError: when there is none and never was.
+        """
+        kept = self._kept.get(name)
+        if kept is not None and self._clock() < kept.expires:
+            return kept.value
+        failure = await self._wait(self._question(name), until)
+        kept = self._kept.get(name)
+        if kept is None:
+            raise ResolutionError(name, failure)
+        if failure:
+            _log.warning("keeping the last answer for %r: %s", name, failure)
+        return kept.value
+
+    async def close(self) -> None:
+        """End the questions under way; who waits for one gets the last answer or an error."""
+        tasks = tuple(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _question(self, name: str) -> asyncio.Task[str]:
+        if name not in self._asking:
+            self._asking[name] = asyncio.create_task(self._put(name), name=f"resolve {name}")
+        return self._asking[name]
+
+    async def _put(self, name: str) -> str:
+        """Ask once; the result says why there is no answer, and is empty when there is one."""
+        last = self._kept.get(name)
+        try:
+            answer = await self._ask(name, last.value if last else None)
+        except Unanswered as unanswered:
+            return str(unanswered)
+        finally:
+            self._asking.pop(name, None)
+        self._kept[name] = _Kept(answer.value, self._clock() + answer.ttl)
+        return ""
+
+    async def _wait(self, task: asyncio.Task[str], until: float) -> str:
+        # asyncio.wait, and not await: a waiter that is cancelled must not take the question with it.
+        left = until - asyncio.get_running_loop().time()
+        await asyncio.wait({task}, timeout=max(0.0, left))
+        if not task.done():
+            return "no answer in time"
+        return "the resolver was closed" if task.cancelled() else task.result()

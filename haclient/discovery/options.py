@@ -1,0 +1,322 @@
+"""Every option of a cluster URL: the fields of ``Options`` are the one table of them.
+
+Each field carries its kind of value, its default and one line of meaning; the parser, the
+keyword overrides, the way back to text and the table of the README all read that.
+
+Rules:
+
+- An unknown, repeated, malformed or out-of-range option is an error that names the option.
+- The options of ``Policy`` have the names and the defaults of ``Policy``.
+- ``none`` is written for "no limit" or "not set", where an option has such a value.
+- Values are percent-decoded before they come here; a ``+`` is a plus.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Literal, get_args
+from urllib.parse import quote
+
+from haclient.discovery.option_values import (
+    BOOLEAN,
+    HOST,
+    MECHANISMS,
+    MOST_DELIVERIES,
+    NAMESERVER,
+    PATH,
+    TEXT,
+    Kind,
+    as_text,
+    one_of,
+    seconds,
+    whole,
+)
+from haclient.discovery.option_values import number as _number
+from haclient.discovery.policy import Policy, PushedMembers, Redirects
+from haclient.discovery.url_error import ClusterURLError
+
+Delivery = Literal["at-least-once", "at-most-once"]
+
+_POLICY = Policy()
+_KEY = "option"
+# Characters that need no escape in a value; "@" does, see authority.refuse_late_at.
+_PLAIN = "/:,[]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _About:
+    """What the table says about an option, beside its name and default.
+
+    :param optional: whether ``none`` is a value.
+    """
+
+    kind: Kind
+    meaning: str
+    optional: bool = False
+
+
+def _about(kind: Kind, meaning: str, *, optional: bool = False) -> Mapping[str, _About]:
+    return {_KEY: _About(kind=kind, meaning=meaning, optional=optional)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a cluster URL.  Times are seconds; ``None`` is no limit, or not set.
+
+    Made by ``parse_options`` and ``with_overrides``, which check the values; the constructor
+    does not.
+    """
+
+    # RFC 8305 section 5: the connection attempt delay is never below 10 ms.
+    stagger: float = field(
+        default=_POLICY.stagger,
+        metadata=_about(
+            seconds(0.01), "an attempt that hangs this long lets the next endpoint be dialled beside it"
+        ),
+    )
+    max_dials: int = field(
+        default=_POLICY.max_dials,
+        metadata=_about(whole(1, 1000, "attempts"), "attempts in flight at once, for a whole factory"),
+    )
+    attempt_timeout: float = field(
+        default=_POLICY.attempt_timeout,
+        metadata=_about(seconds(0.01), "deadline of one attempt, from TCP connect to usable session"),
+    )
+    stable_after: float = field(
+        default=_POLICY.stable_after,
+        metadata=_about(seconds(0), "a connection usable for this long resets the backoff"),
+    )
+    deadline: float | None = field(
+        default=_POLICY.deadline,
+        metadata=_about(
+            seconds(0.001), "length of an episode after which the client gives up", optional=True
+        ),
+    )
+    startup_deadline: float | None = field(
+        default=_POLICY.startup_deadline,
+        metadata=_about(seconds(0.001), "the same for the first connect", optional=True),
+    )
+    max_attempts: int | None = field(
+        default=_POLICY.max_attempts,
+        metadata=_about(
+            whole(1, MOST_DELIVERIES, "attempts"),
+            "attempts in one episode after which the client gives up",
+            optional=True,
+        ),
+    )
+    max_redirects: int = field(
+        default=_POLICY.max_redirects,
+        metadata=_about(whole(0, 1000, "hops"), "hops of one redirect chain"),
+    )
+    redirects: Redirects = field(
+        default=_POLICY.redirects,
+        metadata=_about(one_of(get_args(Redirects)), "which redirect targets may be given the credentials"),
+    )
+    pushed_members: PushedMembers = field(
+        default=_POLICY.pushed_members,
+        metadata=_about(
+            one_of(get_args(PushedMembers)), "what a `failover-server-list` does to the known members"
+        ),
+    )
+    backoff_base: float = field(
+        default=_POLICY.backoff_base,
+        metadata=_about(seconds(0.001), "first ceiling of the jittered delay between rounds"),
+    )
+    backoff_factor: float = field(
+        default=_POLICY.backoff_factor,
+        metadata=_about(_number(1, 1000), "growth of that ceiling from one failed round to the next"),
+    )
+    backoff_max: float = field(
+        default=_POLICY.backoff_max,
+        metadata=_about(seconds(0.001), "the ceiling never exceeds this"),
+    )
+    max_hint: float = field(
+        default=_POLICY.max_hint,
+        metadata=_about(seconds(0), "a delay that a server asks for is obeyed up to here"),
+    )
+    # Twice this goes into Open as milliseconds in 32 bits; a day is far inside.
+    heartbeat: float = field(
+        default=10.0,
+        metadata=_about(
+            seconds(0.01, 86400, or_zero=True), "a silent peer is asked for life this often; 0 is never"
+        ),
+    )
+    delivery: Delivery = field(
+        default="at-least-once",
+        metadata=_about(
+            one_of(get_args(Delivery)),
+            "what happens to messages that were unsettled when a connection is lost",
+        ),
+    )
+    duplicate_detection: bool = field(
+        default=True,
+        metadata=_about(BOOLEAN, "mark every message with an id, by which a broker drops second copies"),
+    )
+    window: int = field(
+        default=1000,
+        metadata=_about(
+            whole(1, MOST_DELIVERIES, "messages"), "unsettled messages of one sender before it waits"
+        ),
+    )
+    credit: int = field(
+        default=100,
+        metadata=_about(whole(1, MOST_DELIVERIES, "messages"), "messages a receiver asks for in advance"),
+    )
+    # 512 is MIN-MAX-FRAME-SIZE, AMQP 1.0 part 2, section 2.4.1; 64 KiB is what brokers commonly take.
+    max_frame_size: int = field(
+        default=65536,
+        metadata=_about(whole(512, 2**32 - 1, "bytes"), "largest frame this client takes"),
+    )
+    client_id: str | None = field(
+        default=None,
+        metadata=_about(TEXT, "AMQP container id; none: one is generated", optional=True),
+    )
+    vhost: str | None = field(
+        default=None,
+        metadata=_about(TEXT, "hostname sent in Open; none: the host of the URL", optional=True),
+    )
+    sasl_mechanisms: tuple[str, ...] | None = field(
+        default=None,
+        metadata=_about(
+            MECHANISMS,
+            "SASL mechanisms to use, separated by comma, space or +; none: any safe one that the peer offers",
+            optional=True,
+        ),
+    )
+    sasl_plaintext: bool = field(
+        default=True,
+        metadata=_about(BOOLEAN, "PLAIN may be used without TLS, as the `amqp://` scheme asks for"),
+    )
+    tls_ca: str | None = field(
+        default=None,
+        metadata=_about(PATH, "certificates to trust, PEM; none: those of the system", optional=True),
+    )
+    tls_cert: str | None = field(
+        default=None,
+        metadata=_about(PATH, "certificate of this client, PEM", optional=True),
+    )
+    tls_key: str | None = field(
+        default=None,
+        metadata=_about(PATH, "key of that certificate, PEM; none: it is in `tls_cert`", optional=True),
+    )
+    tls_verify: bool = field(
+        default=True,
+        metadata=_about(BOOLEAN, "check the peer's certificate and its name"),
+    )
+    tls_server_name: str | None = field(
+        default=None,
+        metadata=_about(
+            HOST, "name that the certificate must carry; none: the host of the URL", optional=True
+        ),
+    )
+    nameserver: str | None = field(
+        default=None,
+        metadata=_about(
+            NAMESERVER,
+            "DNS server, as host, host:port or [v6]:port; none: those of the system",
+            optional=True,
+        ),
+    )
+    dns_timeout: float = field(
+        default=2.0,
+        metadata=_about(seconds(0.01), "longest wait for DNS"),
+    )
+    send_timeout: float | None = field(
+        default=None,
+        metadata=_about(seconds(0.001), "timeout of a send that names none", optional=True),
+    )
+    close_timeout: float = field(
+        default=0.5,
+        metadata=_about(seconds(0), "how long close waits for the peer's answer"),
+    )
+
+    def policy(self) -> Policy:
+        """The part of the options that discovery uses."""
+        return Policy(**{each.name: getattr(self, each.name) for each in fields(Policy)})
+
+
+_FIELDS = MappingProxyType({each.name: each for each in fields(Options)})
+_ABOUT: Mapping[str, _About] = MappingProxyType({name: each.metadata[_KEY] for name, each in _FIELDS.items()})
+OPTION_NAMES = tuple(_FIELDS)
+
+
+def parse_options(
+    pairs: Iterable[tuple[str, str]], written: Mapping[str, str] = MappingProxyType({})
+) -> Options:
+    """Options from names and decoded texts.
+
+    :param written: for errors, how the user spelt a name, where that differs.
+    :raises ClusterURLError: names the option at fault.
+    """
+    values: dict[str, object] = {}
+    for name, text in pairs:
+        spelt = written.get(name, name)
+        if name in values:
+            raise ClusterURLError(f"option {spelt!r} is given twice", spelt)
+        values[name] = _value(name, text, spelt)
+    return _checked(Options(), values)
+
+
+def with_overrides(options: Options, **overrides: object) -> Options:
+    """The same options with some replaced, by texts as in a URL or by Python values.
+
+    :raises ClusterURLError: names the option at fault.
+    """
+    return _checked(options, {name: _value(name, value, name) for name, value in overrides.items()})
+
+
+def format_options(options: Options) -> str:
+    """The options that differ from their defaults, as the query of a URL; empty when none does."""
+    values = {name: getattr(options, name) for name in OPTION_NAMES}
+    return "&".join(
+        f"{name}={quote(as_text(value), safe=_PLAIN)}"
+        for name, value in values.items()
+        if value != _FIELDS[name].default
+    )
+
+
+def options_table() -> str:
+    """Every option as a Markdown table."""
+    return "\n".join(("| option | default | unit | meaning |", "|---|---|---|---|", *map(_row, OPTION_NAMES)))
+
+
+def refuse_unknown(name: str, spelt: str) -> ClusterURLError:
+    """The error for an option that does not exist, with the likeliest one that does."""
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), OPTION_NAMES, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return ClusterURLError(f"unknown option {spelt!r}{hint}", spelt)
+
+
+def _value(name: str, value: object, spelt: str) -> object:
+    about = _ABOUT.get(name)
+    if about is None:
+        raise refuse_unknown(name, spelt)
+    try:
+        return _parsed(about, value)
+    except ValueError as error:
+        message = f"option {spelt!r}: {error}"
+    raise ClusterURLError(message, spelt)
+
+
+def _parsed(about: _About, value: object) -> object:
+    if value is None and not about.optional:
+        raise ValueError("none is not a value of it")
+    text = as_text(value)
+    return None if about.optional and text.lower() == "none" else about.kind.parse(text)
+
+
+def _checked(options: Options, values: Mapping[str, object]) -> Options:
+    changed = replace(options, **dict(values))  # type: ignore[arg-type]  # each value came from its field's own parser
+    if changed.tls_key and not changed.tls_cert:
+        raise ClusterURLError("option 'tls_key': there is no tls_cert that it belongs to", "tls_key")
+    return changed
+
+
+def _row(name: str) -> str:
+    about = _ABOUT[name]
+    choices = f": {', '.join(f'`{choice}`' for choice in about.kind.choices)}" if about.kind.choices else ""
+    default = as_text(_FIELDS[name].default)
+    return f"| `{name}` | `{default}` | {about.kind.unit} | {about.meaning}{choices} |"

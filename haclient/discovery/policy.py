@@ -1,0 +1,63 @@
+"""How hard, how fast and how long a client looks for the primary.
+
+One frozen record holds every number that discovery uses.  Each default says where it comes
+from; all of them can be set in the cluster URL by the same name.  Times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Redirects = Literal["members", "any", "none"]
+PushedMembers = Literal["add", "replace", "ignore"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The rules of one search.  Every time is in seconds; ``None`` means no limit."""
+
+    stagger: float = 0.25
+    """An attempt that hangs this long lets the next endpoint be dialled beside it
+    (the "connection attempt delay" of RFC 8305, section 5)."""
+
+    max_dials: int = 4
+    """Attempts in flight at once, for all connections of a factory together."""
+
+    attempt_timeout: float = 10.0
+    """One deadline from TCP connect to usable session (rabbitmq and Qpid JMS: 10 to 15)."""
+
+    stable_after: float = 5.0
+    """A connection usable for this long resets the backoff."""
+
+    deadline: float | None = None
+    """Length of an episode after which the client gives up; none: it goes on for ever."""
+
+    startup_deadline: float | None = 60.0
+    """The same for the first connect, where a wrong URL is likelier than an outage."""
+
+    max_attempts: int | None = None
+    """Attempts in one episode after which the client gives up."""
+
+    max_redirects: int = 5
+    """Hops of one redirect chain; the number that Qpid JMS documents for its redirects."""
+
+    redirects: Redirects = "members"
+    """Which redirect targets may be given the credentials.  ``members``: the seed list,
+    resolved and pushed members and hosts of the same parent domain; ``any``; ``none``:
+    redirects are not followed at all."""
+
+    pushed_members: PushedMembers = "add"
+    """What a ``failover-server-list`` does to the candidates; seeds are always kept."""
+
+    backoff_base: float = 0.1
+    """First ceiling of the jittered delay (proton's own first reconnect delay)."""
+
+    backoff_factor: float = 2.0
+    """Growth of that ceiling from one failed round to the next."""
+
+    backoff_max: float = 10.0
+    """The ceiling never exceeds this (proton's own longest reconnect delay)."""
+
+    max_hint: float = 60.0
+    """A delay that a server asks for is obeyed up to here."""
