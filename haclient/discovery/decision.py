@@ -1,0 +1,104 @@
+"""What ``search`` answers to the question "what now?".
+
+Each is an order to the driver, or word that there is nothing to do yet.  ``Found`` and
+``GiveUp`` end the search.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from haclient.discovery.backoff import Delay
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+
+
+class GiveUpReason(enum.Enum):
+    """Why a search ended without a usable session."""
+
+    DEADLINE = "deadline"
+    MAX_ATTEMPTS = "max-attempts"
+    AUTHENTICATION = "authentication"
+    TLS_VERIFICATION = "tls-verification"
+    NOT_FOUND = "not-found"
+    INVALID_FIELD = "invalid-field"
+    NO_ENDPOINTS = "no-endpoints"
+    """There is no seed and no candidate, and nothing could bring one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRound:
+    """A round begins: resolve all names anew, now."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Begin this attempt.
+
+    :param hops: redirects on the way here.
+    :param redirected_by: the member that named this endpoint, for a redirect.
+    """
+
+    attempt: int
+    endpoint: Endpoint
+    hops: int = 0
+    redirected_by: Endpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Cancel this attempt.  It counts as ended, and its dial as free, from now on."""
+
+    attempt: int
+    kind: MissKind
+    detail: str
+
+    @property
+    def miss(self) -> Miss:
+        """The same as evidence for the topology."""
+        return Miss(kind=self.kind, detail=self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """A wait began; told once, so that it can be reported.
+
+    :param until: monotonic seconds.
+    :param round: the round that failed; 0 for the wait after a loss, or of a search that only follows.
+    """
+
+    until: float
+    delay: Delay
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before this time (monotonic seconds) or the next fact; ``None``: the next fact."""
+
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """This attempt is the connection."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The search is over.
+
+    :param attempts: the attempts that the history still holds, oldest first.
+    """
+
+    reason: GiveUpReason
+    detail: str
+    attempts: tuple[AttemptRecord, ...]
+
+
+Decision = StartRound | Dial | Abandon | BackOff | Wait | Found | GiveUp

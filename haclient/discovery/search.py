@@ -1,0 +1,397 @@
+"""The state machine of one episode of one connection: it answers the question "what now?".
+
+The driver tells facts (``tcp_connected``, ``usable``, ``missed``) and asks ``next`` after each
+fact, after each answer other than ``Wait``, ``Found`` and ``GiveUp``, when a ``Wait`` is over,
+and when the topology, the lead or the free dials changed.  There is no I/O and no clock here.
+
+Rules
+-----
+1. Candidates in turn, without delay within a round.  A jittered delay before the first attempt
+   after a loss, and between rounds; the largest hint of a round decides over its delay.
+2. An attempt has one deadline, from the dial to a usable session.  ``stagger`` after the last
+   dial, or at once when an attempt fails, the next candidate is dialled.  At the cap (own or the
+   factory's) the oldest attempt that hangs without TCP makes room.  Attempts that hang do
+   not hold up the next round.  The first usable one wins.
+3. Usable with a generation that the topology calls stale is a miss.
+4. A redirect goes ahead of the list.  Hops are capped, a loop is refused, an endpoint is
+   dialled once a round at most because of redirects, and not at all after it gave a hint.
+5. Any other miss: next candidate.
+6. Wrong credentials or a wrong certificate: never again at that endpoint, and the end when
+   the round is over.  ``not-found`` or ``invalid-field`` from every member: the end as well.
+   A member that only redirected has not spoken about either.
+7. The end at ``deadline`` (``startup_deadline`` for the first connect) and at ``max_attempts``.
+8. Without the lead only the primary is dialled, once an epoch, when another connection has
+   found it.  A leading search does the same while it backs off.
+
+Theory of operation
+-------------------
+    state     left when              to        dials
+    firm      the wait is over       idle      nothing: the wait after a loss, or of a hint
+    backoff   the wait is over       idle      redirects, a newly known primary
+    idle      a hint came in         firm      a newly known primary
+              the lead is held       walking
+    walking   the list is walked     backoff   the list, redirects, a newly known primary
+                                     or firm
+    any       Found, GiveUp          ended     nothing
+
+Only ``firm`` and ``backoff`` lead to ``idle``, so every round but the first is preceded by a
+delay.  A round itself is finite: the list as ``rounds`` tells, redirects as ``redirects``
+tells and each endpoint once because of them, the primary once an epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, replace
+
+from haclient.discovery.backoff import Backoff
+from haclient.discovery.decision import (
+    Abandon,
+    BackOff,
+    Decision,
+    Dial,
+    Found,
+    GiveUp,
+    GiveUpReason,
+    StartRound,
+    Wait,
+)
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind
+from haclient.discovery.flights import Claim, Flight, Flights
+from haclient.discovery.policy import Policy
+from haclient.discovery.redirects import Target, targets
+from haclient.discovery.rounds import FATAL, Round
+from haclient.discovery.topology import Topology, update
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What ``next`` was asked with.  ``candidates`` leaves out those that rule 6 bars."""
+
+    now: float
+    topology: Topology
+    candidates: tuple[Endpoint, ...]
+    lead: bool
+    room: int | None
+    resolving: bool
+
+
+class Search:
+    """One episode: from the start, or the loss of a connection, to the next usable one.
+
+    :param backoff: lives as long as the connection; the driver resets it once a connection
+        was usable for ``policy.stable_after``.
+    :param now: monotonic seconds; the deadline counts from here.
+    :param first: whether this is the first connect, and not the search after a loss.
+    :param credentials: whether attempts send credentials, which a redirect could divert.
+    """
+
+    def __init__(
+        self, *, policy: Policy, backoff: Backoff, now: float, first: bool, credentials: bool = False
+    ) -> None:
+        limit = policy.startup_deadline if first else policy.deadline
+        self._policy = policy
+        self._backoff = backoff
+        self._credentials = credentials
+        self._started = now
+        self._deadline = math.inf if limit is None else now + limit
+        self._flights = Flights()
+        self._round = Round()
+        self._walking = False
+        self._pause = None if first else self._back_off(now)
+        self._announced = first
+        self._dial_at = now
+        self._make_room_at = now
+        self._referrals: list[tuple[Flight, Miss, Endpoint]] = []
+        self._ahead: deque[Target] = deque()
+        self._barred: dict[Endpoint, Miss] = {}
+        self._visited: set[Endpoint] = set()
+        self._visited_epoch = 0
+        self._verdict: tuple[GiveUpReason, str] | None = None
+        self._ended: Found | GiveUp | None = None
+
+    @property
+    def history(self) -> tuple[AttemptRecord, ...]:
+        """The attempts that ended, in the order in which they did; the last 1000 of them."""
+        return self._flights.records
+
+    def record(self, attempt: int) -> AttemptRecord | None:
+        """How one attempt ended; ``None`` while it is in flight and when the history forgot it."""
+        return self._flights.record(attempt)
+
+    @property
+    def attempts(self) -> int:
+        """All attempts of this episode, ended or not."""
+        return self._flights.total
+
+    @property
+    def in_flight(self) -> int:
+        """Dials that this search holds of those of the factory."""
+        return len(self._flights)
+
+    def tcp_connected(self, attempt: int, now: float) -> None:
+        """TCP is connected: the attempt no longer makes room for others."""
+        self._flights.connected(attempt, now)
+
+    def usable(
+        self, attempt: int, now: float, generation: int | None = None, cluster: str | None = None
+    ) -> None:
+        """Open came without an error and Begin was answered."""
+        self._flights.connected(attempt, now)
+        self._flights.claimed(attempt, Claim(generation, cluster))
+
+    def missed(self, attempt: int, now: float, miss: Miss) -> None:
+        """The attempt ended without a usable session."""
+        if self._ended is not None:
+            return
+        flight = self._flights.end(attempt, now, miss)
+        if flight is None:
+            return
+        self._note(flight.endpoint, miss, now)
+        if miss.kind is MissKind.REDIRECTED and miss.redirect is not None:
+            self._referrals.append((flight, miss, miss.redirect))
+
+    def next(
+        self,
+        now: float,
+        topology: Topology,
+        *,
+        lead: bool = True,
+        room: int | None = None,
+        resolving: bool = False,
+    ) -> Decision:
+        """What to do now.
+
+        :param lead: whether this search walks the list for the factory; one at a time does.
+        :param room: dials still free in the factory; ``None`` for no limit.
+        :param resolving: whether names are being resolved.
+        """
+        if self._ended is not None:
+            return self._ended
+        candidates = tuple(c for c in topology.candidates() if c not in self._barred)
+        view = _View(now, topology, candidates, lead, room, resolving)
+        self._judge(view)
+        return (
+            self._settle(view)
+            or self._stop(view)
+            or self._time_out(view)
+            or self._rest(view)
+            or self._skip_ahead(view)
+            or self._walk(view)
+            or self._wait(view)
+        )
+
+    def _settle(self, view: _View) -> Decision | None:
+        claims = [(flight, flight.claim) for flight in self._flights if flight.claim is not None]
+        if not claims:
+            return None
+        topology = view.topology
+        for flight, claim in claims:
+            # Two claims may come in together, before the driver has told the topology.
+            told = Claimed(flight.endpoint, claim.generation, claim.cluster, topology.epoch)
+            topology = update(topology, told)
+        for flight, claim in claims:
+            if topology.is_stale(claim.generation, claim.cluster):
+                detail = f"generation {claim.generation} is not the newest of cluster {claim.cluster}"
+                return self._abandon(flight, view.now, MissKind.STALE_PRIMARY, detail)
+        return self._win(claims[0][0], view.now)
+
+    def _win(self, winner: Flight, now: float) -> Decision:
+        for flight in self._flights:
+            if flight.attempt != winner.attempt:
+                detail = f"attempt {winner.attempt} at {winner.endpoint} was usable first"
+                return self._abandon(flight, now, MissKind.LOST_RACE, detail)
+        self._ended = Found(winner.attempt)
+        return self._ended
+
+    def _stop(self, view: _View) -> Decision | None:
+        self._verdict = self._verdict or self._overdue(view)
+        if self._verdict is None:
+            return None
+        reason, detail = self._verdict
+        for flight in self._flights:
+            return self._abandon(flight, view.now, MissKind.STOPPED, f"{reason.value}: {flight.phase()}")
+        self._ended = GiveUp(reason, detail, self.history)
+        return self._ended
+
+    def _overdue(self, view: _View) -> tuple[GiveUpReason, str] | None:
+        nowhere = "" if view.candidates or self._barred else ", no address is known"
+        detail = f"no usable session: {self.attempts} attempts in {view.now - self._started:.3g} s{nowhere}"
+        if view.now >= self._deadline:
+            return GiveUpReason.DEADLINE, detail
+        if self._exhausted and not self._flights:
+            return self._refused() or (GiveUpReason.MAX_ATTEMPTS, detail)
+        return None
+
+    def _refused(self) -> tuple[GiveUpReason, str] | None:
+        endpoint, miss = next(iter(self._barred.items()), (None, None))
+        return miss and (FATAL[miss.kind], f"{endpoint}: {miss.detail or miss.kind.value}")
+
+    def _time_out(self, view: _View) -> Decision | None:
+        limit = self._policy.attempt_timeout
+        flight = self._flights.overdue(limit, view.now)
+        if flight is None:
+            return None
+        detail = f"not usable within {limit:g} s: {flight.phase()}"
+        return self._abandon(flight, view.now, MissKind.TIMED_OUT, detail)
+
+    def _abandon(self, flight: Flight, now: float, kind: MissKind, detail: str) -> Abandon:
+        order = Abandon(flight.attempt, kind, detail)
+        self._flights.end(flight.attempt, now, order.miss)
+        self._note(flight.endpoint, order.miss, now)
+        return order
+
+    def _note(self, endpoint: Endpoint, miss: Miss, now: float) -> None:
+        self._dial_at = now
+        self._round.note(endpoint, miss)
+        if miss.kind in FATAL:
+            self._barred.setdefault(endpoint, miss)
+
+    def _judge(self, view: _View) -> None:
+        referrals, self._referrals = self._referrals, []
+        for flight, miss, target in referrals:
+            found = targets(flight, target, view.topology, self._policy, credentials=self._credentials)
+            if isinstance(found, str):
+                refused = replace(miss, kind=MissKind.REDIRECT_REFUSED, detail=found)
+                self._flights.amend(flight.attempt, refused)
+                self._round.note(flight.endpoint, refused)
+            else:
+                self._ahead.extend(found)
+        if not view.lead:
+            self._ahead.clear()
+
+    def _back_off(self, now: float) -> BackOff:
+        self._walking = False
+        delay = self._backoff.next(self._round.take_hint())
+        self._pause = BackOff(now + delay.delay, delay, self._round.number)
+        self._announced = True
+        return self._pause
+
+    def _rest(self, view: _View) -> Decision | None:
+        if self._pause is None:
+            return None
+        if not self._announced:
+            self._announced = True
+            return self._pause
+        if self._pause.until <= view.now:
+            self._pause = None
+        return None
+
+    @property
+    def _firm(self) -> bool:
+        pause = self._pause
+        return pause is not None and (pause.round == 0 or pause.delay.hint is not None)
+
+    def _skip_ahead(self, view: _View) -> Decision | None:
+        if self._firm or self._exhausted:
+            return None
+        target = self._next_referral() or self._news(view)
+        return target and self._dial(view, target)
+
+    def _next_referral(self) -> Target | None:
+        while self._ahead:
+            target = self._ahead[0]
+            if self._is_open(target.endpoint) and target.endpoint not in self._round.redirected:
+                return target
+            self._ahead.popleft()
+        return None
+
+    def _news(self, view: _View) -> Target | None:
+        primary = view.topology.primary
+        if primary is None or not self._is_open(primary):
+            return None
+        visited = view.topology.epoch == self._visited_epoch and primary in self._visited
+        return None if visited else Target(primary)
+
+    def _is_open(self, endpoint: Endpoint) -> bool:
+        closed = endpoint in self._barred or endpoint in self._round.hints
+        return not closed and endpoint not in self._flights
+
+    def _walk(self, view: _View) -> Decision | None:
+        if self._pause is not None or self._exhausted:
+            return None
+        if not self._walking:
+            return self._set_out(view)
+        if not view.lead:
+            return None
+        endpoint = self._round.next_listed(view.candidates, self._flights)
+        if endpoint is None:
+            return self._end_round(view)
+        return self._dial(view, Target(endpoint), listed=1) if view.now >= self._dial_at else None
+
+    def _set_out(self, view: _View) -> Decision | None:
+        if self._round.hints:
+            return self._back_off(view.now)
+        if not view.lead:
+            return None
+        self._walking = True
+        self._round = Round(self._round.number + 1)
+        return StartRound(self._round.number)
+
+    def _end_round(self, view: _View) -> Decision | None:
+        if self._ahead or view.resolving or self._is_hopeful(view):
+            return None
+        nowhere = not view.candidates and not view.topology.seeds
+        self._verdict = (
+            self._refused()
+            or self._round.unknown_everywhere(view.candidates)
+            or ((GiveUpReason.NO_ENDPOINTS, "the seed list is empty") if nowhere else None)
+        )
+        return self._stop(view) or self._back_off(view.now)
+
+    def _is_hopeful(self, view: _View) -> bool:
+        if not self._flights:
+            return False
+        if view.now < self._flights.youngest.dialled_at + self._policy.stagger:
+            return True
+        return not self._barred and all(candidate in self._flights for candidate in view.candidates)
+
+    def _dial(self, view: _View, target: Target, *, listed: int = 0) -> Decision | None:
+        if len(self._flights) >= self._policy.max_dials or (view.room is not None and view.room <= 0):
+            return self._make_room(view)
+        self._round.listed += listed
+        return self._launch(view, target)
+
+    def _make_room(self, view: _View) -> Decision | None:
+        flight = self._flights.hanging(self._policy.stagger, view.now)
+        if flight is None or view.now < self._make_room_at:
+            return None
+        # Should another search take the dial that this frees, the next must not go at once.
+        self._make_room_at = view.now + self._policy.stagger
+        return self._abandon(flight, view.now, MissKind.MADE_ROOM, flight.phase())
+
+    def _launch(self, view: _View, target: Target) -> Dial:
+        endpoint, chain = target.endpoint, target.chain
+        flight = self._flights.launch(endpoint, chain, view.now)
+        self._dial_at = view.now + self._policy.stagger
+        self._make_room_at = view.now
+        self._round.dialled.add(endpoint)
+        if chain:
+            self._round.redirected.add(endpoint)
+            self._ahead = deque(t for t in self._ahead if t.endpoint != endpoint)
+        if endpoint == view.topology.primary:
+            self._visit(endpoint, view.topology.epoch)
+        return Dial(flight.attempt, endpoint, len(chain), chain[-1] if chain else None)
+
+    def _visit(self, primary: Endpoint, epoch: int) -> None:
+        if self._visited_epoch != epoch:
+            self._visited_epoch = epoch
+            self._visited.clear()
+        self._visited.add(primary)
+
+    @property
+    def _exhausted(self) -> bool:
+        limit = self._policy.max_attempts
+        return limit is not None and self.attempts >= limit
+
+    def _wait(self, view: _View) -> Wait:
+        times = [self._deadline, *(f.dialled_at + self._policy.attempt_timeout for f in self._flights)]
+        if self._pause is not None:
+            times.append(self._pause.until)
+        if self._walking or self._ahead or view.topology.primary is not None:
+            times += [self._dial_at, self._make_room_at]
+            times += [flight.dialled_at + self._policy.stagger for flight in self._flights]
+        until = min((time for time in times if time > view.now), default=math.inf)
+        return Wait(None if until == math.inf else until)

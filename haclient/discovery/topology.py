@@ -1,0 +1,240 @@
+"""What is known about the cluster: evidence in, a new immutable ``Topology`` out.
+
+Everything that decides which endpoints exist, who is believed to be primary and where
+credentials may go lives in this file.  ``update`` is pure; whoever holds the current topology
+for the connections of a factory applies it under their own lock.
+
+Rules
+-----
+1. The seed list is never forgotten, whatever DNS, members or redirects say.
+2. An empty answer of the resolver keeps the last good one.
+3. ``failover-server-list``: *add* puts the new members before the older pushed ones, *replace*
+   drops the older pushed ones, *ignore* does nothing.  When every seed is ``amqps``, pushed
+   endpoints without TLS are dropped: a list is no way round rule 8.
+4. Generations count per cluster id.  A claim with a lower generation than the highest seen of
+   its cluster is a stale primary.  So is a claim *without* a generation that names a cluster
+   whose generation is known: a real primary of that cluster would tell it.  A claim that
+   names neither cannot be compared and is accepted.
+5. ``epoch`` is the version of "who is primary".  Whatever clears the primary raises it, and
+   evidence of an older epoch changes nothing: it speaks about a past already judged.
+   ``Resolved`` has no epoch: DNS does not speak about the primary.
+6. The primary is cleared when its connection is lost, or when an attempt at it misses.  Misses
+   that this client itself caused (``SELF_INFLICTED``) say nothing about the member.
+7. A name of the seed list that has no address yet is not a candidate; resolving it comes
+   first.  A pushed name without an address is one: it is resolved when it is dialled.
+8. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
+   known members and to hosts with the parent domain of a seed.
+
+The shape is that of pymongo's ``topology_description``: one record, one update function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
+from haclient.discovery.policy import Policy, PushedMembers
+
+SELF_INFLICTED = frozenset({MissKind.MADE_ROOM, MissKind.LOST_RACE, MissKind.STOPPED})
+
+# What members say is remembered up to here, so that no peer can grow a client without bound.
+# Clusters have two to seven members; one client meets one cluster, or two during a move.
+_MAX_PUSHED = 64
+_MAX_CLUSTERS = 16
+_MAX_MISSES = 256
+
+# Second-level labels under which country registries sell names: "co.uk" is nobody's domain.
+# The public suffix list would be exact, and out of date in any client older than a year.
+_COUNTRY_CODE = 2
+_REGISTRY_LABELS = frozenset(
+    ["ac", "co", "com", "edu", "go", "gov", "gv", "ltd", "mil", "ne", "net", "nom", "or", "org", "plc", "sch"]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What the connections of one factory know together.
+
+    :param seeds: the endpoints of the cluster URL, in its order.
+    :param pushed_members: the option of that name.
+    :param resolved: the last good addresses of each name, seed or pushed.
+    :param pushed: members from ``failover-server-list``.
+    :param primary: who is believed to be primary.
+    :param generations: the highest generation seen of each cluster id, the newest last.
+    :param epoch: raised whenever the primary is cleared.
+    :param misses: the last miss at each endpoint since it was last usable, the newest last.
+    """
+
+    seeds: tuple[Endpoint, ...]
+    pushed_members: PushedMembers = "add"
+    resolved: tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...] = ()
+    pushed: tuple[Endpoint, ...] = ()
+    primary: Endpoint | None = None
+    generations: tuple[tuple[str | None, int], ...] = ()
+    epoch: int = 0
+    misses: tuple[tuple[Endpoint, Miss], ...] = ()
+
+    @property
+    def generation(self) -> int | None:
+        """The highest generation seen, in ``cluster``; ``None`` when no member told one."""
+        return self.generations[-1][1] if self.generations else None
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster id that ``generation`` belongs to."""
+        return self.generations[-1][0] if self.generations else None
+
+    def candidates(self) -> tuple[Endpoint, ...]:
+        """What can be dialled, in the order to try it: the primary, the seeds, the pushed."""
+        known = [] if self.primary is None else [self.primary]
+        for seed in self.seeds:
+            known += self.addresses(seed) or ([seed] if _is_literal(seed.host) else [])
+        for member in self.pushed:
+            known += self.addresses(member) or ([] if member in self.seeds else [member])
+        return tuple(dict.fromkeys(known))
+
+    def names(self) -> tuple[Endpoint, ...]:
+        """The seeds and pushed members that a resolver has to look up, in every round."""
+        return tuple(e for e in dict.fromkeys((*self.seeds, *self.pushed)) if not _is_literal(e.host))
+
+    def addresses(self, name: Endpoint) -> tuple[Endpoint, ...]:
+        """The last good answer of the resolver for this name; empty when there was none."""
+        return dict(self.resolved).get(name, ())
+
+    def last_miss(self, endpoint: Endpoint) -> Miss | None:
+        """Why the latest attempt there failed, if it did."""
+        return dict(self.misses).get(endpoint)
+
+    def is_stale(self, generation: int | None, cluster: str | None) -> bool:
+        """Whether a primary that claims this is an old one (rule 4)."""
+        highest = dict(self.generations).get(cluster)
+        if highest is None:
+            return False
+        return cluster is not None if generation is None else generation < highest
+
+    def is_member(self, endpoint: Endpoint) -> bool:
+        """Whether host and port are those of a seed, one of its addresses, or a pushed member."""
+        known = (*self.seeds, *self.pushed, *(a for _, found in self.resolved for a in found))
+        return _place(endpoint) in {_place(member) for member in known}
+
+    def may_follow(
+        self, source: Endpoint, target: Endpoint, policy: Policy, *, credentials: bool
+    ) -> str | None:
+        """Why a redirect must not be followed, or ``None`` when it may be (rule 8).
+
+        :param credentials: whether credentials would be sent; without them a foreign target
+            can learn nothing, and ``redirects=members`` lets it pass.
+        """
+        if policy.redirects == "none":
+            return "redirects=none"
+        if source.tls and not target.tls:
+            return f"{source} must not redirect to {target}, which has no TLS"
+        if policy.redirects == "any" or not credentials or self._is_kin(target):
+            return None
+        return f"{target} is no member and not in the domain of one, credentials must not go there"
+
+    def _is_kin(self, target: Endpoint) -> bool:
+        if self.is_member(target):
+            return True
+        domain = parent_domain(target.host)
+        return domain is not None and domain in {
+            parent_domain(name) for seed in self.seeds for name in (seed.host, seed.tls_name)
+        }
+
+
+def update(topology: Topology, evidence: Evidence) -> Topology:
+    """The topology after this evidence; the same object when the evidence was ignored."""
+    match evidence:
+        case Resolved():
+            return _resolved(topology, evidence)
+        case _ if evidence.epoch < topology.epoch:
+            return topology
+        case Claimed():
+            return _claimed(topology, evidence)
+        case Lost():
+            return _cleared(topology, evidence.endpoint, evidence.epoch)
+        case Missed():
+            return _missed(topology, evidence)
+        case Pushed():
+            return _pushed(topology, evidence)
+
+
+def parent_domain(host: str) -> str | None:
+    """Everything after the first label, if it is a domain that one owner can be assumed of.
+
+    ``None`` for IP literals, ``localhost``, and names directly below a top-level domain or
+    below a registry such as ``co.uk``.  Domains that a cloud hands out to all its customers
+    cannot be told apart here; whoever lives in one sets ``redirects=none``, or lists the members.
+    """
+    if _is_literal(host):
+        return None
+    domain = host.lower().rstrip(".").partition(".")[2]
+    above, _, top = domain.rpartition(".")
+    below_registry = above in _REGISTRY_LABELS and len(top) == _COUNTRY_CODE
+    return domain if all(domain.split(".")) and above and not below_registry else None
+
+
+def _claimed(topology: Topology, claim: Claimed) -> Topology:
+    if topology.is_stale(claim.generation, claim.cluster):
+        return topology
+    generations = topology.generations
+    if claim.generation is not None:
+        others = [pair for pair in generations if pair[0] != claim.cluster]
+        generations = (*others, (claim.cluster, claim.generation))[-_MAX_CLUSTERS:]
+    misses = _without(topology.misses, claim.endpoint)
+    return replace(topology, primary=claim.endpoint, generations=generations, misses=misses)
+
+
+def _missed(topology: Topology, missed: Missed) -> Topology:
+    if missed.miss.kind in SELF_INFLICTED:
+        return topology
+    others = _without(topology.misses, missed.endpoint)
+    misses = (*others, (missed.endpoint, missed.miss))[-_MAX_MISSES:]
+    return _cleared(replace(topology, misses=misses), missed.endpoint, missed.epoch)
+
+
+def _cleared(topology: Topology, endpoint: Endpoint, epoch: int) -> Topology:
+    if endpoint != topology.primary or epoch != topology.epoch:
+        return topology
+    return replace(topology, primary=None, epoch=topology.epoch + 1)
+
+
+def _pushed(topology: Topology, push: Pushed) -> Topology:
+    if topology.pushed_members == "ignore":
+        return topology
+    only_tls = bool(topology.seeds) and all(seed.tls for seed in topology.seeds)
+    told = [e for e in push.endpoints if e.tls or not only_tls]
+    older = topology.pushed if topology.pushed_members == "add" else ()
+    members = tuple(dict.fromkeys((*told, *older)))[:_MAX_PUSHED]
+    return replace(topology, pushed=members, resolved=_kept(topology, members))
+
+
+def _kept(
+    topology: Topology, pushed: Iterable[Endpoint]
+) -> tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...]:
+    names = {*topology.seeds, *pushed}
+    return tuple(pair for pair in topology.resolved if pair[0] in names)
+
+
+def _resolved(topology: Topology, answer: Resolved) -> Topology:
+    if not answer.endpoints or answer.seed not in topology.names():
+        return topology
+    addresses = {**dict(topology.resolved), answer.seed: answer.endpoints}
+    return replace(topology, resolved=tuple(addresses.items()))
+
+
+def _without(
+    misses: tuple[tuple[Endpoint, Miss], ...], endpoint: Endpoint
+) -> tuple[tuple[Endpoint, Miss], ...]:
+    return tuple(pair for pair in misses if pair[0] != endpoint)
+
+
+def _place(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.host.lower(), endpoint.port
+
+
+def _is_literal(host: str) -> bool:
+    # Names have no colon, and no top-level domain is a number (RFC 3696, section 2).
+    return ":" in host or host.replace(".", "").isdigit()

@@ -1,0 +1,119 @@
+"""How long to wait between rounds."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haclient.discovery.backoff import Backoff, Delay
+from haclient.discovery.policy import Policy
+
+
+class Extremes(random.Random):
+    """Always draws the upper end."""
+
+    def uniform(self, a: float, b: float) -> float:
+        """Return the upper end."""
+        return max(a, b)
+
+
+def test_the_ceiling_doubles_from_the_base_up_to_the_cap() -> None:
+    """The first ceiling is ``backoff_base``, the largest ``backoff_max``."""
+    backoff = Backoff(Policy(), random.Random(1))
+    bases = [backoff.next().base for _ in range(10)]
+    assert bases == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10])
+
+
+def test_jitter_is_drawn_after_the_cap() -> None:
+    """At the cap the delays still spread from 0 to the cap instead of piling up on it."""
+    backoff = Backoff(Policy(), random.Random(1))
+    delays = [backoff.next().delay for _ in range(2000)][10:]
+    assert max(delays) < 10
+    assert sum(delays) / len(delays) == pytest.approx(5, rel=0.05)
+    assert sum(delay < 1 for delay in delays) == pytest.approx(200, rel=0.25)
+
+
+def test_reset_starts_again_at_the_first_ceiling() -> None:
+    """A stable connection forgets the failures before it."""
+    backoff = Backoff(Policy(), random.Random(1))
+    for _ in range(5):
+        backoff.next()
+    assert backoff.failures == 5
+    backoff.reset()
+    assert backoff.failures == 0
+    assert backoff.next().base == pytest.approx(0.1)
+
+
+def test_the_same_seed_gives_the_same_delays() -> None:
+    """Nothing is drawn from the process-wide random source."""
+    one, other = (Backoff(Policy(), random.Random(7)) for _ in range(2))
+    random.seed(1)
+    delays = [one.next().delay for _ in range(20)]
+    random.seed(2)
+    assert delays == [other.next().delay for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("hint", "lowest", "highest"),
+    [
+        (0.0, 0.0, 0.1),
+        (3, 3.0, 3.1),
+        (59.95, 59.9, 60.0),
+        (60.0, 59.9, 60.0),
+        (1e9, 59.9, 60.0),
+        (math.inf, 59.9, 60.0),
+    ],
+)
+def test_a_hint_is_obeyed_with_jitter_and_never_beyond_the_maximum(
+    hint: float, lowest: float, highest: float
+) -> None:
+    """The jitter is added to a hint, and a hint that is too long leaves room for it."""
+    backoff = Backoff(Policy(), random.Random(1))
+    delays = [backoff.next(hint) for _ in range(100)]
+    assert all(lowest <= d.delay <= highest and d.delay <= d.base and d.hint == hint for d in delays)
+    assert len({d.delay for d in delays}) > 90
+
+
+@pytest.mark.parametrize("hint", [-1, -0.001, math.nan, -math.inf, "3", None, True, b"1", object()])
+def test_what_is_no_hint_is_ignored(hint: object) -> None:
+    """A peer cannot break the backoff with a nonsensical delay."""
+    expected = Backoff(Policy(), random.Random(1)).next()
+    assert Backoff(Policy(), random.Random(1)).next(hint) == expected  # type: ignore[arg-type]
+    assert expected.hint is None
+
+
+def test_a_hint_counts_as_a_failure() -> None:
+    """A server that stops to send hints does not meet clients at their first ceiling."""
+    backoff = Backoff(Policy(), random.Random(1))
+    backoff.next(1.0)
+    assert backoff.failures == 1
+    assert backoff.next().base == pytest.approx(0.2)
+
+
+def test_the_upper_end_of_the_draw_is_the_base() -> None:
+    """So telemetry can judge the jitter by ``delay / base``."""
+    backoff = Backoff(Policy(), Extremes())
+    assert backoff.next() == Delay(base=0.1, delay=0.1)
+    assert backoff.next(2.0) == Delay(base=2.1, delay=2.1, hint=2.0)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    hints=st.lists(st.none() | st.floats(), max_size=20),
+    maximum=st.floats(0.01, 100),
+    base=st.floats(0.001, 10),
+)
+def test_no_delay_is_negative_or_beyond_its_bounds(
+    hints: list[float | None], maximum: float, base: float
+) -> None:
+    """Whatever the hints and the policy."""
+    policy = Policy(max_hint=maximum, backoff_base=base, backoff_max=20.0)
+    backoff = Backoff(policy, random.Random(1))
+    for hint in hints:
+        delay = backoff.next(hint)
+        assert 0 <= delay.delay <= delay.base
+        assert delay.base <= (20.0 if delay.hint is None else maximum)

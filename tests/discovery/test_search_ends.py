@@ -1,0 +1,240 @@
+"""Rules 7 and 8 of discovery: giving up, and the connections of a factory together."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from haclient.discovery.decision import (
+    BackOff,
+    Dial,
+    Found,
+    GiveUp,
+    GiveUpReason,
+    StartRound,
+    Wait,
+)
+from haclient.discovery.evidence import Claimed, Lost, Miss, MissKind
+from haclient.discovery.policy import Policy
+from haclient.discovery.topology import Topology, update
+
+from .virtual import (
+    REFUSED,
+    WRONG_PASSWORD,
+    E,
+    Factory,
+    Misses,
+    Serves,
+    World,
+    closes,
+    dialled,
+    ran,
+    redirects,
+    search,
+    verdict,
+)
+
+
+class TestRule7GivingUp:
+    """Deadlines and counts."""
+
+    @pytest.mark.parametrize("world", [{}, {E[0]: Misses(), E[1]: Misses()}], ids=["hanging", "refusing"])
+    def test_the_startup_deadline_ends_the_first_connect(self, world: World) -> None:
+        """To the moment, with every attempt listed and nothing left in flight."""
+        factory = ran(world, 2, Policy(startup_deadline=7, attempt_timeout=3))
+        end = verdict(factory)
+        assert (end.reason, factory.now) == (GiveUpReason.DEADLINE, 7.0)
+        assert [record.number for record in sorted(end.attempts, key=lambda r: r.number)] == list(
+            range(1, len(factory.dials()) + 1)
+        )
+
+    def test_without_a_deadline_a_later_search_goes_on(self) -> None:
+        """The startup deadline is for the first connect only."""
+        factory = Factory({E[0]: Misses()}, E[:1])
+        factory.connect(first=False)
+        factory.run(until=300)
+        assert not factory.of_type(GiveUp)
+        assert len(factory.dials()) > 30
+
+    def test_a_wait_never_outlasts_the_deadline(self) -> None:
+        """Not even for a hint."""
+        factory = ran({E[0]: closes(retry_after=50.0)}, 1, Policy(startup_deadline=7))
+        assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 7.0)
+
+    def test_the_number_of_attempts_is_an_end(self) -> None:
+        """Redirects count; the last attempt is waited for."""
+        factory = ran({E[0]: redirects(E[1]), E[1]: Misses(after=0.5)}, 3, Policy(max_attempts=3))
+        assert len(factory.dials()) == 3
+        assert verdict(factory).reason is GiveUpReason.MAX_ATTEMPTS
+
+    def test_an_empty_seed_list_is_an_end(self) -> None:
+        """Nothing could ever bring a candidate."""
+        assert verdict(ran({}, 0)).reason is GiveUpReason.NO_ENDPOINTS
+
+    def test_the_end_stays_the_end(self) -> None:
+        """Whatever is told afterwards."""
+        done = search()
+        topology = Topology(seeds=(E[0], E[1]))
+        done.next(0.0, topology)
+        done.next(0.0, topology)
+        done.usable(1, 0.1)
+        assert done.next(0.1, topology) == Found(1)
+        done.missed(1, 0.2, REFUSED)
+        done.usable(2, 0.2)
+        assert done.next(99.0, topology) == Found(1)
+        assert done.history == ()
+
+    def test_facts_about_ended_and_unknown_attempts_are_ignored(self) -> None:
+        """Cancelling takes a moment, and the driver may hear of the attempt once more."""
+        late = search()
+        topology = Topology(seeds=(E[0], E[1]))
+        late.next(0.0, topology)
+        late.next(0.0, topology)
+        late.missed(1, 0.1, REFUSED)
+        late.missed(1, 0.1, WRONG_PASSWORD)
+        late.usable(1, 0.1)
+        late.tcp_connected(7, 0.1)
+        late.usable(7, 0.1)
+        assert late.next(0.1, topology) == Dial(2, E[1])
+        assert [record.miss for record in late.history] == [REFUSED]
+
+    def test_the_history_is_bounded_and_the_count_is_not(self) -> None:
+        """An outage may last for days."""
+        policy = Policy(startup_deadline=None, backoff_max=1.0)
+        factory = Factory({E[0]: Misses()}, E[:1], policy=policy)
+        looking = factory.connect().search
+        factory.run(until=1000)
+        assert looking is not None
+        assert len(looking.history) == 1000
+        assert looking.attempts == looking.history[-1].number > 1500
+
+
+class TestRule8OneLeads:
+    """The connections of a factory share what they know."""
+
+    def test_followers_wait_for_the_leader_and_go_to_the_primary(self) -> None:
+        """Ten connections, and every passive member is asked once."""
+        world: World = {E[0]: Misses(), E[1]: Misses(), E[2]: Serves()}
+        factory = Factory(world, E[:3])
+        for number in range(10):
+            factory.connect(str(number))
+        factory.run()
+        assert len(factory.of_type(Found)) == 10
+        assert sorted(dialled(factory)) == [0, 1] + [2] * 10
+
+    def test_the_factory_never_dials_more_than_the_cap_at_once(self) -> None:
+        """Ten followers go to a slow primary four at a time; the driver checks the cap at every dial."""
+        factory = Factory({E[0]: Serves(after=0.2)}, E[:1], policy=Policy(max_dials=4))
+        for number in range(10):
+            factory.connect(str(number))
+        factory.run()
+        assert len(factory.of_type(Found)) == 10
+        assert factory.now == pytest.approx(4 * 0.2)
+
+    def test_a_follower_waits_out_its_own_delay_after_a_loss(self) -> None:
+        """The primary is known already, but all others go there as well."""
+        follower = search(first=False)
+        topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
+        wait = follower.next(0.0, topology, lead=False)
+        assert isinstance(wait, BackOff)
+        assert follower.next(0.0, topology, lead=False) == Wait(wait.until)
+        assert follower.next(wait.until, topology, lead=False) == Dial(1, E[0])
+
+    def test_a_follower_does_not_ask_the_same_primary_twice_without_news(self) -> None:
+        """It waits for a new epoch, or for the lead."""
+        follower = search()
+        topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
+        assert follower.next(0.0, topology, lead=False) == Dial(1, E[0])
+        follower.missed(1, 0.1, REFUSED)
+        assert follower.next(0.1, topology, lead=False) == Wait(60.0)
+        topology = update(update(topology, Lost(E[0], 0)), Claimed(E[0], 2, "x", 1))
+        assert follower.next(0.2, topology, lead=False) == Dial(2, E[0])
+
+    def test_a_follower_leaves_redirects_to_the_leader(self) -> None:
+        """Else all connections of a factory would follow the same one; with the lead it goes at once."""
+        topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
+        for lead, expected in ((False, Wait(60.0)), (True, Dial(2, E[1], hops=1, redirected_by=E[0]))):
+            follower = search()
+            follower.next(0.0, topology, lead=False)
+            follower.missed(1, 0.3, Miss(kind=MissKind.REDIRECTED, redirect=E[1]))
+            assert follower.next(0.3, topology, lead=lead) == expected
+
+    def test_a_new_leader_gives_the_primary_a_stagger_before_it_walks_the_list(self) -> None:
+        """The round begins beside the dial that is under way, as within a round."""
+        follower = search()
+        topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
+        assert follower.next(0.0, topology, lead=False) == Dial(1, E[0])
+        assert follower.next(0.1, topology) == StartRound(1)
+        assert follower.next(0.1, topology) == Wait(0.25)
+        assert follower.next(0.25, topology) == Dial(2, E[1])
+
+    def test_a_follower_that_gets_the_lead_begins_its_round(self) -> None:
+        """The leader has given up or was closed."""
+        follower = search()
+        topology = Topology(seeds=(E[0],))
+        assert follower.next(0.0, topology, lead=False) == Wait(60.0)
+        assert follower.next(1.0, topology, lead=True) == StartRound(1)
+        assert follower.next(1.0, topology, lead=True) == Dial(1, E[0])
+
+    def test_a_follower_obeys_the_hint_of_the_primary(self) -> None:
+        """It is told when to come, like anybody else."""
+        follower = search()
+        topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
+        follower.next(0.0, topology, lead=False)
+        follower.missed(1, 0.1, Miss(kind=MissKind.CLOSED, retry_after=3.0))
+        topology = update(update(topology, Lost(E[0], 0)), Claimed(E[0], 1, "x", 1))
+        wait = follower.next(0.1, topology, lead=False)
+        assert isinstance(wait, BackOff)
+        assert follower.next(0.1, topology, lead=True) == Wait(wait.until)
+        assert wait.until >= 3.1
+        assert follower.next(wait.until, topology, lead=False) == Dial(2, E[0])
+
+    def test_a_search_that_backs_off_goes_to_a_newly_known_primary_at_once(self) -> None:
+        """Another connection has found it."""
+        waiting = search(Policy(backoff_base=5.0))
+        topology = Topology(seeds=(E[0], E[1]))
+        waiting.next(0.0, topology)
+        waiting.next(0.0, topology)
+        waiting.missed(1, 0.1, REFUSED)
+        waiting.next(0.1, topology)
+        waiting.missed(2, 0.2, REFUSED)
+        assert isinstance(waiting.next(0.2, topology), BackOff)
+        topology = update(topology, Claimed(E[1], 1, "x", 0))
+        assert waiting.next(0.3, topology) == Dial(3, E[1])
+
+    def test_a_hint_is_waited_out_even_when_the_primary_becomes_known(self) -> None:
+        """The hint says when there is room for this client."""
+        waiting = search()
+        topology = Topology(seeds=(E[0],))
+        waiting.next(0.0, topology)
+        waiting.next(0.0, topology)
+        waiting.missed(1, 0.1, Miss(kind=MissKind.CLOSED, retry_after=3.0))
+        wait = waiting.next(0.1, topology)
+        assert isinstance(wait, BackOff)
+        topology = update(topology, Claimed(E[0], 1, "x", 0))
+        assert waiting.next(0.3, topology) == Wait(wait.until)
+
+    def test_a_lead_that_flaps_does_not_restart_rounds(self) -> None:
+        """Otherwise it would be a way round the delay between rounds."""
+        flapping = search(Policy(startup_deadline=None))
+        topology = Topology(seeds=(E[0],))
+        dials = 0
+        for step in range(100):
+            decision = flapping.next(0.0, topology, lead=step % 2 == 0)
+            if isinstance(decision, Dial):
+                dials += 1
+                flapping.missed(decision.attempt, 0.0, REFUSED)
+        assert dials == 1
+
+
+def test_no_wait_is_infinite_when_there_is_something_to_wait_for() -> None:
+    """A wait without an end is only for a search that hangs on the word of others."""
+    idle = search(Policy(startup_deadline=None))
+    assert idle.next(0.0, Topology(seeds=(E[0],)), lead=False) == Wait(None)
+    idle.next(0.0, Topology(seeds=(E[0],)))
+    idle.next(0.0, Topology(seeds=(E[0],)))
+    wait = idle.next(0.0, Topology(seeds=(E[0],)))
+    assert isinstance(wait, Wait)
+    assert wait.until is not None
+    assert wait.until < math.inf

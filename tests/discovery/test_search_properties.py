@@ -1,0 +1,281 @@
+"""What must hold in any world.
+
+The driver in ``virtual`` asserts at every decision of every world: no wait that is over already,
+no more than ``SPIN`` decisions at one instant, never more than ``max_dials`` in flight, no dial
+without room, and never ``Found`` on a primary that the topology knows to be stale.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from haclient.discovery.backoff import Backoff
+from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed
+from haclient.discovery.policy import Policy
+from haclient.discovery.search import Search
+from haclient.discovery.topology import Topology, update
+
+from .virtual import SPIN, Behaviour, BlackHole, Factory, Misses, Serves, endpoint
+
+MEMBERS = [endpoint(number) for number in range(8)]
+TARGETS = st.sampled_from(MEMBERS)
+SHORT = st.sampled_from([0.0, 0.001, 0.1, 0.25, 0.3, 2.0])
+CONDITIONS = st.sampled_from([None, "amqp:not-found", "amqp:invalid-field", "amqp:connection:forced"])
+HINTS = st.sampled_from([None, None, None, 0.0, 0.5, 3.0, -1.0, float("nan"), 1e9])
+MISSES = st.builds(
+    Miss,
+    kind=st.sampled_from(MissKind),
+    condition=CONDITIONS,
+    redirect=st.none() | TARGETS,
+    retry_after=HINTS,
+)
+BEHAVIOURS: st.SearchStrategy[Behaviour] = st.one_of(
+    st.builds(BlackHole, st.none() | SHORT),
+    st.builds(Misses, MISSES, SHORT, st.lists(TARGETS, max_size=2).map(tuple)),
+    st.builds(Misses, st.builds(Miss, kind=st.just(MissKind.REDIRECTED), redirect=TARGETS), SHORT),
+    st.builds(
+        Serves,
+        SHORT,
+        st.none() | st.integers(1, 3),
+        st.sampled_from([None, "x"]),
+        st.sampled_from([None, None, 0.0, 0.2, 6.0]),
+    ),
+)
+WORLDS = st.lists(BEHAVIOURS, min_size=len(MEMBERS), max_size=len(MEMBERS))
+POLICIES = st.builds(
+    Policy,
+    max_dials=st.integers(1, 5),
+    attempt_timeout=st.sampled_from([0.2, 1.0, 5.0]),
+    deadline=st.sampled_from([5.0, 12.0]),
+    startup_deadline=st.sampled_from([5.0, 12.0]),
+    max_attempts=st.none() | st.integers(1, 30),
+    redirects=st.sampled_from(["members", "any", "none"]),
+    pushed_members=st.sampled_from(["add", "replace", "ignore"]),
+    backoff_base=st.sampled_from([0.05, 1.0]),
+)
+quick = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def run(
+    behaviours: list[Behaviour], policy: Policy, *, seeds: int, connections: int, credentials: bool = False
+) -> Factory:
+    """Let several connections look for a primary in this world."""
+    world = dict(zip(MEMBERS, behaviours, strict=True))
+    factory = Factory(world, MEMBERS[:seeds], policy=policy, credentials=credentials)
+    for number in range(connections):
+        factory.connect(str(number))
+    factory.run(until=20.0)
+    return factory
+
+
+@quick
+@given(
+    behaviours=WORLDS,
+    policy=POLICIES,
+    seeds=st.integers(0, 8),
+    connections=st.integers(1, 4),
+    credentials=st.booleans(),
+)
+def test_every_search_ends_by_its_deadline(
+    *, behaviours: list[Behaviour], policy: Policy, seeds: int, connections: int, credentials: bool
+) -> None:
+    """With a session or with a reason, and the seed list is what it was."""
+    factory = run(behaviours, policy, seeds=seeds, connections=connections, credentials=credentials)
+    assert factory.topology.seeds == tuple(MEMBERS[:seeds])
+    assert set(MEMBERS[:seeds]) <= set(factory.topology.candidates())
+    if any(isinstance(b, Serves) and b.drops_after is not None for b in behaviours):
+        return
+    assert all(connection.search is None for connection in factory.connections)
+    assert len(factory.of_type(Found)) + len(factory.of_type(GiveUp)) == connections
+    assert factory.trace[-1].time <= (policy.startup_deadline or 0)
+
+
+@quick
+@given(behaviours=WORLDS, policy=POLICIES, seeds=st.integers(1, 8))
+def test_every_attempt_ends_exactly_once(behaviours: list[Behaviour], policy: Policy, seeds: int) -> None:
+    """What was dialled was found, or is in the history once."""
+    factory = Factory(dict(zip(MEMBERS, behaviours, strict=True)), MEMBERS[:seeds], policy=policy)
+    search = factory.connect().search
+    assume(not any(isinstance(b, Serves) and b.drops_after is not None for b in behaviours))
+    factory.run()
+    assert search is not None
+    ended = [record.number for record in search.history] + [found.attempt for found in factory.of_type(Found)]
+    assert sorted(ended) == [dial.attempt for dial in factory.of_type(Dial)]
+    assert all(record.started <= record.ended for record in search.history)
+
+
+@quick
+@given(behaviours=WORLDS, policy=POLICIES, seeds=st.integers(1, 8))
+def test_the_dials_of_a_round_are_bounded(behaviours: list[Behaviour], policy: Policy, seeds: int) -> None:
+    """By the list, and by redirects: each endpoint once."""
+    factory = run(behaviours, policy, seeds=seeds, connections=1)
+    dials = 0
+    for step in factory.trace:
+        if isinstance(step.decision, StartRound):
+            dials = 0
+        dials += isinstance(step.decision, Dial)
+        # Each of the eight endpoints from the list (twice when the list changes or when an attempt of
+        # the round before ends), by redirect, and as the primary of the epoch that one search can make.
+        assert dials <= 3 * len(MEMBERS) + 1
+
+
+@quick
+@given(behaviours=WORLDS, policy=POLICIES, seeds=st.integers(1, 8), first=st.booleans())
+def test_rounds_are_kept_apart_by_delays(
+    *, behaviours: list[Behaviour], policy: Policy, seeds: int, first: bool
+) -> None:
+    """Of a search, every round but the first comes after a wait that is over."""
+    factory = Factory(dict(zip(MEMBERS, behaviours, strict=True)), MEMBERS[:seeds], policy=policy)
+    factory.connect(first=first)
+    factory.run(until=20.0)
+    free, until = first, 0.0
+    for step in factory.trace:
+        if isinstance(step.decision, BackOff):
+            free, until = True, step.decision.until
+        if isinstance(step.decision, StartRound):
+            assert free
+            assert step.time >= until
+            free = False
+        if isinstance(step.decision, Found):
+            free = False
+
+
+@quick
+@given(behaviours=WORLDS, policy=POLICIES, seeds=st.integers(1, 8), after=SHORT)
+def test_wrong_credentials_are_refused_once_per_member(
+    behaviours: list[Behaviour], policy: Policy, seeds: int, after: float
+) -> None:
+    """Whatever the redirects and the other members do; every other member refuses them."""
+    wrong = Misses(Miss(kind=MissKind.AUTHENTICATION), after)
+    mixed = [wrong if number % 2 == 0 else b for number, b in enumerate(behaviours)]
+    factory = Factory(dict(zip(MEMBERS, mixed, strict=True)), MEMBERS[:seeds], policy=policy)
+    search = factory.connect().search
+    factory.run(until=20.0)
+    assert search is not None
+    refusals = [r.endpoint for r in search.history if r.miss.kind is MissKind.AUTHENTICATION]
+    assert len(refusals) == len(set(refusals))
+
+
+FATAL = {MissKind.AUTHENTICATION, MissKind.TLS_VERIFICATION}
+PASSIVE: st.SearchStrategy[Behaviour] = st.one_of(
+    st.just(BlackHole()),
+    st.builds(Misses, MISSES.filter(lambda miss: miss.kind not in FATAL), SHORT),
+    st.builds(Misses, st.builds(Miss, kind=st.just(MissKind.REDIRECTED), redirect=TARGETS), SHORT),
+)
+
+
+@quick
+@given(
+    passive=st.lists(PASSIVE, min_size=len(MEMBERS) - 1, max_size=len(MEMBERS) - 1),
+    primary=st.integers(0, len(MEMBERS) - 1),
+    policy=POLICIES.map(lambda policy: replace(policy, max_attempts=None)),
+)
+def test_a_listed_primary_is_found_whatever_the_passive_members_do(
+    passive: list[Behaviour], primary: int, policy: Policy
+) -> None:
+    """They hang, refuse, redirect in circles and ask for delays; the round still reaches the primary."""
+    behaviours = [*passive[:primary], Serves(after=0.01), *passive[primary:]]
+    factory = run(behaviours, policy, seeds=len(MEMBERS), connections=2)
+    assert len(factory.of_type(Found)) == 2
+
+
+ENDPOINTS = st.sampled_from(MEMBERS[:4])
+EVIDENCE: st.SearchStrategy[Evidence] = st.one_of(
+    st.builds(
+        Claimed, ENDPOINTS, st.none() | st.integers(1, 4), st.sampled_from([None, "x"]), st.integers(0, 9)
+    ),
+    st.builds(Lost, ENDPOINTS, st.integers(0, 9)),
+    st.builds(Missed, ENDPOINTS, MISSES, st.integers(0, 9)),
+    st.builds(Pushed, st.lists(TARGETS, max_size=3).map(tuple), st.integers(0, 9)),
+)
+ACTIONS = st.one_of(
+    EVIDENCE,
+    st.tuples(st.just("miss"), st.integers(1, 12), MISSES),
+    st.tuples(st.just("usable"), st.integers(1, 12), st.none() | st.integers(1, 4)),
+    st.tuples(st.just("tcp"), st.integers(1, 12), st.none()),
+    st.tuples(st.just("time"), SHORT, st.none()),
+)
+
+
+class Fuzzed:
+    """A search and a topology that are told things which need not fit together."""
+
+    def __init__(self, policy: Policy, *, first: bool) -> None:
+        self.policy = policy
+        self.now = 0.0
+        self.topology = Topology(seeds=tuple(MEMBERS[:3]), pushed_members=policy.pushed_members)
+        self.search = Search(policy=policy, backoff=Backoff(policy, random.Random(1)), now=0.0, first=first)
+        self.claims: dict[int, int | None] = {}
+        self.flying: dict[int, Endpoint] = {}
+
+    def act(self, action: Evidence | tuple[str, float, object]) -> None:
+        """Tell one fact, or let time pass."""
+        match action:
+            case ("miss", int(attempt), Miss() as miss):
+                self.search.missed(attempt, self.now, miss)
+                self.flying.pop(attempt, None)
+            case ("usable", int(attempt), generation):
+                assert generation is None or isinstance(generation, int)
+                self.search.usable(attempt, self.now, generation, "x")
+                self.claims[attempt] = generation
+            case ("tcp", int(attempt), _):
+                self.search.tcp_connected(attempt, self.now)
+            case ("time", float(step), _):
+                self.now += step
+            case Claimed() | Lost() | Missed() | Pushed():
+                self.topology = update(self.topology, action)
+
+    def pump(self, *, lead: bool, room: int | None, resolving: bool) -> Decision:
+        """Ask until there is nothing to do."""
+        for _ in range(SPIN):
+            free = None if room is None else room - len(self.flying)
+            decision = self.search.next(self.now, self.topology, lead=lead, room=free, resolving=resolving)
+            if isinstance(decision, Dial):
+                assert free is None or free > 0
+                self.flying[decision.attempt] = decision.endpoint
+                assert len(self.flying) <= self.policy.max_dials
+            if isinstance(decision, Abandon):
+                del self.flying[decision.attempt]
+            if isinstance(decision, Found):
+                assert not self.topology.is_stale(self.claims[decision.attempt], "x")
+            if isinstance(decision, Wait):
+                assert decision.until is None or decision.until > self.now
+            if isinstance(decision, Wait | Found | GiveUp):
+                return decision
+        msg = "a spin"
+        raise AssertionError(msg)
+
+
+@quick
+@given(
+    policy=POLICIES,
+    first=st.booleans(),
+    lead=st.lists(st.booleans(), min_size=40, max_size=40),
+    room=st.none() | st.integers(0, 4),
+    actions=st.lists(ACTIONS, max_size=40),
+)
+def test_no_sequence_of_facts_makes_a_search_spin_or_exceed_its_room(
+    *,
+    policy: Policy,
+    first: bool,
+    lead: list[bool],
+    room: int | None,
+    actions: list[Evidence | tuple[str, float, object]],
+) -> None:
+    """The lead flaps, facts are late or wrong, and the search still ends in time."""
+    fuzzed = Fuzzed(policy, first=first)
+    for leads, action in zip(lead, actions, strict=False):
+        fuzzed.act(action)
+        decision = fuzzed.pump(lead=leads, room=room, resolving=leads and not first)
+        if isinstance(decision, Found | GiveUp):
+            return
+    fuzzed.now += 12.0
+    assert isinstance(fuzzed.pump(lead=False, room=room, resolving=True), GiveUp)

@@ -1,0 +1,326 @@
+"""Evidence in, topology out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haclient.discovery.endpoint import Endpoint, Origin
+from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
+from haclient.discovery.policy import Policy, PushedMembers, Redirects
+from haclient.discovery.topology import SELF_INFLICTED, Topology, parent_domain, update
+
+A, B, C = (Endpoint(f"10.0.0.{n}", 5672) for n in (1, 2, 3))
+NAME = Endpoint("broker.example.com", 5672)
+V4 = Endpoint("10.1.0.1", 5672, server_name=NAME.host, origin=Origin.RESOLVED)
+V6 = Endpoint("fd00::1", 5672, server_name=NAME.host, origin=Origin.RESOLVED)
+REFUSED = Miss(kind=MissKind.REFUSED)
+
+
+def after(topology: Topology, *evidence: Evidence) -> Topology:
+    """Apply all of it in order."""
+    for fact in evidence:
+        topology = update(topology, fact)
+    return topology
+
+
+class TestCandidates:
+    """What is dialled, in which order."""
+
+    def test_seeds_come_in_the_order_of_the_url(self) -> None:
+        """Nobody is known to be primary yet."""
+        assert Topology(seeds=(C, A, B)).candidates() == (C, A, B)
+
+    def test_the_primary_comes_first_and_only_once(self) -> None:
+        """It is dialled before the list."""
+        topology = after(Topology(seeds=(A, B, C)), Claimed(C, None, None, 0))
+        assert topology.candidates() == (C, A, B)
+
+    def test_a_name_without_an_address_is_not_dialled(self) -> None:
+        """It is resolved first."""
+        topology = Topology(seeds=(NAME, A))
+        assert topology.candidates() == (A,)
+        assert topology.names() == (NAME,)
+
+    def test_addresses_take_the_place_of_their_name(self) -> None:
+        """In the order of the resolver."""
+        topology = after(Topology(seeds=(NAME, A)), Resolved(NAME, (V6, V4)))
+        assert topology.candidates() == (V6, V4, A)
+
+    @pytest.mark.parametrize("literal", ["127.0.0.1", "::1", "fe80::1%eth0"])
+    def test_an_ip_literal_needs_no_resolver(self, literal: str) -> None:
+        """IPv4 or IPv6."""
+        seed = Endpoint(literal, 5672)
+        assert Topology(seeds=(seed,)).candidates() == (seed,)
+        assert Topology(seeds=(seed,)).names() == ()
+
+    def test_a_pushed_name_is_dialled_by_name_until_it_is_resolved(self) -> None:
+        """The driver looks it up with the seeds, in the next round."""
+        topology = after(Topology(seeds=(A,)), Pushed((NAME,), 0))
+        assert topology.candidates() == (A, NAME)
+        assert topology.names() == (NAME,)
+        assert after(topology, Resolved(NAME, (V4,))).candidates() == (A, V4)
+
+    def test_a_pushed_name_that_is_a_seed_adds_nothing(self) -> None:
+        """It has been resolved as a seed, or will be."""
+        topology = after(Topology(seeds=(NAME, A)), Pushed((NAME, B), 0))
+        assert topology.candidates() == (A, B)
+
+
+class TestResolving:
+    """DNS answers, and does not."""
+
+    def test_an_empty_answer_keeps_the_last_good_one(self) -> None:
+        """A failing resolver never empties the list."""
+        topology = after(Topology(seeds=(NAME,)), Resolved(NAME, (V4,)), Resolved(NAME, ()))
+        assert topology.candidates() == (V4,)
+
+    def test_a_moved_name_is_followed(self) -> None:
+        """The old address is gone with the new answer."""
+        topology = after(Topology(seeds=(NAME,)), Resolved(NAME, (V4,)), Resolved(NAME, (V6,)))
+        assert topology.candidates() == (V6,)
+
+    def test_an_answer_for_a_stranger_is_ignored(self) -> None:
+        """Only seeds and pushed members have a place in the list."""
+        topology = Topology(seeds=(A,))
+        assert update(topology, Resolved(NAME, (V4,))) is topology
+
+
+class TestPushedMembers:
+    """What ``failover-server-list`` does."""
+
+    @pytest.mark.parametrize(
+        ("option", "expected"), [("add", (A, C, B)), ("replace", (A, C)), ("ignore", (A,))]
+    )
+    def test_the_option_decides_and_the_seed_stays(
+        self, option: PushedMembers, expected: tuple[Endpoint, ...]
+    ) -> None:
+        """First B is pushed, then C."""
+        topology = Topology(seeds=(A,), pushed_members=option)
+        assert after(topology, Pushed((B,), 0), Pushed((C,), 0)).candidates() == expected
+
+    def test_a_secure_client_does_not_learn_insecure_members(self) -> None:
+        """A list is no way round the rule for redirects."""
+        secure = replace(B, tls=True)
+        topology = after(Topology(seeds=(replace(A, tls=True),)), Pushed((B, secure), 0))
+        assert topology.pushed == (secure,)
+
+    def test_what_a_peer_can_make_a_client_remember_is_bounded(self) -> None:
+        """Ten thousand members, clusters and misses."""
+        many = [Endpoint(f"m{n}.example.com", 5672) for n in range(10_000)]
+        topology = after(Topology(seeds=(A,)), Pushed(tuple(many), 0))
+        for number, member in enumerate(many[:1000]):
+            topology = after(topology, Missed(member, REFUSED, 0), Claimed(A, 1, str(number), 0))
+        assert len(topology.pushed) <= 64
+        assert len(topology.misses) <= 256
+        assert len(topology.generations) <= 16
+
+
+class TestGenerations:
+    """Who is a stale primary."""
+
+    @pytest.mark.parametrize(
+        ("generation", "cluster", "stale"),
+        [
+            (4, "x", True),
+            (5, "x", False),
+            (6, "x", False),
+            (4, "y", False),
+            (4, None, False),
+            (None, "x", True),
+            (None, "y", False),
+            (None, None, False),
+        ],
+    )
+    def test_a_claim_is_measured_by_the_highest_of_its_cluster(
+        self, *, generation: int | None, cluster: str | None, stale: bool
+    ) -> None:
+        """Generation 5 of cluster x was seen."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), Lost(A, 0))
+        assert topology.is_stale(generation, cluster) is stale
+        claimed = update(topology, Claimed(B, generation, cluster, 1))
+        assert claimed.primary == (None if stale else B)
+
+    def test_generations_without_a_cluster_are_compared_with_each_other(self) -> None:
+        """A cluster that tells no id is one cluster, and may still hold a member that tells no number."""
+        topology = after(Topology(seeds=(A,)), Claimed(A, 5, None, 0))
+        assert topology.is_stale(4, None)
+        assert not topology.is_stale(None, None)
+
+    def test_the_highest_generation_survives_the_loss_of_the_primary(self) -> None:
+        """Otherwise the old primary that wakes up would be believed."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), Lost(A, 0), Claimed(B, 4, "x", 1))
+        assert (topology.primary, topology.generation, topology.cluster) == (None, 5, "x")
+
+    def test_a_visit_to_another_cluster_does_not_rehabilitate_a_stale_primary(self) -> None:
+        """Each cluster keeps its own number."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), Claimed(B, 1, "y", 0))
+        assert (topology.generation, topology.cluster) == (1, "y")
+        assert topology.is_stale(4, "x")
+
+
+class TestEpochs:
+    """Evidence has a time that it speaks about."""
+
+    def test_losing_the_primary_clears_it_and_begins_an_epoch(self) -> None:
+        """The search starts from the list again."""
+        topology = after(Topology(seeds=(A, B)), Claimed(B, 1, "x", 0), Lost(B, 0))
+        assert (topology.primary, topology.epoch) == (None, 1)
+
+    def test_a_late_loss_of_an_old_connection_does_not_clear_the_new_claim(self) -> None:
+        """One connection notices the loss at once, the other after the member is back."""
+        topology = after(Topology(seeds=(A,)), Claimed(A, 1, "x", 0), Lost(A, 0), Claimed(A, 2, "x", 1))
+        assert update(topology, Lost(A, 0)) is topology
+
+    def test_losing_another_member_changes_nothing(self) -> None:
+        """It was not the primary."""
+        topology = after(Topology(seeds=(A, B)), Claimed(B, 1, "x", 0))
+        assert update(topology, Lost(A, 0)) is topology
+
+    @pytest.mark.parametrize(
+        "old", [Claimed(B, 9, "x", 0), Missed(B, REFUSED, 0), Pushed((C,), 0), Lost(B, 0)], ids=repr
+    )
+    def test_evidence_of_an_older_epoch_changes_nothing(self, old: Evidence) -> None:
+        """Whatever it says."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0), Lost(A, 0), Claimed(B, 2, "x", 1))
+        assert update(topology, old) is topology
+
+    @pytest.mark.parametrize("kind", list(MissKind))
+    def test_a_miss_at_the_primary_clears_it_unless_the_client_caused_it(self, kind: MissKind) -> None:
+        """Making room, losing a race and stopping say nothing about the member."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0))
+        missed = update(topology, Missed(A, Miss(kind=kind, redirect=B), 0))
+        if kind in SELF_INFLICTED:
+            assert missed is topology
+        else:
+            assert (missed.primary, missed.epoch) == (None, 1)
+            assert missed.last_miss(A) == Miss(kind=kind, redirect=B)
+
+    def test_a_claim_forgets_the_last_miss(self) -> None:
+        """The member is usable now."""
+        topology = after(Topology(seeds=(A,)), Missed(A, REFUSED, 0), Claimed(A, 1, "x", 0))
+        assert topology.last_miss(A) is None
+
+
+class TestMembership:
+    """Who belongs to the cluster."""
+
+    def test_members_are_seeds_their_addresses_and_pushed_members(self) -> None:
+        """By host and port; the case of a name and TLS do not matter."""
+        topology = after(Topology(seeds=(NAME, A)), Resolved(NAME, (V4,)), Pushed((B,), 0))
+        assert all(topology.is_member(e) for e in (NAME, A, V4, B, replace(A, tls=True)))
+        assert topology.is_member(Endpoint("BROKER.example.com", 5672))
+        assert not topology.is_member(C)
+        assert not topology.is_member(replace(A, port=5673))
+
+    @pytest.mark.parametrize(
+        ("host", "domain"),
+        [
+            ("a.example.com", "example.com"),
+            ("A.Example.COM.", "example.com"),
+            ("a.b.example.com", "b.example.com"),
+            ("a.com", None),
+            ("localhost", None),
+            ("a.co.uk", None),
+            ("a.firm.co.uk", "firm.co.uk"),
+            ("10.1.2.3", None),
+            ("fd00::1", None),
+            ("a..com", None),
+            ("", None),
+        ],
+    )
+    def test_the_parent_domain_needs_an_owner(self, host: str, domain: str | None) -> None:
+        """Nobody owns ``com`` or ``co.uk``, and an address has no parent."""
+        assert parent_domain(host) == domain
+
+
+class TestRedirects:
+    """Which redirects may be followed."""
+
+    seeds = Topology(seeds=(NAME, A))
+
+    @pytest.mark.parametrize(
+        ("redirects", "target", "credentials", "allowed"),
+        [
+            ("members", A, True, True),
+            ("members", Endpoint("other.example.com", 5999), True, True),
+            ("members", Endpoint("other.EXAMPLE.com", 5999), True, True),
+            ("members", Endpoint("evil.com", 5672), True, False),
+            ("members", Endpoint("example.com", 5672), True, False),
+            ("members", Endpoint("a.evil-example.com", 5672), True, False),
+            ("members", Endpoint("10.0.0.9", 5672), True, False),
+            ("members", Endpoint("localhost", 5672), True, False),
+            ("members", Endpoint("evil.com", 5672), False, True),
+            ("any", Endpoint("evil.com", 5672), True, True),
+            ("none", A, True, False),
+            ("none", A, False, False),
+        ],
+    )
+    def test_the_option_decides_where_credentials_go(
+        self, *, redirects: Redirects, target: Endpoint, credentials: bool, allowed: bool
+    ) -> None:
+        """Without credentials a foreign target can learn nothing."""
+        policy = Policy(redirects=redirects)
+        reason = self.seeds.may_follow(A, target, policy, credentials=credentials)
+        assert (reason is None) is allowed
+
+    @pytest.mark.parametrize("redirects", ["members", "any"])
+    @pytest.mark.parametrize("credentials", [True, False])
+    def test_a_secure_member_never_redirects_to_an_insecure_endpoint(
+        self, *, redirects: Redirects, credentials: bool
+    ) -> None:
+        """Not even to a known member."""
+        policy = Policy(redirects=redirects)
+        secure = replace(B, tls=True)
+        assert self.seeds.may_follow(secure, A, policy, credentials=credentials) is not None
+        assert self.seeds.may_follow(A, replace(A, tls=True), policy, credentials=credentials) is None
+
+    def test_two_names_below_a_top_level_domain_are_strangers(self) -> None:
+        """``a.com`` and ``b.com`` have different owners."""
+        topology = Topology(seeds=(Endpoint("a.com", 5672),))
+        assert topology.may_follow(A, Endpoint("b.com", 5672), Policy(), credentials=True) is not None
+
+    def test_the_name_that_tls_verifies_counts_for_the_domain(self) -> None:
+        """A seed may be an address with a ``server_name``."""
+        topology = Topology(seeds=(replace(A, server_name="a.example.com"),))
+        target = Endpoint("b.example.com", 5672)
+        assert topology.may_follow(A, target, Policy(), credentials=True) is None
+
+
+ENDPOINTS = st.sampled_from([A, B, C, NAME, V4, V6, Endpoint("localhost", 5672)])
+EPOCHS = st.integers(0, 6)
+LISTS = st.lists(ENDPOINTS, max_size=4).map(tuple)
+CLAIMS = st.builds(
+    Claimed, ENDPOINTS, st.none() | st.integers(0, 5), st.sampled_from([None, "x", "y"]), EPOCHS
+)
+EVIDENCE = st.one_of(
+    CLAIMS,
+    st.builds(Lost, ENDPOINTS, EPOCHS),
+    st.builds(Missed, ENDPOINTS, st.builds(Miss, kind=st.sampled_from(MissKind), redirect=ENDPOINTS), EPOCHS),
+    st.builds(Pushed, LISTS, EPOCHS),
+    st.builds(Resolved, ENDPOINTS, LISTS),
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(option=st.sampled_from(["add", "replace", "ignore"]), evidence=st.lists(EVIDENCE, max_size=40))
+def test_no_evidence_breaks_the_laws_of_the_topology(option: PushedMembers, evidence: list[Evidence]) -> None:
+    """Seeds are kept, epochs and generations only grow, and stale claims are not believed."""
+    topology = Topology(seeds=(A, NAME), pushed_members=option)
+    for fact in evidence:
+        before, topology = topology, update(topology, fact)
+        assert topology.seeds == (A, NAME)
+        assert A in topology.candidates()
+        assert set(before.addresses(NAME)) == set() or topology.addresses(NAME)
+        assert len(set(topology.candidates())) == len(topology.candidates())
+        assert topology.epoch in {before.epoch, before.epoch + 1}
+        assert (topology.epoch == before.epoch) or topology.primary is None
+        heights = dict(topology.generations)
+        assert all(heights[cluster] >= number for cluster, number in before.generations)
+        if isinstance(fact, Claimed) and topology.primary != before.primary:
+            assert not before.is_stale(fact.generation, fact.cluster)
+        if not isinstance(fact, Resolved) and fact.epoch < before.epoch:
+            assert topology is before

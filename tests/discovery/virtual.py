@@ -1,0 +1,324 @@
+"""A driver for ``Search`` in virtual time, and the scripted world that it dials.
+
+It does what the real driver does: keeps the topology of a factory, says who leads and how many
+dials are free, resolves names, tells facts and obeys decisions.  It also checks, at every
+decision, what must hold in any world: see ``Factory._check``.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from haclient.discovery.backoff import Backoff
+from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Claimed, Lost, Miss, Missed, MissKind, Pushed, Resolved
+from haclient.discovery.policy import Policy
+from haclient.discovery.search import Search
+from haclient.discovery.topology import Topology, update
+
+# Far above what any world here needs between two instants, far below what a spin reaches.
+SPIN = 2000
+
+REFUSED = Miss(kind=MissKind.REFUSED)
+WRONG_PASSWORD = Miss(kind=MissKind.AUTHENTICATION, detail="SASL PLAIN failed")
+WRONG_CERTIFICATE = Miss(kind=MissKind.TLS_VERIFICATION, detail="the certificate is for another name")
+
+
+@dataclass(frozen=True)
+class Misses:
+    """Ends the attempt; refused at once, unless told otherwise."""
+
+    miss: Miss = REFUSED
+    after: float = 0.001
+    pushes: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlackHole:
+    """Never answers; TCP connects after ``tcp`` seconds, or not at all."""
+
+    tcp: float | None = None
+
+
+@dataclass(frozen=True)
+class Serves:
+    """A usable session after a while, which may be lost again."""
+
+    after: float = 0.01
+    generation: int | None = None
+    cluster: str | None = None
+    drops_after: float | None = None
+
+
+Behaviour = Misses | BlackHole | Serves
+Script = Behaviour | Callable[[float], Behaviour]
+T = TypeVar("T", bound=Decision)
+World = Mapping[Endpoint, Script]
+
+
+def endpoint(number: int) -> Endpoint:
+    """The address of member ``number``."""
+    return Endpoint(f"10.0.{number // 256}.{number % 256}", 5672)
+
+
+E = [endpoint(number) for number in range(32)]
+
+
+def redirects(target: Endpoint, after: float = 0.001) -> Misses:
+    """A passive member that knows the primary."""
+    return Misses(Miss(kind=MissKind.REDIRECTED, redirect=target), after)
+
+
+def closes(condition: str | None = None, retry_after: float | None = None) -> Misses:
+    """A passive member that does not."""
+    return Misses(Miss(kind=MissKind.CLOSED, condition=condition, retry_after=retry_after))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision, when and for whom."""
+
+    time: float
+    connection: str
+    decision: Decision
+
+
+@dataclass
+class Connection:
+    """One connection of the factory: its search, or the session it found."""
+
+    name: str
+    backoff: Backoff
+    search: Search | None = None
+    wake: float | None = None
+    dialled: dict[int, tuple[Endpoint, int]] = field(default_factory=dict)
+    usable_since: float | None = None
+
+
+class Factory:
+    """Several connections that share a topology, in virtual time."""
+
+    def __init__(
+        self,
+        world: World,
+        seeds: Sequence[Endpoint],
+        *,
+        policy: Policy | None = None,
+        seed: int = 0,
+        credentials: bool = False,
+        names: Mapping[Endpoint, tuple[float, tuple[Endpoint, ...]]] | None = None,
+    ) -> None:
+        self.world = world
+        self.policy = policy or Policy()
+        self.topology = Topology(seeds=tuple(seeds), pushed_members=self.policy.pushed_members)
+        self.connections: list[Connection] = []
+        self.trace: list[Step] = []
+        self.now = 0.0
+        self._seed = seed
+        self._credentials = credentials
+        self._names = names or {}
+        self._resolving = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def connect(self, name: str = "c", *, first: bool = True) -> Connection:
+        """Begin to search for a new connection."""
+        rng = random.Random(f"{self._seed}/{name}")
+        connection = Connection(name, Backoff(self.policy, rng))
+        self.connections.append(connection)
+        self._search(connection, first=first)
+        return connection
+
+    def run(self, until: float = 1000.0) -> list[Step]:
+        """Let time pass until nothing is left to do, or ``until``; the trace so far."""
+        while True:
+            self._settle()
+            times = [c.wake for c in self.connections if c.search is not None and c.wake is not None]
+            times += [self._events[0][0]] if self._events else []
+            if not times or min(times) > until:
+                return self.trace
+            self.now = min(times)
+            while self._events and self._events[0][0] <= self.now:
+                heapq.heappop(self._events)[2]()
+
+    def dials(self, name: str | None = None) -> list[tuple[float, Endpoint]]:
+        """When and where was dialled."""
+        steps = [s for s in self.trace if name in {None, s.connection}]
+        return [(s.time, s.decision.endpoint) for s in steps if isinstance(s.decision, Dial)]
+
+    def of_type(self, kind: type[T]) -> list[T]:
+        """All decisions of one type."""
+        return [s.decision for s in self.trace if isinstance(s.decision, kind)]
+
+    def _search(self, connection: Connection, *, first: bool) -> None:
+        connection.search = Search(
+            policy=self.policy,
+            backoff=connection.backoff,
+            now=self.now,
+            first=first,
+            credentials=self._credentials,
+        )
+        connection.dialled = {}
+
+    def _settle(self) -> None:
+        decided = True
+        while decided:
+            decided = sum(self._pump(c) for c in self.connections if c.search is not None) > 0
+
+    def _pump(self, connection: Connection) -> int:
+        for count in range(SPIN):
+            search = connection.search
+            if search is None:
+                return count
+            room = self._room()
+            decision = search.next(
+                self.now,
+                self.topology,
+                lead=self._leads(connection),
+                room=room,
+                resolving=self._resolving > 0,
+            )
+            if isinstance(decision, Wait):
+                self._check(decision, room)
+                connection.wake = decision.until
+                return count
+            self.trace.append(Step(self.now, connection.name, decision))
+            self._check(decision, room)
+            self._obey(connection, decision)
+        msg = f"{SPIN} decisions at {self.now}"
+        raise AssertionError(msg)
+
+    def _room(self) -> int:
+        return self.policy.max_dials - sum(c.search.in_flight for c in self.connections if c.search)
+
+    def _leads(self, connection: Connection) -> bool:
+        return connection is next(c for c in self.connections if c.search is not None)
+
+    def _check(self, decision: Decision, room: int) -> None:
+        if isinstance(decision, Wait):
+            assert decision.until is None or decision.until > self.now, "a wait that is over: a spin"
+        if isinstance(decision, Dial):
+            assert room > 0, "a dial without room"
+            assert self._room() >= 0, "more than max_dials in flight"
+
+    def _obey(self, connection: Connection, decision: Decision) -> None:
+        match decision:
+            case StartRound():
+                self._resolve()
+            case Dial():
+                self._dial(connection, decision)
+            case Abandon():
+                self._miss(connection, decision.attempt, decision.miss)
+            case Found():
+                self._found(connection, decision)
+            case GiveUp():
+                connection.search = None
+            case BackOff() | Wait():
+                pass
+
+    def _resolve(self) -> None:
+        for name in self.topology.names():
+            delay, addresses = self._names.get(name, (0.0, ()))
+            self._resolving += 1
+            self._at(delay, partial(self._resolved, name, addresses))
+
+    def _resolved(self, name: Endpoint, addresses: tuple[Endpoint, ...]) -> None:
+        self._resolving -= 1
+        self.topology = update(self.topology, Resolved(name, addresses))
+
+    def _behaviour(self, where: Endpoint) -> Behaviour:
+        script = self.world.get(where, BlackHole())
+        return script if isinstance(script, Misses | BlackHole | Serves) else script(self.now)
+
+    def _dial(self, connection: Connection, dial: Dial) -> None:
+        connection.dialled[dial.attempt] = (dial.endpoint, self.topology.epoch)
+        search, behaviour = connection.search, self._behaviour(dial.endpoint)
+
+        def when_open(fact: Callable[[Search], None]) -> Callable[[], None]:
+            return lambda: fact(search) if search is not None and connection.search is search else None
+
+        match behaviour:
+            case Misses():
+                self._at(
+                    behaviour.after, when_open(lambda _: self._ended(connection, dial.attempt, behaviour))
+                )
+            case BlackHole(tcp=tcp) if tcp is not None:
+                self._at(tcp, when_open(lambda s: s.tcp_connected(dial.attempt, self.now)))
+            case Serves():
+                told = (behaviour.generation, behaviour.cluster)
+                self._at(behaviour.after, when_open(lambda s: s.usable(dial.attempt, self.now, *told)))
+
+    def _ended(self, connection: Connection, attempt: int, behaviour: Misses) -> None:
+        if attempt not in connection.dialled:
+            return
+        self.topology = update(self.topology, Pushed(behaviour.pushes, self.topology.epoch))
+        assert connection.search is not None
+        connection.search.missed(attempt, self.now, behaviour.miss)
+        self._miss(connection, attempt, behaviour.miss)
+
+    def _miss(self, connection: Connection, attempt: int, miss: Miss) -> None:
+        where, epoch = connection.dialled.pop(attempt)
+        self.topology = update(self.topology, Missed(where, miss, epoch))
+
+    def _found(self, connection: Connection, found: Found) -> None:
+        where, _ = connection.dialled[found.attempt]
+        behaviour = self._behaviour(where)
+        connection.search, connection.usable_since = None, self.now
+        if not isinstance(behaviour, Serves):
+            return
+        told = (behaviour.generation, behaviour.cluster)
+        assert not self.topology.is_stale(*told), "found a stale primary"
+        self.topology = update(self.topology, Claimed(where, *told, self.topology.epoch))
+        if behaviour.drops_after is not None:
+            epoch = self.topology.epoch
+            self._at(behaviour.drops_after, lambda: self._lost(connection, where, epoch))
+
+    def _lost(self, connection: Connection, where: Endpoint, epoch: int) -> None:
+        self.topology = update(self.topology, Lost(where, epoch))
+        assert connection.usable_since is not None
+        if self.now - connection.usable_since >= self.policy.stable_after:
+            connection.backoff.reset()
+        self._search(connection, first=False)
+
+    def _at(self, delay: float, event: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (self.now + delay, self._sequence, event))
+
+
+def ran(
+    world: World,
+    members: int,
+    policy: Policy | None = None,
+    *,
+    until: float = 100.0,
+    credentials: bool = False,
+) -> Factory:
+    """One connection in this world, with the first endpoints as its seed list."""
+    factory = Factory(world, E[:members], policy=policy, credentials=credentials)
+    factory.connect()
+    factory.run(until)
+    return factory
+
+
+def search(policy: Policy | None = None, *, first: bool = True, credentials: bool = False) -> Search:
+    """A search at time 0, to be driven by hand."""
+    policy = policy or Policy()
+    backoff = Backoff(policy, random.Random(1))
+    return Search(policy=policy, backoff=backoff, now=0.0, first=first, credentials=credentials)
+
+
+def dialled(factory: Factory) -> list[int]:
+    """The members dialled, by their position in ``E``."""
+    return [E.index(where) for _, where in factory.dials()]
+
+
+def verdict(factory: Factory) -> GiveUp:
+    """The one end of the one search."""
+    (end,) = factory.of_type(GiveUp)
+    return end
