@@ -1,0 +1,407 @@
+"""The asyncio face.
+
+    async with haclient.aio.connect("amqp://broker-a,broker-b") as connection:
+        sender = await connection.create_sender("orders")
+        await sender.send(Message(body="one"))
+
+Everything belongs to the event loop it was made on.  A call that is cancelled leaves nothing
+half-done.  The blocking face (``haclient.blocking``) has the same names and meanings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Generator
+from types import TracebackType
+from typing import Any, Self
+
+import proton
+
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.topology import Topology
+from haclient.engine.codec import Encoder
+from haclient.errors import ReceiveTimeout, SendTimeout
+from haclient.factory import FactoryCore
+from haclient.links.connection import ConnectionCore, State
+from haclient.links.delivery import DeliveryCore
+from haclient.links.receiver import ReceiverCore
+from haclient.links.sender import SenderCore
+from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.subscriptions import AsyncEvents
+
+__all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
+
+
+def connect(url: str, **arguments: Any) -> Connecting:
+    """Connect with a factory of its own, which closes with the connection.
+
+    :param url: a cluster URL.
+    :param arguments: those of ``ConnectionFactory``: URL options by name, ``credentials``,
+        ``ssl_context``, ``on_event``.
+    :raises ClusterURLError: at once, when the URL or an option is wrong.
+    :raises ConnectionGaveUp: when awaited, when no primary is found in time.
+    """
+    return Connecting(ConnectionFactory(url, **arguments), own_factory=True)
+
+
+class ConnectionFactory:
+    """Makes connections to one cluster that share what they know about it.
+
+    Takes the arguments of ``factory.FactoryCore``.
+    """
+
+    def __init__(self, url: str, **arguments: Any) -> None:
+        self._core = FactoryCore(url, **arguments)
+
+    @property
+    def topology(self) -> Topology | None:
+        """What is known about the cluster; ``None`` before the first connect."""
+        return self._core.topology
+
+    def connect(self) -> Connecting:
+        """A new connection: await it, or enter it."""
+        return Connecting(self, own_factory=False)
+
+    async def close(self) -> None:
+        """Close every connection of the factory."""
+        await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Connecting:
+    """A connection on its way: ``await`` it, or use it as an asynchronous context manager."""
+
+    def __init__(self, factory: ConnectionFactory, *, own_factory: bool) -> None:
+        self._factory = factory
+        self._own_factory = own_factory
+        self._connection: Connection | None = None
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._connect()
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _connect(self) -> Connection:
+        core = self._factory._core.connection()
+        connection = Connection(self._factory, core, own_factory=self._own_factory)
+        try:
+            await core.open()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+
+class Connection:
+    """One connection to whichever member is primary."""
+
+    def __init__(self, factory: ConnectionFactory, core: ConnectionCore, *, own_factory: bool) -> None:
+        self._factory = factory
+        self._core = core
+        self._own_factory = own_factory
+
+    @property
+    def factory(self) -> ConnectionFactory:
+        """The factory it came from."""
+        return self._factory
+
+    @property
+    def state(self) -> State:
+        """Connecting, connected, reconnecting, closed or failed."""
+        return self._core.state
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The member it is, or was last, connected to."""
+        return self._core.endpoint
+
+    @property
+    def generation(self) -> int | None:
+        """The generation of that member, if it tells one."""
+        return self._core.generation
+
+    async def create_sender(
+        self,
+        address: str | None,
+        *,
+        name: str | None = None,
+        configure: Callable[[proton.Sender], None] | None = None,
+    ) -> Sender:
+        """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
+
+        :param name: the link name; made up when left out.
+        :param configure: called with proton's ``Sender`` before each attach, for what has no
+            argument here.
+        :raises LinkRefused: when the primary refuses it.
+        :raises ConnectionClosed: when the connection is closed.
+        """
+        core = self._core.create_sender(address, name=name, configure=configure)
+        await _opened(core)
+        options = self._factory._core.options
+        return Sender(core, options.send_timeout, duplicate_detection=options.duplicate_detection)
+
+    async def create_receiver(
+        self,
+        address: str | None,
+        *,
+        credit: int | None = None,
+        name: str | None = None,
+        dynamic: bool = False,
+        browse: bool = False,
+        configure: Callable[[proton.Receiver], None] | None = None,
+    ) -> Receiver:
+        """A receiver from a node.
+
+        :param credit: messages that may be on their way or waiting here; the URL's by default.
+        :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
+            it is another one after a failover.
+        :param browse: look at copies of the messages and leave them where they are.
+        :raises LinkRefused: when the primary refuses it.
+        :raises ConnectionClosed: when the connection is closed.
+        """
+        core = self._core.create_receiver(
+            address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
+        )
+        await _opened(core)
+        return Receiver(core)
+
+    def events(self) -> AsyncEvents:
+        """An asynchronous iterator over what happens to the connection from now on."""
+        subscription = AsyncEvents()
+        self._factory._core.subscribe(subscription, self._core.number)
+        return subscription
+
+    async def close(self) -> None:
+        """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
+        await self._core.close()
+        if self._own_factory:
+            await self._factory.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Sender:
+    """Sends messages to one node, across failovers."""
+
+    def __init__(self, core: SenderCore, timeout: float | None, *, duplicate_detection: bool) -> None:
+        self._core = core
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._encoder = Encoder()
+        self._stem = f"{uuid.uuid4()}-" if duplicate_detection else None
+        self._count = 0
+
+    @property
+    def address(self) -> str | None:
+        """The node it sends to."""
+        return self._core.address
+
+    @property
+    def unsettled(self) -> int:
+        """Messages sent and not settled yet."""
+        return len(self._core.ledger)
+
+    async def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+        """Send and wait until the primary has settled it, across failovers.
+
+        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none.
+        :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
+        :raises SendTimeout: ``delivered`` tells whether it may have arrived.
+        :raises DeliveryUnknown: at most once only, when the connection was lost under way.
+        :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
+        """
+        core, data = self._core, self._encode(message)
+        seconds = self._timeout if timeout is None else timeout
+        entry = None
+        try:
+            async with asyncio.timeout(seconds):
+                if core.ledger.full:
+                    await core.room()
+                future: asyncio.Future[Outcome] = self._loop.create_future()
+                entry = core.submit(data, future)
+                return await future
+        except TimeoutError:
+            delivered = core.take_back(entry) if entry is not None else False
+            msg = f"the primary did not settle the message within {seconds} s"
+            raise SendTimeout(msg, delivered=delivered) from None
+        except asyncio.CancelledError:
+            if entry is not None:
+                core.take_back(entry)
+            raise
+
+    async def send_nowait(
+        self,
+        message: proton.Message,
+        *,
+        timeout: float | None = None,
+    ) -> asyncio.Future[Outcome]:
+        """Send without waiting for the outcome, which the returned future will hold.
+
+        Waits only for room in the window.  The future raises what ``send`` would raise;
+        cancelling it takes back a message that has not left yet.
+
+        :raises SendTimeout: when there was no room in time.
+        """
+        core = self._core
+        data = self._encode(message)
+        if core.ledger.full:
+            await self._room(self._timeout if timeout is None else timeout)
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+        core.submit(data, future)
+        return future
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is settled.
+
+        :raises SendTimeout: when it is not, in time.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._core.flush()
+        except TimeoutError:
+            msg = f"{len(self._core.ledger)} messages are not settled after {timeout} s"
+            raise SendTimeout(msg, delivered=None) from None
+
+    async def close(self) -> None:
+        """Close the link.  Sends that wait fail with ``LinkClosed``."""
+        self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _room(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._core.room()
+        except TimeoutError:
+            msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
+            raise SendTimeout(msg, delivered=False) from None
+
+    def _encode(self, message: proton.Message) -> bytes:
+        if self._stem is None:
+            return self._encoder.encode(message)
+        self._count += 1
+        return self._encoder.encode(message, f"{self._stem}{self._count}")
+
+
+class Receiver:
+    """Receives messages from one node, across failovers; an asynchronous iterator of deliveries."""
+
+    def __init__(self, core: ReceiverCore) -> None:
+        self._core = core
+
+    @property
+    def address(self) -> str | None:
+        """The node it receives from; a dynamic one changes with a failover."""
+        return self._core.address
+
+    async def receive(self, *, timeout: float | None = None) -> Delivery:
+        """The next delivery.
+
+        :param timeout: seconds; none waits for ever.
+        :raises ReceiveTimeout: when none came in time.
+        :raises LinkClosed, ConnectionClosed: when none can come any more.
+        """
+        core = self._core
+        if not core.inbox:
+            try:
+                async with asyncio.timeout(timeout):
+                    await core.arrival()
+            except TimeoutError:
+                msg = f"no message came within {timeout} s"
+                raise ReceiveTimeout(msg) from None
+        delivery = core.inbox.popleft()
+        core.taken(1, delivery.epoch)
+        return Delivery(delivery)
+
+    async def close(self) -> None:
+        """Close the link.  What was prefetched goes back to the queue."""
+        self._core.close()
+
+    def __aiter__(self) -> AsyncIterator[Delivery]:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        return await self.receive()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Delivery:
+    """One message that came.  Settle it once, with one of the four outcomes.
+
+    Each of them raises ``StaleDelivery`` when the delivery came over a connection that is gone,
+    and ``AlreadySettled`` the second time.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: DeliveryCore) -> None:
+        self._core = core
+
+    @property
+    def message(self) -> proton.Message:
+        """The message."""
+        return self._core.message
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was settled here."""
+        return self._core.settled
+
+    async def accept(self) -> None:
+        """Done: the broker may forget the message."""
+        self._settle(ACCEPTED)
+
+    async def reject(self, condition: str | None = None, description: str | None = None) -> None:
+        """The message is at fault; the broker must not deliver it as it is."""
+        self._settle(Outcome(OutcomeState.REJECTED, condition, description))
+
+    async def release(self) -> None:
+        """Give it back, as if it had not been delivered."""
+        self._settle(RELEASED)
+
+    async def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
+        """Give it back, counted as a failed delivery, or never to come here again."""
+        self._settle(
+            Outcome(
+                OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
+            )
+        )
+
+    def _settle(self, outcome: Outcome) -> None:
+        self._core.claim()
+        self._core.settle(outcome)
+
+
+async def _opened(core: SenderCore | ReceiverCore) -> None:
+    try:
+        await asyncio.shield(core.opened)
+    except asyncio.CancelledError:
+        core.close()
+        raise

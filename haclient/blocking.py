@@ -1,0 +1,420 @@
+"""The blocking face: a shell over the same cores as the asyncio one, on a loop thread.
+
+    with haclient.connect("amqp://broker-a,broker-b") as connection:
+        sender = connection.create_sender("orders")
+        sender.send(Message(body="one"))
+
+Connections, senders and receivers may be used by several threads.  Messages are encoded and
+decoded on the calling thread; what crosses to the loop thread crosses in batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import proton
+
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.topology import Topology
+from haclient.engine.codec import Encoder
+from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, SendTimeout
+from haclient.factory import FactoryCore
+from haclient.links.connection import ConnectionCore, State
+from haclient.links.delivery import DeliveryCore
+from haclient.links.ledger import Entry
+from haclient.links.receiver import ReceiverCore
+from haclient.links.sender import SenderCore
+from haclient.loop_thread import LoopThread
+from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.subscriptions import BlockingEvents
+
+__all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
+
+
+def connect(url: str, **arguments: Any) -> Connection:
+    """Connect with a factory of its own, which closes with the connection.
+
+    :param url: a cluster URL.
+    :param arguments: those of ``ConnectionFactory``: URL options by name, ``credentials``,
+        ``ssl_context``, ``on_event``.
+    :raises ClusterURLError: when the URL or an option is wrong.
+    :raises ConnectionGaveUp: when no primary is found in time.
+    """
+    factory = ConnectionFactory(url, **arguments)
+    try:
+        connection = factory.connect()
+    except BaseException:
+        factory.close()
+        raise
+    connection._own_factory = True
+    return connection
+
+
+class ConnectionFactory:
+    """Makes connections to one cluster that share what they know about it, and one thread.
+
+    Takes the arguments of ``factory.FactoryCore``.
+    """
+
+    def __init__(self, url: str, **arguments: Any) -> None:
+        self._core = FactoryCore(url, **arguments)
+        self._thread = LoopThread()
+
+    @property
+    def topology(self) -> Topology | None:
+        """What is known about the cluster; ``None`` before the first connect."""
+        return self._core.topology
+
+    def connect(self) -> Connection:
+        """A new connection, when it is usable.
+
+        :raises ConnectionGaveUp: when no primary is found in time.
+        """
+        return Connection(self, self._thread.call(_open(self._core)))
+
+    def close(self) -> None:
+        """Close every connection of the factory and end its thread."""
+        try:
+            self._thread.call(self._core.close())
+        except ConnectionClosed:
+            return
+        self._thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Connection:
+    """One connection to whichever member is primary."""
+
+    def __init__(self, factory: ConnectionFactory, core: ConnectionCore) -> None:
+        self._factory = factory
+        self._thread = factory._thread
+        self._core = core
+        self._own_factory = False
+
+    @property
+    def factory(self) -> ConnectionFactory:
+        """The factory it came from."""
+        return self._factory
+
+    @property
+    def state(self) -> State:
+        """Connecting, connected, reconnecting, closed or failed."""
+        return self._core.state
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The member it is, or was last, connected to."""
+        return self._core.endpoint
+
+    @property
+    def generation(self) -> int | None:
+        """The generation of that member, if it tells one."""
+        return self._core.generation
+
+    def create_sender(
+        self,
+        address: str | None,
+        *,
+        name: str | None = None,
+        configure: Callable[[proton.Sender], None] | None = None,
+    ) -> Sender:
+        """A sender to a node; see ``aio.Connection.create_sender``."""
+
+        async def create() -> SenderCore:
+            core = self._core.create_sender(address, name=name, configure=configure)
+            await _opened(core)
+            return core
+
+        options = self._factory._core.options
+        core = self._thread.call(create())
+        return Sender(
+            self._thread, core, options.send_timeout, duplicate_detection=options.duplicate_detection
+        )
+
+    def create_receiver(
+        self,
+        address: str | None,
+        *,
+        credit: int | None = None,
+        name: str | None = None,
+        dynamic: bool = False,
+        browse: bool = False,
+        configure: Callable[[proton.Receiver], None] | None = None,
+    ) -> Receiver:
+        """A receiver from a node; see ``aio.Connection.create_receiver``."""
+
+        async def create() -> ReceiverCore:
+            core = self._core.create_receiver(
+                address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
+            )
+            await _opened(core)
+            return core
+
+        return Receiver(self._thread, self._thread.call(create()))
+
+    def events(self) -> BlockingEvents:
+        """An iterator over what happens to the connection from now on, for another thread."""
+        subscription = BlockingEvents()
+        self._thread.post(self._factory._core.subscribe, subscription, self._core.number)
+        return subscription
+
+    def close(self) -> None:
+        """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
+        try:
+            self._thread.call(self._core.close())
+        except ConnectionClosed:
+            return
+        if self._own_factory:
+            self._factory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Sender:
+    """Sends messages to one node, across failovers."""
+
+    def __init__(
+        self, thread: LoopThread, core: SenderCore, timeout: float | None, *, duplicate_detection: bool
+    ) -> None:
+        self._thread = thread
+        self._core = core
+        self._timeout = timeout
+        self._encoder = Encoder()
+        self._lock = threading.Lock()
+        self._stem = f"{uuid.uuid4()}-" if duplicate_detection else None
+        self._numbers = itertools.count(1)
+        self._posted = 0
+        self._submitted = 0
+
+    @property
+    def address(self) -> str | None:
+        """The node it sends to."""
+        return self._core.address
+
+    @property
+    def unsettled(self) -> int:
+        """Messages sent and not settled yet."""
+        return len(self._core.ledger) + self._posted - self._submitted
+
+    def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+        """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
+        seconds = self._timeout if timeout is None else timeout
+        future = self.send_nowait(message, timeout=seconds)
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            if future.done():
+                raise
+            delivered = self._thread.call(self._take_back(future))
+            msg = f"the primary did not settle the message within {seconds} s"
+            raise SendTimeout(msg, delivered=delivered) from None
+        except BaseException:
+            if not future.done():
+                self._thread.call(self._take_back(future))
+            raise
+
+    def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> _SendFuture:
+        """Send without waiting for the outcome, which the returned future will hold.
+
+        Waits only for room in the window.
+
+        :raises SendTimeout: when there was no room in time.
+        """
+        self._thread.check()
+        if self.unsettled >= self._core.ledger.window:
+            self._room(self._timeout if timeout is None else timeout)
+        future = _SendFuture()
+        with self._lock:
+            data = self._encode(message)
+            self._posted += 1
+            self._thread.post(self._submit, data, future)
+        return future
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is settled.
+
+        :raises SendTimeout: when it is not, in time.
+        """
+        try:
+            self._thread.call(_within(timeout, self._core.flush))
+        except TimeoutError:
+            msg = f"{self.unsettled} messages are not settled after {timeout} s"
+            raise SendTimeout(msg, delivered=None) from None
+
+    def close(self) -> None:
+        """Close the link.  Sends that wait fail with ``LinkClosed``."""
+        _close_link(self._thread, self._core)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _submit(self, data: bytes, future: _SendFuture) -> None:
+        self._submitted += 1
+        try:
+            future.entry = self._core.submit(data, future)
+        except HaclientError as error:
+            future.set_exception(error)
+
+    async def _take_back(self, future: _SendFuture) -> bool | None:
+        return self._core.take_back(future.entry) if future.entry is not None else False
+
+    def _room(self, seconds: float | None) -> None:
+        try:
+            self._thread.call(_within(seconds, self._core.room))
+        except TimeoutError:
+            msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
+            raise SendTimeout(msg, delivered=False) from None
+
+    def _encode(self, message: proton.Message) -> bytes:
+        if self._stem is None:
+            return self._encoder.encode(message)
+        return self._encoder.encode(message, f"{self._stem}{next(self._numbers)}")
+
+
+class _SendFuture(Future[Outcome]):
+    """A future of a send; ``entry`` is its place in the ledger, once it has one."""
+
+    entry: Entry[Any] | None = None
+
+
+class Receiver:
+    """Receives messages from one node, across failovers; an iterator of deliveries."""
+
+    def __init__(self, thread: LoopThread, core: ReceiverCore) -> None:
+        self._thread = thread
+        self._core = core
+
+    @property
+    def address(self) -> str | None:
+        """The node it receives from; a dynamic one changes with a failover."""
+        return self._core.address
+
+    def receive(self, *, timeout: float | None = None) -> Delivery:
+        """The next delivery; see ``aio.Receiver.receive``."""
+        self._thread.check()
+        core = self._core
+        while True:
+            try:
+                delivery = core.inbox.popleft()
+            except IndexError:
+                self._arrival(timeout)
+                continue
+            self._thread.post(core.taken, 1, delivery.epoch)
+            return Delivery(self._thread, delivery)
+
+    def close(self) -> None:
+        """Close the link.  What was prefetched goes back to the queue."""
+        _close_link(self._thread, self._core)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return self
+
+    def __next__(self) -> Delivery:
+        return self.receive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _arrival(self, seconds: float | None) -> None:
+        try:
+            self._thread.call(_within(seconds, self._core.arrival))
+        except TimeoutError:
+            msg = f"no message came within {seconds} s"
+            raise ReceiveTimeout(msg) from None
+
+
+class Delivery:
+    """One message that came; see ``aio.Delivery``."""
+
+    __slots__ = ("_core", "_thread")
+
+    def __init__(self, thread: LoopThread, core: DeliveryCore) -> None:
+        self._thread = thread
+        self._core = core
+
+    @property
+    def message(self) -> proton.Message:
+        """The message."""
+        return self._core.message
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was settled here."""
+        return self._core.settled
+
+    def accept(self) -> None:
+        """Done: the broker may forget the message."""
+        self._settle(ACCEPTED)
+
+    def reject(self, condition: str | None = None, description: str | None = None) -> None:
+        """The message is at fault; the broker must not deliver it as it is."""
+        self._settle(Outcome(OutcomeState.REJECTED, condition, description))
+
+    def release(self) -> None:
+        """Give it back, as if it had not been delivered."""
+        self._settle(RELEASED)
+
+    def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
+        """Give it back, counted as a failed delivery, or never to come here again."""
+        self._settle(
+            Outcome(
+                OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
+            )
+        )
+
+    def _settle(self, outcome: Outcome) -> None:
+        self._core.claim()
+        self._thread.post(self._core.settle, outcome)
+
+
+async def _open(factory: FactoryCore) -> ConnectionCore:
+    core = factory.connection()
+    await core.open()
+    return core
+
+
+async def _opened(core: SenderCore | ReceiverCore) -> None:
+    try:
+        await asyncio.shield(core.opened)
+    except asyncio.CancelledError:
+        core.close()
+        raise
+
+
+async def _within(seconds: float | None, call: Callable[[], Any]) -> None:
+    async with asyncio.timeout(seconds):
+        await call()
+
+
+def _close_link(thread: LoopThread, core: SenderCore | ReceiverCore) -> None:
+    async def close() -> None:
+        core.close()
+
+    try:
+        thread.call(close())
+    except ConnectionClosed:
+        return

@@ -1,0 +1,305 @@
+"""Sender and receiver links of one connection, and the calls that every message goes through.
+
+This is the one file of the engine that calls proton's C layer (``cproton_ffi``) directly.
+The reason: a message costs about a dozen calls, and proton's Python objects add a wrapper, a
+dictionary and reference counting to each of them; the C calls alone are four to eight times
+cheaper (``benchmarks/bench_throughput.py --profile``).  Everything that happens once a link
+and not once a message uses proton's own objects.
+
+Rules
+-----
+* A link belongs to one connection and dies with it.  After ``dead`` is set no call reaches
+  proton, for its objects are gone.
+* A delivery is known by its C pointer, and only while it is in ``_unsettled``: proton uses the
+  memory of a settled delivery again.
+* Sending never blocks and never checks credit: the owner asks ``credit`` first.
+
+Sources: AMQP 1.0 part 2 (transport), sections 2.6.7 (flow control) and 2.6.12 (transferring a
+message); part 3 (messaging), section 3.4 (delivery state).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cproton
+import proton
+from cproton_ffi import ffi, lib
+
+from haclient.outcome import ACCEPTED, Outcome, OutcomeState
+
+if TYPE_CHECKING:
+    from haclient.engine.protocol import Engine
+
+# A delivery of proton's, as cffi shows it: comparable and hashable by address.
+DeliveryPointer = Any
+
+_PN_ACCEPTED: int = lib.PN_ACCEPTED
+_PN_RECEIVED: int = lib.PN_RECEIVED
+_STATES = {state.value: state for state in OutcomeState}
+# Read whole small messages with one call; larger ones are read in pieces as they come.
+_READ_SIZE = 4096
+
+
+class SenderOwner(Protocol):
+    """What a sender link tells whoever opened it.  Calls must not block."""
+
+    def link_opened(self, link: SenderLink) -> None:
+        """The peer answered the Attach."""
+
+    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
+        """The peer detached the link, or refused it."""
+
+    def credit_given(self, link: SenderLink) -> None:
+        """The peer changed the credit, or asks to drain it."""
+
+    def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
+        """The peer settled; ``outcome`` is ``None`` where it gave no terminal state."""
+
+
+class ReceiverOwner(Protocol):
+    """What a receiver link tells whoever opened it.  Calls must not block."""
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The peer answered the Attach."""
+
+    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
+        """The peer detached the link, or refused it."""
+
+    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
+        """A whole message came; ``delivery`` is ``None`` when the peer had settled it."""
+
+
+class SenderLink:
+    """The sending end of a link.  ``endpoint`` is proton's ``Sender``, for what is rare."""
+
+    __slots__ = (
+        "_engine",
+        "_next_tag",
+        "_pn",
+        "_tag",
+        "_tag_number",
+        "_unsettled",
+        "dead",
+        "endpoint",
+        "owner",
+    )
+
+    def __init__(self, engine: Engine, endpoint: proton.Sender, owner: SenderOwner | None) -> None:
+        self._engine = engine
+        self.endpoint = endpoint
+        self.owner = owner
+        self.dead = False
+        self._pn = endpoint._impl
+        self._unsettled: dict[DeliveryPointer, Any] = {}
+        self._next_tag = 0
+        # One tag buffer for all deliveries of the link: proton copies it.
+        self._tag_number = ffi.new("uint64_t *")
+        tag = ffi.new("pn_delivery_tag_t *", {"size": 8, "start": ffi.cast("char *", self._tag_number)})
+        self._tag = tag[0]
+
+    @property
+    def credit(self) -> int:
+        """Messages that may be sent now; 0 when the link is dead."""
+        return 0 if self.dead else lib.pn_link_credit(self._pn)
+
+    @property
+    def drain(self) -> bool:
+        """Whether the receiver asked to use up its credit or give it back."""
+        return not self.dead and bool(lib.pn_link_get_drain(self._pn))
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries sent and not settled yet."""
+        return len(self._unsettled)
+
+    def send(self, data: bytes, token: Any, *, settled: bool = False) -> DeliveryPointer:
+        """Put one encoded message on the wire; ``token`` comes back in ``settled``."""
+        self._tag_number[0] = self._next_tag
+        self._next_tag += 1
+        pn = self._pn
+        delivery = lib.pn_delivery(pn, self._tag)
+        lib.pn_link_send(pn, data, len(data))
+        if settled:
+            lib.pn_delivery_settle(delivery)
+        else:
+            self._unsettled[delivery] = token
+        lib.pn_link_advance(pn)
+        self._engine.wake()
+        return delivery
+
+    def drained(self) -> None:
+        """Give back the credit that could not be used."""
+        if not self.dead:
+            lib.pn_link_drained(self._pn)
+            self._engine.wake()
+
+    def forget(self, delivery: DeliveryPointer) -> None:
+        """Settle from this side, without waiting for an outcome any longer."""
+        if not self.dead and self._unsettled.pop(delivery, _MISSING) is not _MISSING:
+            lib.pn_delivery_settle(delivery)
+            self._engine.wake()
+
+    def close(self, condition: proton.Condition | None = None) -> None:
+        """Close the link, with the reason when there is one."""
+        _close(self, condition)
+
+    def kill(self) -> list[Any]:
+        """The connection is gone: forget proton's objects, return the unsettled tokens."""
+        self.dead = True
+        tokens = list(self._unsettled.values())
+        self._unsettled.clear()
+        return tokens
+
+    def on_delivery(self, delivery: DeliveryPointer) -> None:
+        """The peer changed the state of a delivery (called by the engine only)."""
+        state = lib.pn_delivery_remote_state(delivery)
+        if not lib.pn_delivery_settled(delivery) and state in (0, _PN_RECEIVED):
+            return
+        token = self._unsettled.pop(delivery, _MISSING)
+        if token is _MISSING:
+            return
+        outcome = ACCEPTED if state == _PN_ACCEPTED else _outcome(delivery, state)
+        lib.pn_delivery_settle(delivery)
+        if self.owner is not None:
+            self.owner.settled(self, token, outcome)
+
+
+class ReceiverLink:
+    """The receiving end of a link.  ``endpoint`` is proton's ``Receiver``, for what is rare."""
+
+    __slots__ = ("_buffer", "_engine", "_partial", "_pn", "_unsettled", "dead", "endpoint", "owner")
+
+    def __init__(self, engine: Engine, endpoint: proton.Receiver, owner: ReceiverOwner | None) -> None:
+        self._engine = engine
+        self.endpoint = endpoint
+        self.owner = owner
+        self.dead = False
+        self._pn = endpoint._impl
+        self._unsettled: set[DeliveryPointer] = set()
+        self._partial: bytearray | None = None
+        self._buffer: Any = None
+
+    @property
+    def credit(self) -> int:
+        """Credit granted and not used yet; 0 when the link is dead."""
+        return 0 if self.dead else lib.pn_link_credit(self._pn)
+
+    def grant(self, credit: int) -> None:
+        """Allow the peer that many more messages."""
+        if credit > 0 and not self.dead:
+            lib.pn_link_flow(self._pn, credit)
+            self._engine.wake()
+
+    def settle(self, delivery: DeliveryPointer, outcome: Outcome = ACCEPTED) -> bool:
+        """Give the delivery its outcome and settle it; ``False`` if it is no longer there."""
+        if self.dead or delivery not in self._unsettled:
+            return False
+        self._unsettled.discard(delivery)
+        if outcome is not ACCEPTED:
+            _write_outcome(delivery, outcome)
+        lib.pn_delivery_update(delivery, outcome.state.value)
+        lib.pn_delivery_settle(delivery)
+        self._engine.wake()
+        return True
+
+    def close(self, condition: proton.Condition | None = None) -> None:
+        """Close the link, with the reason when there is one."""
+        _close(self, condition)
+
+    def kill(self) -> list[Any]:
+        """The connection is gone: forget proton's objects."""
+        self.dead = True
+        self._unsettled.clear()
+        self._partial = None
+        return []
+
+    def on_delivery(self, delivery: DeliveryPointer) -> None:
+        """Data or a state change arrived for a delivery (called by the engine only)."""
+        if delivery in self._unsettled:
+            return
+        if lib.pn_delivery_aborted(delivery):
+            self._partial = None
+            lib.pn_delivery_settle(delivery)
+            return
+        if not lib.pn_delivery_readable(delivery):
+            return
+        data = self._read(delivery)
+        if data is None:
+            return
+        lib.pn_link_advance(self._pn)
+        if lib.pn_delivery_settled(delivery):
+            lib.pn_delivery_settle(delivery)
+            pointer = None
+        else:
+            self._unsettled.add(delivery)
+            pointer = delivery
+        if self.owner is not None:
+            self.owner.delivered(self, pointer, data)
+
+    def _read(self, delivery: DeliveryPointer) -> bytes | None:
+        """What has come of the current delivery, when it is whole; otherwise keep it."""
+        size = lib.pn_delivery_pending(delivery)
+        if size > _READ_SIZE:
+            buffer = ffi.new("char[]", size)
+        else:
+            buffer = self._buffer
+            if buffer is None:
+                buffer = self._buffer = ffi.new("char[]", _READ_SIZE)
+        count = lib.pn_link_recv(self._pn, buffer, size)
+        data: bytes = ffi.unpack(buffer, count) if count > 0 else b""
+        if self._partial is None and not lib.pn_delivery_partial(delivery):
+            return data
+        return self._assemble(delivery, data)
+
+    def _assemble(self, delivery: DeliveryPointer, data: bytes) -> bytes | None:
+        if self._partial is None:
+            self._partial = bytearray()
+        self._partial += data
+        if len(self._partial) > self._engine.settings.max_message_size:
+            self._partial = None
+            self.close(proton.Condition("amqp:link:message-size-exceeded", "message too large"))
+            return None
+        if lib.pn_delivery_partial(delivery):
+            return None
+        whole = bytes(self._partial)
+        self._partial = None
+        return whole
+
+
+Link = SenderLink | ReceiverLink
+_MISSING = object()
+
+
+def _close(link: Link, condition: proton.Condition | None) -> None:
+    if link.dead:
+        return
+    if condition is not None:
+        link.endpoint.condition = condition
+    link.endpoint.close()
+    link._engine.wake()
+
+
+def _outcome(delivery: DeliveryPointer, state: int) -> Outcome | None:
+    """An outcome other than accepted, with its fields (rare: proton's own objects)."""
+    if state not in _STATES:
+        return None
+    remote = proton.Delivery(delivery).remote
+    condition = remote.condition if state == lib.PN_REJECTED else None
+    return Outcome(
+        _STATES[state],
+        condition=condition.name if condition else None,
+        description=condition.description if condition else None,
+        delivery_failed=bool(remote.failed),
+        undeliverable_here=bool(remote.undeliverable),
+    )
+
+
+def _write_outcome(delivery: DeliveryPointer, outcome: Outcome) -> None:
+    local = lib.pn_delivery_local(delivery)
+    if outcome.condition is not None:
+        condition = lib.pn_disposition_condition(local)
+        cproton.pn_condition_set_name(condition, outcome.condition)
+        cproton.pn_condition_set_description(condition, outcome.description)
+    lib.pn_disposition_set_failed(local, outcome.delivery_failed)
+    lib.pn_disposition_set_undeliverable(local, outcome.undeliverable_here)

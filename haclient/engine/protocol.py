@@ -1,0 +1,448 @@
+"""The asyncio protocol around proton's sans-I/O engine, for the client and the server side.
+
+Theory of operation
+-------------------
+asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton
+puts events into a ``Collector``; the engine takes them out one by one and calls the owner of
+the connection (``EngineOwner``) or of the link concerned.  Whatever those calls want sent stays
+inside proton until ``_flush`` runs, once per turn of the event loop, so that a burst of
+messages leaves in one ``write``.
+
+Rules
+-----
+* One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the
+  last call an owner gets, and it comes exactly once, after ``connection_made`` or without it.
+* Bytes that are not AMQP, frames over the limit, or an owner that raises end this connection
+  with a logged reason, never the process.
+* While the socket's buffer is full (``pause_writing``), nothing is taken out of proton and
+  ``writable`` is false; owners stop sending when they see that.
+
+Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.4.5 (idle time-out), 2.8 (definitions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import proton
+from cproton_ffi import ffi, lib
+from proton import symbol
+
+from haclient.engine import sasl
+from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner
+from haclient.engine.settings import Settings
+
+logger = logging.getLogger("haclient.engine")
+
+_PN_DELIVERY: int = lib.PN_DELIVERY
+_PN_LINK_FLOW: int = lib.PN_LINK_FLOW
+_PN_EOS: int = lib.PN_EOS
+# Enough for a turn's worth of small messages in one write; proton refills it as often as needed.
+_WRITE_HIGH_WATER = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a connection is over.
+
+    :param condition: the peer's Close condition, or what the engine found wrong.
+    :param by_peer: whether the peer closed the AMQP connection (not just the socket).
+    :param error: the socket error, if that was it.
+    """
+
+    condition: proton.Condition | None = None
+    by_peer: bool = False
+    error: Exception | None = None
+
+    def __str__(self) -> str:
+        if self.condition is not None:
+            words = f": {self.condition.description}" if self.condition.description else ""
+            return f"{self.condition.name}{words}"
+        if self.by_peer:
+            return "closed by the peer"
+        return str(self.error) if self.error else "the peer closed the socket"
+
+
+class EngineOwner(Protocol):
+    """What an engine tells whoever made it.
+
+    Calls must not block; if one raises, the connection is ended.
+    """
+
+    def opened(self, engine: Engine) -> None:
+        """The peer's Open came; see ``Engine.connection`` for what it says."""
+
+    def session_opened(self, engine: Engine, session: proton.Session) -> None:
+        """Client: the Begin was answered.  Server: the peer began a session.
+
+        A server answers with ``session.open()`` and ``engine.wake()``, or later, or never.
+        """
+
+    def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        """Server: the peer attached a link; set its owner and ``accept`` it, or ``refuse``."""
+
+    def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
+        """The peer's Close came.  The engine answers it; ``ended`` follows."""
+
+    def writable_again(self, engine: Engine) -> None:
+        """The socket takes bytes again after ``Engine.writable`` was false."""
+
+    def ended(self, engine: Engine, ending: Ending) -> None:
+        """The connection is over.  All its links are dead already."""
+
+
+class Engine(asyncio.Protocol):
+    """One AMQP connection.  Make a new one for each attempt."""
+
+    def __init__(self, owner: EngineOwner, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        self.owner = owner
+        self.settings = settings
+        self.writable = True
+        self.ending: Ending | None = None
+        self._loop = loop
+        self._socket: asyncio.Transport | None = None
+        self._flush_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._links: dict[Any, Link] = {}
+        self._peer_closed = False
+        self._reason: Ending | None = None
+        self._create(settings)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def _create(self, settings: Settings) -> None:
+        server = settings.sasl_server is not None
+        self.connection = proton.Connection()
+        self.transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
+        self._collector = proton.Collector()
+        self.connection.collect(self._collector)
+        self.connection.container = settings.container_id
+        if settings.hostname:
+            self.connection.hostname = settings.hostname
+        self.transport.max_frame_size = settings.max_frame_size
+        self.transport.idle_timeout = settings.heartbeat
+        if settings.tls_domain is not None:
+            tls = proton.SSL(self.transport, settings.tls_domain)
+            if settings.tls_name:
+                tls.peer_hostname = settings.tls_name
+        sasl.configure(self.transport, self.connection, settings)
+        self.transport.bind(self.connection)
+        self._pt = self.transport._impl
+        self._pc = self._collector._impl
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: the socket is connected (and its TLS done, where asyncio does TLS)."""
+        # uvloop's transports derive from nothing of asyncio's, so this cannot be an isinstance.
+        self._socket = cast("asyncio.Transport", transport)
+        self._socket.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        self.wake()
+
+    def open(
+        self, *, offered: tuple[str, ...] | None = None, properties: dict[str, Any] | None = None
+    ) -> None:
+        """Send Open.  Arguments left out are taken from the settings."""
+        connection, settings = self.connection, self.settings
+        properties = dict(settings.properties) if properties is None else properties
+        offered = settings.offered_capabilities if offered is None else offered
+        connection.properties = {symbol(key): value for key, value in properties.items()} or None
+        connection.offered_capabilities = [symbol(name) for name in offered] or None
+        connection.desired_capabilities = [symbol(name) for name in settings.desired_capabilities] or None
+        connection.open()
+        self.wake()
+
+    def begin(self) -> proton.Session:
+        """Send Begin; ``EngineOwner.session_opened`` tells when it was answered."""
+        session = self.connection.session()
+        session.open()
+        self.wake()
+        return session
+
+    def close(self, condition: proton.Condition | None = None) -> None:
+        """Send Close; the connection ends when the peer has answered it."""
+        if self.ending is None:
+            if condition is not None:
+                self.connection.condition = condition
+            self.connection.close()
+            self.wake()
+
+    def abort(self, reason: proton.Condition | None = None) -> None:
+        """End the connection now, without a word to the peer."""
+        if self._reason is None and reason is not None:
+            self._reason = Ending(reason)
+        if self._socket is not None:
+            self._socket.abort()
+        self._end(None)
+
+    @property
+    def peer(self) -> str:
+        """The other side's ``host:port``, for logs."""
+        name = self._socket.get_extra_info("peername") if self._socket is not None else None
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "nowhere"
+
+    # -- links --------------------------------------------------------------------------------
+
+    def sender(self, session: proton.Session, name: str, owner: SenderOwner) -> SenderLink:
+        """A sending link that is not attached yet: set up its ``endpoint``, then ``attach``."""
+        link = SenderLink(self, session.sender(name), owner)
+        self._links[link._pn] = link
+        return link
+
+    def receiver(self, session: proton.Session, name: str, owner: ReceiverOwner) -> ReceiverLink:
+        """A receiving link that is not attached yet: set up its ``endpoint``, then ``attach``."""
+        link = ReceiverLink(self, session.receiver(name), owner)
+        self._links[link._pn] = link
+        return link
+
+    def attach(self, link: Link) -> None:
+        """Send Attach (client), or answer the peer's (server)."""
+        if isinstance(link, ReceiverLink):
+            link.endpoint.max_message_size = self.settings.max_message_size
+        link.endpoint.open()
+        self.wake()
+
+    def refuse(self, link: Link, condition: proton.Condition) -> None:
+        """Answer the peer's Attach with an error: AMQP 1.0 part 2, section 2.6.3."""
+        link.endpoint.open()
+        link.close(condition)
+
+    # -- bytes in -----------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes came from the peer."""
+        push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
+        position, size = 0, len(data)
+        while position < size and self.ending is None:
+            room = capacity(pt)
+            if room <= 0:
+                break
+            taken = min(room, size - position)
+            chunk = data if taken == size else data[position : position + taken]
+            if push(pt, ffi.from_buffer(chunk), taken) < 0:
+                break
+            position += taken
+            self._dispatch()
+        self.wake()
+
+    def eof_received(self) -> bool:
+        """asyncio: the peer will send no more."""
+        lib.pn_transport_close_tail(self._pt)
+        self._dispatch()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: the socket is closed."""
+        self._end(exc)
+
+    # -- bytes out ----------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """See to it that pending output leaves at the end of this turn of the loop."""
+        if self._flush_handle is None and self.ending is None:
+            self._flush_handle = self._loop.call_soon(self._flush)
+
+    def pause_writing(self) -> None:
+        """asyncio: the socket's buffer is full."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """asyncio: the socket's buffer has room again."""
+        self.writable = True
+        if self.ending is None:
+            self.wake()
+            self._guard(self.owner.writable_again, self)
+
+    def _flush(self) -> None:
+        self._flush_handle = None
+        if self.ending is not None or self._socket is None or not self.writable:
+            return
+        output = self._take_output()
+        if output:
+            self._socket.write(output)
+        self._dispatch()
+        if self.ending is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
+            self._socket.close()
+        elif self._timer is None:
+            self._tick()
+
+    def _take_output(self) -> bytes | bytearray:
+        pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop
+        pt = self._pt
+        output = bytearray()
+        while (size := pending(pt)) > 0:
+            chunk = bytearray(size)
+            peek(pt, ffi.from_buffer(chunk), size)
+            pop(pt, size)
+            if not output:
+                output = chunk
+            else:
+                output += chunk
+            if len(output) >= _WRITE_HIGH_WATER:
+                self.wake()
+                break
+        return output
+
+    def _tick(self) -> None:
+        """Heartbeats, both ways (AMQP 1.0 part 2, section 2.4.5)."""
+        self._timer = None
+        if self.ending is not None:
+            return
+        now = self._loop.time()
+        deadline_ms = lib.pn_transport_tick(self._pt, int(now * 1000))
+        if deadline_ms > 0:
+            self._timer = self._loop.call_at(max(deadline_ms / 1000, now + 0.001), self._tick)
+        self._dispatch()
+        if lib.pn_transport_pending(self._pt) != 0:
+            self.wake()
+
+    # -- events -------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        """Hand every event that proton has collected to whom it concerns."""
+        peek, pop, kind_of, pc = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, self._pc
+        while self.ending is None and (event := peek(pc)):
+            kind = kind_of(event)
+            if kind == _PN_DELIVERY:
+                delivery = lib.pn_event_delivery(event)
+                link = self._links.get(lib.pn_delivery_link(delivery))
+                pop(pc)
+                if link is not None:
+                    self._guard(link.on_delivery, delivery)
+            elif kind in _RARE_EVENTS:
+                # proton's own event object; it may be used after the pop, the C event not.
+                wrapped = self._collector.peek()
+                pop(pc)
+                self._guard(_RARE_EVENTS[kind], self, wrapped)
+            else:
+                pop(pc)
+
+    def _guard(self, call: Any, *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as error:
+            logger.exception("connection ended: its owner failed")
+            self.abort(proton.Condition("amqp:internal-error", f"{type(error).__name__} in the owner"))
+
+    def _on_remote_open(self, _event: proton.Event) -> None:
+        # Only now is the peer's idle time-out known: ask proton anew when to send heartbeats.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.wake()
+        self.owner.opened(self)
+
+    def _on_remote_close(self, _event: proton.Event) -> None:
+        condition = self.connection.remote_condition
+        self._peer_closed = True
+        if self._reason is None:
+            self._reason = Ending(condition, by_peer=True)
+        self.owner.peer_closed(self, condition)
+        self.close()
+
+    def _on_session_open(self, event: proton.Event) -> None:
+        assert event.session is not None
+        self.owner.session_opened(self, event.session)
+
+    def _on_session_close(self, event: proton.Event) -> None:
+        assert event.session is not None
+        self._drop_links(event.session)
+        event.session.close()
+        self.wake()
+        if self.settings.sasl_server is None:
+            condition = event.session.remote_condition
+            ended = proton.Condition("amqp:session:errant-link", "the peer ended the session")
+            self.close(condition or ended)
+
+    def _drop_links(self, session: proton.Session) -> None:
+        """An End takes the session's links with it, without a Detach (part 2, section 2.5.6)."""
+        ended = [link for pn, link in self._links.items() if lib.pn_link_session(pn) == session._impl]
+        for link in ended:
+            del self._links[link._pn]
+            link.dead = True
+            if link.owner is not None:
+                link.owner.link_closed(link, session.remote_condition)  # type: ignore[arg-type]
+            link.kill()
+            link.endpoint.free()
+
+    def _on_link_open(self, event: proton.Event) -> None:
+        endpoint = event.link
+        assert endpoint is not None
+        link = self._links.get(endpoint._impl)
+        if link is not None:
+            if link.owner is not None:
+                link.owner.link_opened(link)  # type: ignore[arg-type]
+            return
+        made: Link
+        if isinstance(endpoint, proton.Sender):
+            made = SenderLink(self, endpoint, None)
+        else:
+            made = ReceiverLink(self, endpoint, None)
+        self._links[made._pn] = made
+        self.owner.link_requested(self, made)
+
+    def _on_link_close(self, event: proton.Event) -> None:
+        endpoint = event.link
+        assert endpoint is not None
+        link = self._links.pop(endpoint._impl, None)
+        if link is None:
+            return
+        condition = endpoint.remote_condition
+        link.endpoint.close()
+        self.wake()
+        link.dead = True
+        if link.owner is not None:
+            link.owner.link_closed(link, condition)  # type: ignore[arg-type]
+        link.kill()
+        link.endpoint.free()
+
+    def _on_link_flow(self, event: proton.Event) -> None:
+        assert event.link is not None
+        link = self._links.get(event.link._impl)
+        if isinstance(link, SenderLink) and link.owner is not None:
+            link.owner.credit_given(link)
+
+    def _on_transport_error(self, _event: proton.Event) -> None:
+        if self._reason is None:
+            self._reason = Ending(self.transport.condition)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _end(self, exc: Exception | None) -> None:
+        if self.ending is not None:
+            return
+        self.ending = self._reason or Ending(error=exc)
+        for handle in (self._timer, self._flush_handle):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._flush_handle = None
+        for link in self._links.values():
+            link.kill()
+        try:
+            self.owner.ended(self, self.ending)
+        except Exception:
+            logger.exception("the owner of a connection failed at its end")
+        self._release()
+
+    def _release(self) -> None:
+        """Drop proton's objects: links and sessions are freed with their connection."""
+        self._links.clear()
+        self._socket = None
+        self.transport.unbind()
+        self._collector.release()
+        lib.pn_connection_collect(self.connection._impl, ffi.NULL)
+        lib.pn_connection_release(self.connection._impl)
+
+
+_RARE_EVENTS = {
+    lib.PN_CONNECTION_REMOTE_OPEN: Engine._on_remote_open,
+    lib.PN_CONNECTION_REMOTE_CLOSE: Engine._on_remote_close,
+    lib.PN_SESSION_REMOTE_OPEN: Engine._on_session_open,
+    lib.PN_SESSION_REMOTE_CLOSE: Engine._on_session_close,
+    lib.PN_LINK_REMOTE_OPEN: Engine._on_link_open,
+    lib.PN_LINK_REMOTE_CLOSE: Engine._on_link_close,
+    lib.PN_LINK_REMOTE_DETACH: Engine._on_link_close,
+    lib.PN_LINK_FLOW: Engine._on_link_flow,
+    lib.PN_TRANSPORT_ERROR: Engine._on_transport_error,
+}

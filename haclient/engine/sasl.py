@@ -1,0 +1,94 @@
+"""SASL for both sides, and what a failure means.
+
+proton always has ANONYMOUS, EXTERNAL and (client side) PLAIN; SCRAM and everything on the
+server side but ANONYMOUS and EXTERNAL come from Cyrus SASL, where proton was built with it.
+
+Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` documentation.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import proton
+from proton import SASL
+
+from haclient.engine.settings import Settings
+
+# What proton can do on the client side without Cyrus SASL.
+_BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
+
+
+class SaslUnavailableError(RuntimeError):
+    """A mechanism was asked for that this build of proton does not have."""
+
+
+def check_available(mechanisms: tuple[str, ...]) -> None:
+    """Raise ``SaslUnavailableError`` when none of the mechanisms can be used here."""
+    if mechanisms and not SASL.extended() and not _BUILT_IN.intersection(mechanisms):
+        names = " ".join(mechanisms)
+        msg = (
+            f"SASL {names}: python-qpid-proton was built without Cyrus SASL; install libsasl2-dev and "
+            "libsasl2-modules, then reinstall python-qpid-proton from source"
+        )
+        raise SaslUnavailableError(msg)
+
+
+def configure(transport: proton.Transport, connection: proton.Connection, settings: Settings) -> None:
+    """Set up the SASL layer of a transport that is not bound yet."""
+    layer = SASL(transport)
+    if settings.sasl_server is not None:
+        if settings.sasl_server.mechanisms:
+            layer.allowed_mechs(list(settings.sasl_server.mechanisms))
+        if settings.sasl_server.config_dir is not None:
+            layer.config_path(settings.sasl_server.config_dir)
+        layer.config_name(settings.sasl_server.config_name)
+        layer.allow_insecure_mechs = settings.plaintext
+        return
+    check_available(settings.mechanisms)
+    layer.allow_insecure_mechs = settings.plaintext
+    if settings.mechanisms:
+        layer.allowed_mechs(list(settings.mechanisms))
+    elif settings.user is None:
+        layer.allowed_mechs("ANONYMOUS")
+    if settings.user is not None:
+        connection.user = settings.user
+        connection.password = settings.password or ""
+
+
+def mechanism(transport: proton.Transport) -> str | None:
+    """The SASL mechanism that was chosen, if it came that far."""
+    return SASL(transport).mech or None
+
+
+def outcome(transport: proton.Transport) -> int | None:
+    """The SASL outcome: one of ``SASL.OK``, ``AUTH``, ``SYS``, ``PERM``, ``TEMP``, or ``None``."""
+    return SASL(transport).outcome
+
+
+def write_user_database(
+    directory: Path, realm: str, users: dict[str, str], mechanisms: tuple[str, ...]
+) -> None:
+    """Make a Cyrus user database and its configuration in ``directory``.
+
+    :param users: name to password.
+    :raises SaslUnavailableError: when Cyrus or its ``saslpasswd2`` is not installed.
+    """
+    program = shutil.which("saslpasswd2", path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if program is None or not SASL.extended():
+        msg = "users and passwords need Cyrus SASL: install sasl2-bin, libsasl2-modules and libsasl2-dev"
+        raise SaslUnavailableError(msg)
+    database = directory / "sasldb2"
+    for name, password in users.items():
+        subprocess.run(
+            [program, "-c", "-p", "-f", str(database), "-u", realm, name],
+            input=password.encode(),
+            check=True,
+            capture_output=True,
+        )
+    (directory / "haclient.conf").write_text(
+        "pwcheck_method: auxprop\nauxprop_plugin: sasldb\n"
+        f"sasldb_path: {database}\nmech_list: {' '.join(mechanisms)}\n"
+    )

@@ -1,0 +1,62 @@
+"""What one AMQP connection is opened with, on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from proton import SSLDomain
+
+# Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
+DEFAULT_MAX_FRAME_SIZE = 65536
+# DESIGN section 4: heartbeats both ways, ten seconds.
+DEFAULT_HEARTBEAT = 10.0
+# A message larger than this is refused by the link instead of filling memory.
+DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslServer:
+    """The server side of SASL: which mechanisms are offered and where Cyrus finds its users.
+
+    :param mechanisms: offered mechanisms; empty offers whatever the configuration allows.
+    :param config_dir: directory of ``<config_name>.conf`` for Cyrus.
+    """
+
+    mechanisms: tuple[str, ...] = ("ANONYMOUS",)
+    config_dir: str | None = None
+    config_name: str = "haclient"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to open one connection.
+
+    :param container_id: the AMQP container id of this side.
+    :param hostname: Open's ``hostname`` (client side): the virtual host.
+    :param heartbeat: seconds of silence from the peer after which the connection is lost, and
+        so how often it must send something; 0 turns heartbeats off.
+    :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL where asked.
+    :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
+    :param plaintext: whether PLAIN may be used without encryption.
+    :param tls_domain: proton's TLS, used on the server side and for EXTERNAL; elsewhere TLS
+        is asyncio's (see ``tls``).
+    :param sasl_server: the server side of SASL; ``None`` for a client.
+    """
+
+    container_id: str
+    hostname: str | None = None
+    heartbeat: float = DEFAULT_HEARTBEAT
+    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    mechanisms: tuple[str, ...] = ()
+    plaintext: bool = True
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    offered_capabilities: tuple[str, ...] = ()
+    desired_capabilities: tuple[str, ...] = ()
+    tls_domain: SSLDomain | None = field(default=None, repr=False)
+    tls_name: str | None = None
+    sasl_server: SaslServer | None = None

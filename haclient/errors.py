@@ -1,0 +1,208 @@
+"""What can go wrong, with the facts that an application needs to act.
+
+Every error derives from ``HaclientError`` and from the exception that python-qpid-proton raises
+in the same place, so that an ``except proton.ConnectionException`` written for proton keeps
+working.  Three attributes answer the three questions of the README's table, on every error:
+
+``connection_usable``
+    may the connection be used further?
+``delivered``
+    was the message delivered?  ``True``, ``False``, or ``None`` when nobody can know.
+``safe_to_retry``
+    may the same call be made again without making a duplicate?
+
+All of them pickle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import proton
+
+from haclient.discovery.resolve import ResolutionError
+from haclient.discovery.url_error import ClusterURLError
+from haclient.engine.sasl import SaslUnavailableError
+
+if TYPE_CHECKING:
+    from haclient.discovery.endpoint import Endpoint
+    from haclient.discovery.evidence import AttemptRecord
+    from haclient.outcome import Outcome
+
+__all__ = [
+    "AlreadySettled",
+    "AuthenticationFailed",
+    "ClusterURLError",
+    "ConnectionClosed",
+    "ConnectionGaveUp",
+    "DeadlineExceeded",
+    "DeliveryUnknown",
+    "HaclientError",
+    "LinkClosed",
+    "LinkRefused",
+    "MessageNotAccepted",
+    "ReceiveTimeout",
+    "ResolutionError",
+    "SaslUnavailableError",
+    "SendTimeout",
+    "StaleDelivery",
+    "TLSVerificationFailed",
+    "WrongThread",
+]
+
+
+class HaclientError(Exception):
+    """Base of all errors of this package."""
+
+    connection_usable: bool = True
+    delivered: bool | None = False
+    safe_to_retry: bool = True
+
+
+class ConnectionGaveUp(HaclientError, proton.ConnectionException):
+    """No primary was found within what the policy allows.
+
+    :ivar attempts: every attempt of the episode: endpoint, when, what happened.
+    """
+
+    connection_usable = False
+
+    def __init__(self, message: str, attempts: tuple[AttemptRecord, ...] = ()) -> None:
+        super().__init__(message)
+        self.attempts = attempts
+
+    def __str__(self) -> str:
+        lines = [str(self.args[0])]
+        lines += [
+            f"  {record.number}. {record.endpoint}: {record.miss.kind.value}"
+            + (f" ({record.miss.detail})" if record.miss.detail else "")
+            for record in self.attempts[-_SHOWN_ATTEMPTS:]
+        ]
+        return "\n".join(lines)
+
+
+# As many lines of history as fit a terminal; ``attempts`` has them all.
+_SHOWN_ATTEMPTS = 20
+
+
+class DeadlineExceeded(ConnectionGaveUp, proton.Timeout):
+    """``deadline``, ``startup_deadline`` or the caller's timeout passed without a primary."""
+
+
+class AuthenticationFailed(ConnectionGaveUp):
+    """The credentials are wrong, or no common SASL mechanism exists.
+
+    :ivar mechanism: the SASL mechanism that failed, if one was chosen.
+    :ivar endpoint: the member that refused.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        attempts: tuple[AttemptRecord, ...] = (),
+        mechanism: str | None = None,
+        endpoint: Endpoint | None = None,
+    ) -> None:
+        super().__init__(message, attempts)
+        self.mechanism = mechanism
+        self.endpoint = endpoint
+
+
+class TLSVerificationFailed(ConnectionGaveUp):
+    """The certificate of the peer is not trusted or carries another name."""
+
+
+class ConnectionClosed(HaclientError, proton.ConnectionException):
+    """The connection was closed by the application (or gave up earlier).
+
+    Raised by calls on a closed connection, and by sends that were waiting when it closed;
+    those that were on the wire have ``delivered=None``.
+    """
+
+    connection_usable = False
+
+    def __init__(self, message: str, *, delivered: bool | None = False) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+        self.safe_to_retry = delivered is False
+
+
+class LinkRefused(HaclientError, proton.LinkException):
+    """The primary refused the sender or receiver.
+
+    :ivar condition: the AMQP error condition, such as ``amqp:not-found``.
+    """
+
+    def __init__(self, message: str, condition: str | None = None) -> None:
+        super().__init__(message)
+        self.condition = condition
+
+
+class LinkClosed(HaclientError, proton.LinkException):
+    """The sender or receiver is closed, by either side.
+
+    :ivar condition: the AMQP error condition the peer gave, if any.
+    """
+
+    def __init__(self, message: str, condition: str | None = None, *, delivered: bool | None = False) -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.delivered = delivered
+        self.safe_to_retry = delivered is False
+
+
+class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
+    """The primary did not settle the message in time.
+
+    A message that never left is taken back (``delivered=False``); one that did may have
+    arrived (``delivered=None``) and will not be sent again by the ledger.
+    """
+
+    def __init__(self, message: str, *, delivered: bool | None) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+        self.safe_to_retry = delivered is False
+
+
+class ReceiveTimeout(HaclientError, proton.Timeout, TimeoutError):
+    """No message came in time."""
+
+
+class DeliveryUnknown(HaclientError, proton.LinkException):
+    """The connection was lost after the message was sent and before it was settled.
+
+    Only with ``delivery="at-most-once"``: otherwise the ledger sends it again.
+    """
+
+    delivered = None
+    safe_to_retry = False
+
+
+class MessageNotAccepted(HaclientError, proton.LinkException):
+    """The broker settled the message with another outcome than accepted.
+
+    :ivar outcome: which one, with its condition.
+    """
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message, outcome)
+        self.outcome = outcome
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StaleDelivery(HaclientError, proton.LinkException):
+    """The delivery came over a connection that is gone: the new primary delivers it again."""
+
+    safe_to_retry = False
+
+
+class AlreadySettled(HaclientError, proton.LinkException):
+    """The delivery was settled before."""
+
+    safe_to_retry = False
+
+
+class WrongThread(HaclientError, RuntimeError):
+    """A blocking call was made where it would wait for itself, or after a fork."""

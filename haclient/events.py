@@ -1,0 +1,151 @@
+"""The life of a connection as facts: one frozen record for each thing that happened.
+
+Sinks subscribe to them (``ConnectionFactory(on_event=...)``, ``connection.events()``, logging).
+No event holds a credential or a message body.  Times are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Who says so, and when.
+
+    :param client_id: the AMQP container id of the client.
+    :param connection: number of the connection within its factory, from 1.
+    :param sequence: number of the event within its connection, from 1, without gaps.
+    :param time: seconds since the Unix epoch, by the wall clock.
+    :param monotonic: seconds by the monotonic clock, for durations.
+    :param episode: number of the episode within the connection, from 1.
+    """
+
+    client_id: str
+    connection: int
+    sequence: int
+    time: float
+    monotonic: float
+    episode: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """An endpoint is being dialled."""
+
+    stamp: Stamp
+    attempt: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """An attempt did not end in a usable session; ``record.miss`` says why."""
+
+    stamp: Stamp
+    record: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """A passive member named another endpoint.
+
+    ``followed`` is false for a target the policy does not allow, for a loop and for a chain
+    that is too long.
+    """
+
+    stamp: Stamp
+    by: Endpoint
+    target: Endpoint
+    followed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BackingOff:
+    """No member served; the next round starts after ``delay`` seconds.
+
+    :param base: the ceiling under which the delay was drawn.
+    :param hint: the delay a server asked for, if one did.
+    """
+
+    stamp: Stamp
+    delay: float
+    base: float
+    hint: float | None
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The first usable session of a connection.
+
+    :param attempts: attempts it took; ``duration``: seconds since the episode began.
+    """
+
+    stamp: Stamp
+    endpoint: Endpoint
+    generation: int | None
+    attempts: int
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """Usable again after a loss.
+
+    :param replayed: unsettled messages that are sent again.
+    :param duration: seconds since the loss.
+    """
+
+    stamp: Stamp
+    endpoint: Endpoint
+    generation: int | None
+    attempts: int
+    duration: float
+    replayed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection to the primary ended; a new episode begins.
+
+    :param unsettled: messages sent and not settled.
+    """
+
+    stamp: Stamp
+    endpoint: Endpoint
+    reason: str
+    unsettled: int
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """No primary was found within what the policy allows; the connection is dead."""
+
+    stamp: Stamp
+    reason: str
+    last: Miss | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The application closed the connection."""
+
+    stamp: Stamp
+
+
+Event = (
+    AttemptStarted
+    | AttemptFailed
+    | Redirected
+    | BackingOff
+    | Connected
+    | Reconnected
+    | Lost
+    | GaveUp
+    | Closed
+)

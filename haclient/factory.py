@@ -1,0 +1,237 @@
+"""What a connection factory holds, whichever face it has: URL, options, credentials, topology.
+
+A factory belongs to one event loop and one process.  Its connections share the topology, the
+dials and the resolver (DESIGN section 4, rule 8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import ssl
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from proton import SSLDomain
+
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.options import Options, with_overrides
+from haclient.discovery.resolve import Resolver
+from haclient.discovery.topology import Topology
+from haclient.engine import tls
+from haclient.engine.sasl import check_available
+from haclient.engine.settings import Settings
+from haclient.events import Closed, Event, GaveUp
+from haclient.links.attempt import Plan
+from haclient.links.cluster import Cluster
+from haclient.links.connection import ConnectionCore, Shared
+from haclient.subscriptions import CallbackSubscription, LogSubscription, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user and a password or token.  ``None`` for both means ANONYMOUS (or EXTERNAL)."""
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+CredentialsProvider = Callable[[], Credentials | Awaitable[Credentials]]
+
+
+def _package_version() -> str:
+    try:
+        return version("haclient")
+    except PackageNotFoundError:  # a source tree that was not installed
+        return "0"
+
+
+class FactoryCore:
+    """The part that both faces share.
+
+    :param url: a cluster URL, parsed or not.
+    :param credentials: overrides what the URL says; a callable is asked before each attempt
+        (on a thread, unless it is a coroutine function).
+    :param ssl_context: overrides the ``tls_*`` options.
+    :param on_event: called with each event, on a thread of its own.
+    :param rng: the random source of backoff and SRV; for reproducible tests.
+    :param options: any URL option by its name; they override the URL.
+    :raises ClusterURLError: when the URL or an option is wrong.
+    """
+
+    def __init__(
+        self,
+        url: str | ClusterURL,
+        *,
+        credentials: Credentials | CredentialsProvider | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        on_event: Callable[[Event], object] | None = None,
+        rng: random.Random | None = None,
+        **options: Any,
+    ) -> None:
+        self.url = ClusterURL.parse(url) if isinstance(url, str) else url
+        self.options: Options = with_overrides(self.url.options, **options)
+        check_available(self.options.sasl_mechanisms or ())
+        self.client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
+        self.rng = rng or random.Random()
+        self._credentials = credentials
+        self._planner = _Planner(self, ssl_context)
+        self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
+        if on_event is not None:
+            self._subscriptions[CallbackSubscription(on_event)] = None
+        self._shared: Shared | None = None
+        self._numbers = 0
+        self._connections: dict[ConnectionCore, None] = {}
+
+    @property
+    def topology(self) -> Topology | None:
+        """What is known about the cluster; ``None`` before the first connect."""
+        return self._shared.cluster.topology if self._shared else None
+
+    def connection(self) -> ConnectionCore:
+        """A new connection, not opened yet.  Must be called on the event loop."""
+        if self._shared is None:
+            self._shared = self._share()
+        self._numbers += 1
+        core = ConnectionCore(self._shared, self._numbers)
+        self._connections[core] = None
+        core.on_closed = lambda: self._connections.pop(core, None)
+        return core
+
+    async def close(self) -> None:
+        """Close every connection, then everything they shared."""
+        await asyncio.gather(*(core.close() for core in tuple(self._connections)))
+        if self._shared is not None:
+            await self._shared.cluster.close()
+            self._shared = None
+        for subscription in self._subscriptions:
+            subscription.close()
+
+    def subscribe(self, subscription: Subscription, connection: int | None) -> None:
+        """Send the events of one connection (or of all, with ``None``) to a subscription."""
+        self._subscriptions[subscription] = connection
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop sending events to it."""
+        self._subscriptions.pop(subscription, None)
+        subscription.close()
+
+    def credentials_for(self, endpoint: Endpoint) -> Credentials:
+        """What the URL says for an endpoint.  Credentials of one seed never go to another."""
+        topology = self.topology
+        for seed in self.url.seeds:
+            addresses = topology.addresses(seed.endpoint) if topology else ()
+            if endpoint == seed.endpoint or endpoint in addresses:
+                return _seed_credentials(seed)
+        everywhere = {_seed_credentials(seed) for seed in self.url.seeds}
+        return everywhere.pop() if len(everywhere) == 1 else Credentials()
+
+    async def ask_credentials(self, endpoint: Endpoint) -> tuple[Credentials, bool]:
+        """The credentials for one attempt, and whether another attempt may get others."""
+        given = self._credentials
+        if given is None:
+            return self.credentials_for(endpoint), False
+        if isinstance(given, Credentials):
+            return given, False
+        if inspect.iscoroutinefunction(given):
+            return await given(), True
+        asked = await asyncio.to_thread(given)
+        return (await asked if inspect.isawaitable(asked) else asked), True
+
+    def _publish(self, connection: int, event: Event) -> None:
+        for subscription, wanted in tuple(self._subscriptions.items()):
+            if wanted is None or wanted == connection:
+                subscription.put(event)
+            if wanted == connection and isinstance(event, Closed | GaveUp):
+                self.unsubscribe(subscription)
+
+    def _share(self) -> Shared:
+        options = self.options
+        resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=self.rng)
+        written = any(seed.user is not None for seed in self.url.seeds)
+        return Shared(
+            options=options,
+            cluster=Cluster(self.url, options.policy(), resolver),
+            planner=self._planner.plan,
+            publish=self._publish,
+            client_id=self.client_id,
+            credentials=written or self._credentials is not None,
+            rng=self.rng,
+        )
+
+
+class _Planner:
+    """Decides, just before an attempt, how to reach its endpoint."""
+
+    def __init__(self, factory: FactoryCore, context: ssl.SSLContext | None) -> None:
+        self._factory = factory
+        self._context = context
+        self._domain: SSLDomain | None = None
+        self._refused: dict[Endpoint, Credentials] = {}
+
+    async def plan(self, endpoint: Endpoint) -> Plan:
+        """Settings, TLS and credentials for one attempt."""
+        credentials, fresh = await self._factory.ask_credentials(endpoint)
+        if fresh and self._refused.get(endpoint) == credentials:
+            detail = "the credentials that were refused here have not changed"
+            refusal = Miss(kind=MissKind.AUTHENTICATION, detail=detail)
+            return Plan(self._settings(endpoint, credentials), refusal=refusal)
+        return Plan(
+            self._settings(endpoint, credentials),
+            tls=self._tls(endpoint),
+            fresh=fresh,
+            refused=lambda: self._refused.update({endpoint: credentials}),
+        )
+
+    def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
+        options = self._factory.options
+        name = options.tls_server_name or endpoint.tls_name
+        return Settings(
+            container_id=self._factory.client_id,
+            hostname=options.vhost or endpoint.tls_name,
+            heartbeat=options.heartbeat,
+            max_frame_size=options.max_frame_size,
+            user=credentials.user,
+            password=credentials.password,
+            mechanisms=options.sasl_mechanisms or (),
+            plaintext=options.sasl_plaintext or endpoint.tls,
+            properties={"product": "haclient", "version": _VERSION},
+            tls_domain=self._external(endpoint),
+            tls_name=name,
+        )
+
+    def _files(self) -> tls.TlsFiles:
+        options = self._factory.options
+        return tls.TlsFiles(
+            ca=options.tls_ca, certificate=options.tls_cert, key=options.tls_key, verify=options.tls_verify
+        )
+
+    def _is_external(self) -> bool:
+        return self._factory.options.sasl_mechanisms == ("EXTERNAL",)
+
+    def _tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        if not endpoint.tls or self._is_external():
+            return None
+        if self._context is None:
+            self._context = tls.client_context(self._files())
+        return self._context
+
+    def _external(self, endpoint: Endpoint) -> SSLDomain | None:
+        if not endpoint.tls or not self._is_external():
+            return None
+        if self._domain is None:
+            self._domain = tls.external_domain(self._files())
+        return self._domain
+
+
+_VERSION = _package_version()
+
+
+def _seed_credentials(seed: Any) -> Credentials:
+    return Credentials(seed.user, seed.password.reveal() if seed.password is not None else None)

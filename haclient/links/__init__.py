@@ -1,0 +1,14 @@
+"""What survives a failover: connections, senders and receivers that outlive their sockets.
+
+* ``cluster``     what the connections of one factory share: topology, dials, who leads the search
+* ``attempt``     one try at one endpoint, from TCP connect to a usable session
+* ``misses``      what a failed attempt means
+* ``episode``     drives the search until a session is usable or the policy says stop
+* ``connection``  one connection: its episodes, its links, its events
+* ``sender``, ``ledger``     what was sent and is not settled
+* ``receiver``, ``delivery`` what came and is not settled
+
+Everything here runs on one event loop, and nothing is locked.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,400 @@
+"""One connection: its episodes, its links, its events.
+
+Theory of operation
+-------------------
+``_supervise`` is the one task of a connection.  It searches (``episode``), adopts the session
+that the search found, attaches every link to it, waits for its end, tells the links, and
+searches again, until the application closes it or the search gives up.  The application sees
+one connection all the while; ``epoch`` counts its sessions.
+
+    CONNECTING -> CONNECTED <-> RECONNECTING
+         |            |             |
+         +------------+-------------+--> CLOSED (by the application) or FAILED (gave up)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import proton
+
+from haclient import errors, events
+from haclient.discovery import decision as decide
+from haclient.discovery.backoff import Backoff
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.options import Options
+from haclient.discovery.search import Search
+from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine.protocol import Ending, Engine
+from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
+from haclient.links import episode as episodes
+from haclient.links.attempt import Attempt, Planner, remote_properties
+from haclient.links.cluster import Cluster
+from haclient.links.receiver import ReceiverCore
+from haclient.links.sender import SenderCore
+
+logger = logging.getLogger("haclient")
+
+LinkCore = SenderCore | ReceiverCore
+L = TypeVar("L", SenderCore, ReceiverCore)
+
+
+class State(enum.Enum):
+    """The states of a connection, as the application sees them."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What a factory gives each of its connections.
+
+    :param planner: how to reach an endpoint.
+    :param publish: where events go.
+    :param credentials: whether attempts send credentials.
+    """
+
+    options: Options
+    cluster: Cluster
+    planner: Planner
+    publish: Callable[[int, events.Event], None]
+    client_id: str
+    credentials: bool
+    rng: random.Random
+
+
+class ConnectionCore:
+    """A connection that outlives its sockets.  Belongs to one event loop."""
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self.number = number
+        self.state = State.CONNECTING
+        self.endpoint: Endpoint | None = None
+        self.generation: int | None = None
+        self.epoch = 0
+        self.error: HaclientError | None = None
+        self.on_closed: Callable[[], None] = lambda: None
+        self._shared = shared
+        self._loop = asyncio.get_running_loop()
+        self._policy = shared.options.policy()
+        self._backoff = Backoff(self._policy, shared.rng)
+        self._links: dict[LinkCore, None] = {}
+        self._engine: Engine | None = None
+        self._session: proton.Session | None = None
+        self._over: asyncio.Future[str] | None = None
+        self._first = self._loop.create_future()
+        self._task: asyncio.Task[None] | None = None
+        self._sequence = 0
+        self._episode = 0
+        self._link_number = 0
+        self._began = 0.0
+        self._usable_at = 0.0
+        self._topology_epoch = 0
+
+    # -- the application's side ---------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect.
+
+        :raises ConnectionGaveUp: (or a subclass that says why) when no primary was found.
+        """
+        self._task = self._loop.create_task(self._supervise(), name=f"haclient connection {self.number}")
+        try:
+            await asyncio.shield(self._first)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    def create_sender(
+        self,
+        address: str | None,
+        *,
+        name: str | None = None,
+        configure: Callable[[proton.Sender], None] | None = None,
+    ) -> SenderCore:
+        """A sender; wait for its ``opened`` to know that the primary has it."""
+        options = self._shared.options
+        core = SenderCore(
+            self._loop,
+            name or self._link_name(),
+            address,
+            window=options.window,
+            at_most_once=options.delivery == "at-most-once",
+            configure=configure,
+        )
+        return self._register(core)
+
+    def create_receiver(
+        self,
+        address: str | None,
+        *,
+        name: str | None = None,
+        credit: int | None = None,
+        dynamic: bool = False,
+        browse: bool = False,
+        configure: Callable[[proton.Receiver], None] | None = None,
+    ) -> ReceiverCore:
+        """A receiver; wait for its ``opened`` to know that the primary has it."""
+        core = ReceiverCore(
+            self._loop,
+            name or self._link_name(),
+            address,
+            credit=self._shared.options.credit if credit is None else credit,
+            dynamic=dynamic,
+            browse=browse,
+            configure=configure,
+        )
+        return self._register(core)
+
+    async def close(self) -> None:
+        """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in."""
+        if self.state in (State.CLOSED, State.FAILED):
+            return
+        self._set_closed(ConnectionClosed("the connection is closed"))
+        engine, over = self._engine, self._over
+        if engine is not None and over is not None:
+            engine.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._shared.options.close_timeout):
+                    await asyncio.shield(over)
+            engine.abort()
+        await self._end_task()
+        self._emit(events.Closed)
+
+    async def cut(self, reason: str) -> None:
+        """Drop the socket as a network failure would; the connection recovers (for tests)."""
+        if self._engine is not None:
+            self._engine.abort(proton.Condition("haclient:cut", reason))
+
+    # -- episodes -----------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        try:
+            while True:
+                attempt = await self._find()
+                self._adopt(attempt)
+                reason = await self._ended()
+                if self.error is not None:
+                    return
+                self._drop(reason)
+        except episodes.GaveUpError as failure:
+            self._give_up(failure.verdict)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # a defect of ours must not leave the application waiting
+            logger.exception("connection %d failed", self.number)
+            self._set_failed(ConnectionGaveUp(f"internal error: {error!r}"))
+
+    async def _find(self) -> Attempt:
+        shared = self._shared
+        self._episode += 1
+        self._began = self._loop.time()
+        search = Search(
+            policy=self._policy,
+            backoff=self._backoff,
+            now=self._began,
+            first=self.epoch == 0,
+            credentials=shared.credentials,
+        )
+        self._search = search
+        return await episodes.Episode(shared.cluster, search, shared.planner, self).run()
+
+    def _adopt(self, attempt: Attempt) -> None:
+        self._over = self._loop.create_future()
+        engine, session = attempt.adopt(self)
+        if engine.ending is not None:
+            self._over.set_result(str(engine.ending))
+        self._engine, self._session = engine, session
+        self.endpoint = attempt.endpoint
+        generation = remote_properties(engine).get("haclient:generation") if engine.ending is None else None
+        self.generation = int(generation) if isinstance(generation, int) else None
+        self._usable_at = self._loop.time()
+        self._topology_epoch = self._shared.cluster.topology.epoch
+        self.epoch += 1
+        self.state = State.CONNECTED
+        replayed = 0
+        for link in self._links:
+            replayed += _unsettled(link)
+            if engine.ending is None:
+                link.attach(engine, session)
+        self._announce(attempt.endpoint, replayed)
+        if not self._first.done():
+            self._first.set_result(None)
+
+    def _announce(self, endpoint: Endpoint, replayed: int) -> None:
+        known = {
+            "endpoint": endpoint,
+            "generation": self.generation,
+            "attempts": self._search.attempts,
+            "duration": self._loop.time() - self._began,
+        }
+        if self.epoch == 1:
+            self._emit(events.Connected, **known)
+        else:
+            self._emit(events.Reconnected, **known, replayed=replayed)
+
+    async def _ended(self) -> str:
+        assert self._over is not None
+        return await asyncio.shield(self._over)
+
+    def _drop(self, reason: str) -> None:
+        self._engine = self._session = self._over = None
+        self.state = State.RECONNECTING
+        assert self.endpoint is not None
+        if self._loop.time() - self._usable_at >= self._policy.stable_after:
+            self._backoff.reset()
+        unsettled = sum(_unsettled(link) for link in self._links)
+        for link in tuple(self._links):
+            link.detach()
+        self._emit(events.Lost, endpoint=self.endpoint, reason=reason, unsettled=unsettled)
+        episodes.lost(self._shared.cluster, self.endpoint, self._topology_epoch)
+
+    def _give_up(self, verdict: decide.GiveUp) -> None:
+        last = verdict.attempts[-1].miss if verdict.attempts else None
+        self._emit(events.GaveUp, reason=verdict.detail, last=last)
+        self._set_failed(give_up_error(verdict))
+
+    def _set_failed(self, error: HaclientError) -> None:
+        self._set_closed(error)
+        self.state = State.FAILED
+
+    def _set_closed(self, error: HaclientError) -> None:
+        self.state = State.CLOSED
+        self.error = error
+        for link in tuple(self._links):
+            link.fail(error)
+        self._links.clear()
+        if not self._first.done():
+            self._first.set_exception(error)
+            self._first.exception()
+        self.on_closed()
+
+    async def _end_task(self) -> None:
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+
+    # -- links --------------------------------------------------------------------------------
+
+    def _register(self, core: L) -> L:
+        if self.error is not None:
+            raise self.error
+        self._links[core] = None
+        core.on_closed = lambda: self._links.pop(core, None)
+        if self._engine is not None and self._session is not None and self._engine.ending is None:
+            core.attach(self._engine, self._session)
+        return core
+
+    def _link_name(self) -> str:
+        self._link_number += 1
+        return f"{self._shared.client_id}-{self.number}-{self._link_number}"
+
+    # -- the engine's side --------------------------------------------------------------------
+
+    def opened(self, engine: Engine) -> None:
+        """Open came long ago."""
+
+    def session_opened(self, engine: Engine, session: proton.Session) -> None:
+        """Begin was answered long ago; a client refuses sessions that the peer begins."""
+
+    def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        """A peer that attaches links on its own gets them refused."""
+        engine.refuse(link, proton.Condition("amqp:not-allowed", "this client opens its own links"))
+
+    def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
+        """The primary said goodbye: do not wait until it lets go of the socket."""
+        self._finish(str(Ending(condition, by_peer=True)))
+        if self.state is not State.CLOSED:
+            engine.abort()
+
+    def writable_again(self, engine: Engine) -> None:
+        """The socket takes bytes again: let every link go on."""
+        for link in tuple(self._links):
+            link.writable_again()
+
+    def ended(self, engine: Engine, ending: Ending) -> None:
+        """The socket is gone."""
+        self._finish(str(ending))
+
+    def _finish(self, reason: str) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(reason)
+
+    # -- what the search reports --------------------------------------------------------------
+
+    def attempt_started(self, number: int, endpoint: Endpoint) -> None:
+        """An endpoint is being dialled."""
+        self._emit(events.AttemptStarted, attempt=number, endpoint=endpoint)
+
+    def attempt_failed(self, record: AttemptRecord) -> None:
+        """An attempt is over."""
+        self._emit(events.AttemptFailed, record=record)
+
+    def redirected(self, record: AttemptRecord) -> None:
+        """A passive member named another endpoint."""
+        miss = record.miss
+        assert miss.redirect is not None
+        followed = miss.kind is MissKind.REDIRECTED
+        detail = "" if followed else miss.detail
+        self._emit(
+            events.Redirected, by=record.endpoint, target=miss.redirect, followed=followed, detail=detail
+        )
+
+    def backing_off(self, order: decide.BackOff) -> None:
+        """Nobody served; the next round comes later."""
+        delay = order.delay
+        self._emit(events.BackingOff, delay=delay.delay, base=delay.base, hint=delay.hint, round=order.round)
+
+    def _emit(self, kind: Callable[..., events.Event], **facts: Any) -> None:
+        self._sequence += 1
+        stamp = events.Stamp(
+            client_id=self._shared.client_id,
+            connection=self.number,
+            sequence=self._sequence,
+            time=time.time(),
+            monotonic=self._loop.time(),
+            episode=self._episode,
+        )
+        self._shared.publish(self.number, kind(stamp, **facts))
+
+
+def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
+    """The error that tells the application why the search ended."""
+    reason, attempts = verdict.reason, verdict.attempts
+    if reason is decide.GiveUpReason.AUTHENTICATION:
+        record = _last(attempts, MissKind.AUTHENTICATION)
+        mechanism = record.miss.mechanism if record else None
+        where = f" at {record.endpoint}" if record else ""
+        text = f"authentication failed{where} ({mechanism or 'no mechanism'})"
+        return errors.AuthenticationFailed(text, attempts, mechanism, record.endpoint if record else None)
+    if reason is decide.GiveUpReason.TLS_VERIFICATION:
+        return errors.TLSVerificationFailed(f"the certificate was not accepted: {verdict.detail}", attempts)
+    if reason is decide.GiveUpReason.DEADLINE:
+        return errors.DeadlineExceeded(f"no primary was found in time: {verdict.detail}", attempts)
+    return ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
+
+
+def _last(attempts: Iterable[AttemptRecord], kind: MissKind) -> AttemptRecord | None:
+    found = [record for record in attempts if record.miss.kind is kind]
+    return found[-1] if found else None
+
+
+def _unsettled(link: LinkCore) -> int:
+    return len(link.ledger) if isinstance(link, SenderCore) else 0
+
+
+__all__ = ["ConnectionCore", "Miss", "Shared", "State", "give_up_error"]

@@ -1,0 +1,110 @@
+"""The ledger: everything a sender was given and the primary has not settled, in order.
+
+Rules
+-----
+* An entry stays until the primary settles it, the application takes it back, or, at most once,
+  its connection is lost after it was sent.
+* After a loss every entry that stayed is sent again before anything newer, in its old order,
+  whole: the encoded bytes are kept, never proton's delivery.
+* ``window`` bounds the entries, and so the memory.
+
+Pure: no clock, no socket, no event loop.  Source: DESIGN section 4; Apache Artemis manual,
+"Duplicate Message Detection" (why the same id must go out with the second copy).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Generic, Protocol, TypeVar
+
+from haclient.outcome import Outcome
+
+
+class Waiter(Protocol):
+    """What an entry resolves: an ``asyncio.Future`` or a ``concurrent.futures.Future``."""
+
+    def done(self) -> bool:
+        """Whether it has an outcome, an error, or was cancelled."""
+
+    def set_result(self, result: Outcome, /) -> None:
+        """The message was settled."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """The message was given up."""
+
+
+W = TypeVar("W", bound=Waiter)
+
+
+class Entry(Generic[W]):
+    """One message on its way.
+
+    :ivar data: the encoded message.
+    :ivar waiter: who waits for the outcome.
+    :ivar delivery: proton's delivery while on the wire of the current connection.
+    :ivar sent: whether it ever left on any connection.
+    """
+
+    __slots__ = ("data", "delivery", "number", "sent", "waiter")
+
+    def __init__(self, number: int, data: bytes, waiter: W) -> None:
+        self.number = number
+        self.data = data
+        self.waiter = waiter
+        self.delivery: Any = None
+        self.sent = False
+
+
+class Ledger(Generic[W]):
+    """The entries of one sender."""
+
+    __slots__ = ("_entries", "_next_number", "unsent", "window")
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.unsent: deque[Entry[W]] = deque()
+        """Entries that are to go out over the current connection, oldest first."""
+        self._entries: dict[int, Entry[W]] = {}
+        self._next_number = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def full(self) -> bool:
+        """Whether the window is used up."""
+        return len(self._entries) >= self.window
+
+    def add(self, data: bytes, waiter: W) -> Entry[W]:
+        """Take responsibility for a message; the caller sends it or puts it into ``unsent``."""
+        number = self._next_number
+        self._next_number = number + 1
+        entry = self._entries[number] = Entry(number, data, waiter)
+        return entry
+
+    def remove(self, entry: Entry[W]) -> bool:
+        """Settled or taken back; ``False`` if it was not there any more."""
+        return self._entries.pop(entry.number, None) is not None
+
+    def lost(self, *, keep_sent: bool) -> list[Entry[W]]:
+        """The connection is gone.
+
+        :param keep_sent: send again what was sent (at least once) instead of giving it up.
+        :returns: the entries given up, whose delivery nobody can know.
+        """
+        given_up = [] if keep_sent else [entry for entry in self._entries.values() if entry.sent]
+        for entry in given_up:
+            del self._entries[entry.number]
+        for entry in self._entries.values():
+            entry.delivery = None
+        self.unsent = deque(entry for entry in self._entries.values() if not entry.waiter.done())
+        for entry in [entry for entry in self._entries.values() if entry.waiter.done()]:
+            del self._entries[entry.number]
+        return given_up
+
+    def clear(self) -> list[Entry[W]]:
+        """Give everything up (the sender is closed) and return it."""
+        entries = list(self._entries.values())
+        self._entries.clear()
+        self.unsent.clear()
+        return entries

@@ -1,0 +1,135 @@
+"""What a failed attempt means: socket errors, AMQP conditions and SASL outcomes as ``Miss``.
+
+Sources: AMQP 1.0 part 2, sections 2.8.15 to 2.8.17 (error conditions; the redirect's info map);
+part 5, section 5.3.3.6 (SASL codes); DESIGN section 4, rules 4 to 6.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import proton
+from proton import SASL
+
+from haclient.discovery.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
+from haclient.discovery.evidence import Miss, MissKind
+
+REDIRECT = "amqp:connection:redirect"
+ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
+_UNAUTHORIZED = "amqp:unauthorized-access"
+_MAX_PORT = 65535
+_UNREACHABLE = frozenset(
+    {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EHOSTDOWN}
+)
+_TLS_FAILURE = "SSL Failure"
+_TLS_VERIFY = "certificate verify failed"
+
+
+def from_socket_error(error: Exception) -> Miss:
+    """A failed TCP connect, a failed TLS handshake, or a socket that broke."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Miss(kind=MissKind.TLS_VERIFICATION, detail=error.verify_message or str(error))
+    if isinstance(error, ssl.SSLError):
+        return Miss(kind=MissKind.TLS_FAILED, detail=str(error))
+    if isinstance(error, ConnectionRefusedError):
+        return Miss(kind=MissKind.REFUSED, detail="connection refused")
+    if isinstance(error, TimeoutError):
+        return Miss(kind=MissKind.TIMED_OUT, detail="the TCP connection timed out")
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        return Miss(kind=MissKind.UNREACHABLE, detail=error.strerror or str(error))
+    return Miss(kind=MissKind.ENDED, detail=str(error) or type(error).__name__)
+
+
+def from_close(condition: proton.Condition | None, source: Endpoint) -> Miss:
+    """The peer's Close (or End), with whatever it says."""
+    if condition is None:
+        return Miss(kind=MissKind.CLOSED, detail="closed without a condition")
+    info = condition.info if isinstance(condition.info, Mapping) else {}
+    detail = condition.description or condition.name
+    retry_after = _retry_after(info)
+    if condition.name == REDIRECT:
+        target = redirect_target(info, source)
+        if target is None:
+            return Miss(
+                kind=MissKind.REDIRECT_REFUSED,
+                condition=condition.name,
+                detail="the redirect names no usable address",
+                retry_after=retry_after,
+            )
+        return Miss(
+            kind=MissKind.REDIRECTED,
+            condition=condition.name,
+            detail=f"redirected to {target}",
+            redirect=target,
+            retry_after=retry_after,
+        )
+    return Miss(kind=MissKind.CLOSED, condition=condition.name, detail=detail, retry_after=retry_after)
+
+
+def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:
+    """The endpoint that a redirect's info map names, or ``None`` when it names none.
+
+    Without a ``scheme`` the connection is as secure as the one that was redirected; without a
+    ``port`` it goes to the same port of the other host, or to the scheme's own if that differs.
+    """
+    fields = {str(key): value for key, value in info.items()}
+    host = str(fields.get("network-host") or fields.get("hostname") or "").strip("[]").lower()
+    scheme = str(fields.get("scheme") or "").lower()
+    tls = scheme in {"amqps", "amqp+ssl"} if scheme else source.tls
+    port = fields.get("port")
+    if port is None:
+        port = source.port if tls == source.tls else (AMQPS_PORT if tls else AMQP_PORT)
+    if not host or not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= _MAX_PORT:
+        return None
+    server_name = str(fields.get("hostname") or "")
+    return Endpoint(host, int(port), tls, server_name, Origin.REDIRECT)
+
+
+def from_engine_error(
+    condition: proton.Condition | None, transport: proton.Transport, *, fresh: bool
+) -> Miss:
+    """proton found the connection broken: SASL, TLS, framing, idle time-out.
+
+    :param fresh: the credentials come from a callable that may give others next time.
+    """
+    name = condition.name if condition else None
+    text = (condition.description or "") if condition else ""
+    if name == _UNAUTHORIZED:
+        return _sasl_miss(transport, text, fresh=fresh)
+    if _TLS_FAILURE in text:
+        kind = MissKind.TLS_VERIFICATION if _TLS_VERIFY in text else MissKind.TLS_FAILED
+        return Miss(kind=kind, detail=text, condition=name)
+    if name == "amqp:connection:framing-error" and "aborted" not in text:
+        return Miss(kind=MissKind.NOT_AMQP, detail=text, condition=name)
+    return Miss(kind=MissKind.ENDED, detail=text or "the peer closed the socket")
+
+
+def credentials_refused(transport: proton.Transport) -> bool:
+    """Whether the SASL exchange ended with a definite no."""
+    layer = SASL(transport)
+    return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
+
+
+def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Miss:
+    layer = SASL(transport)
+    mechanism = layer.mech or None
+    temporary = layer.outcome in (SASL.TEMP, SASL.SYS)
+    kind = MissKind.AUTHENTICATION_TEMPORARY if temporary or fresh else MissKind.AUTHENTICATION
+    if mechanism in (None, "none"):
+        detail = "no SASL mechanism in common with the peer that may be used here"
+        mechanism = None
+    else:
+        detail = f"{mechanism}: {text or 'authentication failed'}"
+    return Miss(kind=kind, detail=detail, condition=_UNAUTHORIZED, mechanism=mechanism)
+
+
+def _retry_after(info: Mapping[Any, Any]) -> float | None:
+    """The hint in seconds; anything but a finite number of milliseconds is no hint."""
+    value = {str(key): item for key, item in info.items()}.get("retry-after")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return value / 1000

@@ -1,0 +1,178 @@
+"""A receiver that outlives its connections.
+
+Rules
+-----
+* ``credit`` is a window: credit at the peer plus messages waiting in the inbox never exceed it.
+* After a loss the inbox is emptied, for the new primary delivers those messages again, and the
+  new link is granted the window once, and nothing of the old.
+* A delivery remembers the epoch it came in; settling it in another raises ``StaleDelivery``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import proton
+
+from haclient.errors import HaclientError, LinkClosed
+from haclient.links.delivery import DeliveryCore
+from haclient.links.sender import closed_by_peer
+
+if TYPE_CHECKING:
+    from haclient.engine.links import DeliveryPointer, ReceiverLink
+    from haclient.engine.protocol import Engine
+
+
+class ReceiverCore:
+    """The receiving half of one link name, over as many connections as it takes.
+
+    :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a
+        temporary one (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
+    :param credit: messages that may be on their way or waiting here.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        address: str | None,
+        *,
+        credit: int,
+        dynamic: bool,
+        browse: bool,
+        configure: Callable[[proton.Receiver], None] | None,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.epoch = 0
+        self.inbox: deque[DeliveryCore] = deque()
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.error: HaclientError | None = None
+        self.on_closed: Callable[[], None] = lambda: None
+        self._loop = loop
+        self._credit = credit
+        self._dynamic = dynamic
+        self._browse = browse
+        self._configure = configure
+        self._link: ReceiverLink | None = None
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    # -- the application's side ---------------------------------------------------------------
+
+    def taken(self, count: int, epoch: int) -> None:
+        """The application took deliveries of that epoch: their place in the window is free."""
+        if epoch != self.epoch:
+            return
+        self._taken += count
+        # Half a window at a time: one flow frame for many messages, and the pipe never runs dry.
+        if self._taken * 2 >= self._credit and self._link is not None:
+            self._link.grant(self._taken)
+            self._taken = 0
+
+    async def arrival(self) -> None:
+        """Wait until the inbox has something.
+
+        :raises HaclientError: when the receiver is closed.
+        """
+        while not self.inbox:
+            if self.error is not None:
+                raise self.error
+            waiter = self._loop.create_future()
+            self._waiting.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_one()
+                raise
+
+    def close(self, error: HaclientError | None = None) -> None:
+        """Close the link; what waits in the inbox goes back to the queue."""
+        if self.error is None:
+            if self._link is not None:
+                self._link.close()
+            self.fail(error or LinkClosed(f"the receiver for {self.address!r} is closed"))
+
+    # -- the connection's side ----------------------------------------------------------------
+
+    def attach(self, engine: Engine, session: proton.Session) -> None:
+        """A new connection is usable: attach the link and grant the window."""
+        self.epoch += 1
+        self._taken = 0
+        link = engine.receiver(session, self.name, self)
+        source = link.endpoint.source
+        if self._dynamic:
+            source.dynamic = True
+        elif self.address is not None:
+            source.address = self.address
+        if self._browse:
+            source.distribution_mode = proton.Terminus.DIST_MODE_COPY
+        link.endpoint.target.address = self.name
+        if self._configure is not None:
+            self._configure(link.endpoint)
+        self._link = link
+        engine.attach(link)
+        link.grant(self._credit)
+
+    def detach(self) -> int:
+        """The connection is lost: what was prefetched comes again from the new primary."""
+        self._link = None
+        self.epoch += 1
+        self.inbox.clear()
+        return 0
+
+    def writable_again(self) -> None:
+        """The socket takes bytes again: nothing to do for a receiver."""
+
+    def fail(self, error: HaclientError) -> None:
+        """Nothing can be received any more: everyone who waits gets the error."""
+        if self.error is not None:
+            return
+        self.error = error
+        self._link = None
+        self.epoch += 1
+        self.inbox.clear()
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            self.opened.exception()
+        while self._waiting:
+            self._wake_one()
+        self.on_closed()
+
+    # -- the engine's side --------------------------------------------------------------------
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The peer answered the Attach; an error follows at once if it gave no source."""
+        address = link.endpoint.remote_source.address
+        if address is None:
+            return
+        if self._dynamic:
+            self.address = address
+        if not self.opened.done():
+            self.opened.set_result(None)
+
+    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
+        """The peer refused or detached the link."""
+        if link is self._link:
+            self._link = None
+            self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
+
+    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
+        """A whole message came."""
+        if link is self._link:
+            self.inbox.append(DeliveryCore(self, link, self.epoch, delivery, data))
+            if self._waiting:
+                self._wake_one()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return

@@ -1,0 +1,261 @@
+"""A sender that outlives its connections.
+
+``submit`` puts an encoded message into the ledger and, when the link has credit, on the wire;
+``settled`` resolves its waiter.  Between two connections the ledger waits; see ``ledger`` for
+what is sent again.  Both faces use this class: the asyncio one directly, the blocking one
+through its loop thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import proton
+
+from haclient.errors import (
+    ConnectionClosed,
+    DeliveryUnknown,
+    HaclientError,
+    LinkClosed,
+    LinkRefused,
+    MessageNotAccepted,
+)
+from haclient.links.ledger import Entry, Ledger, Waiter
+from haclient.outcome import Outcome
+
+if TYPE_CHECKING:
+    from haclient.engine.links import SenderLink
+    from haclient.engine.protocol import Engine
+
+
+class SenderCore:
+    """The sending half of one link name, over as many connections as it takes.
+
+    :param address: the node to send to; ``None`` is the anonymous terminus (AMQP 1.0
+        part 3, section 3.5.1: the message's ``to`` decides).
+    :param window: unsettled messages at most.
+    :param at_most_once: give up what was on the wire at a loss instead of sending it again.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        address: str | None,
+        *,
+        window: int,
+        at_most_once: bool,
+        configure: Callable[[proton.Sender], None] | None,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.ledger: Ledger[Waiter] = Ledger(window)
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.error: HaclientError | None = None
+        self.on_closed: Callable[[], None] = lambda: None
+        self._loop = loop
+        self._at_most_once = at_most_once
+        self._configure = configure
+        self._engine: Engine | None = None
+        self._link: SenderLink | None = None
+        self._waiting_for_room: deque[asyncio.Future[None]] = deque()
+        self._flushing: list[asyncio.Future[None]] = []
+
+    # -- the application's side ---------------------------------------------------------------
+
+    def submit(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
+        """Take responsibility for an encoded message.  Never blocks; see ``room``.
+
+        :raises HaclientError: when the sender is closed.
+        """
+        if self.error is not None:
+            raise self.error
+        entry = self.ledger.add(data, waiter)
+        link = self._link
+        if link is not None and not self.ledger.unsent and self._engine.writable and link.credit > 0:  # type: ignore[union-attr]
+            entry.delivery = link.send(data, entry)
+            entry.sent = True
+        else:
+            self.ledger.unsent.append(entry)
+        return entry
+
+    async def room(self) -> None:
+        """Wait until the window has room.
+
+        :raises HaclientError: when the sender is closed meanwhile.
+        """
+        while self.ledger.full and self.error is None:
+            waiter = self._loop.create_future()
+            self._waiting_for_room.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._admit()
+                raise
+        if self.error is not None:
+            raise self.error
+
+    def take_back(self, entry: Entry[Waiter]) -> bool | None:
+        """Stop caring for an entry.
+
+        :returns: ``False`` when it never left (so it was not delivered), otherwise ``None``.
+        """
+        self.ledger.remove(entry)
+        if entry.delivery is not None and self._link is not None:
+            self._link.forget(entry.delivery)
+        self._admit()
+        return None if entry.sent else False
+
+    async def flush(self) -> None:
+        """Wait until everything submitted so far is settled or given up."""
+        if self.ledger:
+            waiter = self._loop.create_future()
+            self._flushing.append(waiter)
+            await waiter
+
+    def close(self, error: HaclientError | None = None) -> None:
+        """Close the link; what is not settled yet fails with ``LinkClosed``."""
+        if self.error is None:
+            if self._link is not None:
+                self._link.close()
+            self.fail(error or LinkClosed(f"the sender for {self.address!r} is closed"))
+
+    # -- the connection's side ----------------------------------------------------------------
+
+    def attach(self, engine: Engine, session: proton.Session) -> None:
+        """A new connection is usable: attach the link and send the ledger."""
+        link = engine.sender(session, self.name, self)
+        if self.address is not None:
+            link.endpoint.target.address = self.address
+        link.endpoint.source.address = self.name
+        link.endpoint.snd_settle_mode = proton.Link.SND_UNSETTLED
+        if self._configure is not None:
+            self._configure(link.endpoint)
+        self._engine, self._link = engine, link
+        engine.attach(link)
+
+    def detach(self) -> int:
+        """The connection is lost.  Returns how many messages the next one must send again."""
+        self._engine = self._link = None
+        for entry in self.ledger.lost(keep_sent=not self._at_most_once):
+            _fail(entry.waiter, DeliveryUnknown("the connection was lost before the message was settled"))
+        self._admit()
+        return sum(entry.sent for entry in self.ledger.unsent)
+
+    def writable_again(self) -> None:
+        """The socket takes bytes again."""
+        self._pump()
+
+    def fail(self, error: HaclientError) -> None:
+        """Nothing can be sent any more: everyone who waits gets the error."""
+        if self.error is not None:
+            return
+        self.error = error
+        self._engine = self._link = None
+        for entry in self.ledger.clear():
+            _fail(entry.waiter, _with_delivery(error, sent=entry.sent))
+        if not self.opened.done():
+            self.opened.set_exception(error)
+            self.opened.exception()
+        self._admit()
+        self.on_closed()
+
+    # -- the engine's side --------------------------------------------------------------------
+
+    def link_opened(self, link: SenderLink) -> None:
+        """The peer answered the Attach; an error follows at once if it gave no target."""
+        refused = link.endpoint.remote_target.address is None and self.address is not None
+        if not refused and not self.opened.done():
+            self.opened.set_result(None)
+
+    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
+        """The peer refused or detached the link."""
+        if link is self._link:
+            self._link = None
+            self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
+
+    def credit_given(self, link: SenderLink) -> None:
+        """The peer allows more messages, or wants its credit back."""
+        if link is self._link:
+            self._pump()
+            if not self.ledger.unsent and link.drain:
+                link.drained()
+
+    def settled(self, _link: SenderLink, token: Any, outcome: Outcome | None) -> None:
+        """The primary settled a message."""
+        entry: Entry[Waiter] = token
+        self.ledger.remove(entry)
+        waiter = entry.waiter
+        if not waiter.done():
+            if outcome is not None and outcome.accepted:
+                waiter.set_result(outcome)
+            else:
+                _fail(waiter, _not_accepted(outcome))
+        if self._waiting_for_room or self._flushing:
+            self._admit()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        engine, link, unsent = self._engine, self._link, self.ledger.unsent
+        if link is None or engine is None:
+            return
+        credit = link.credit
+        while unsent and credit > 0 and engine.writable:
+            entry = unsent.popleft()
+            if entry.waiter.done():
+                self.ledger.remove(entry)
+                continue
+            entry.delivery = link.send(entry.data, entry)
+            entry.sent = True
+            credit -= 1
+
+    def _admit(self) -> None:
+        """Let in whoever waits for room, and those who wait for the ledger to empty."""
+        room = self.ledger.window - len(self.ledger)
+        waiting = self._waiting_for_room
+        while waiting and (room > 0 or self.error is not None):
+            waiter = waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                room -= 1
+        if not self.ledger:
+            for waiter in self._flushing:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._flushing.clear()
+
+
+def closed_by_peer(condition: proton.Condition | None, address: str | None, *, opened: bool) -> HaclientError:
+    """The error for a link that the peer refused or detached."""
+    name = condition.name if condition else None
+    words = f"{name}: {condition.description}" if condition else "no reason given"
+    if opened:
+        return LinkClosed(f"the primary detached the link to {address!r} ({words})", name)
+    return LinkRefused(f"the primary refused the link to {address!r} ({words})", name)
+
+
+def _not_accepted(outcome: Outcome | None) -> HaclientError:
+    if outcome is None:
+        return DeliveryUnknown("the primary settled the message without saying what became of it")
+    name = outcome.state.name.lower()
+    because = f" ({outcome.condition}: {outcome.description or ''})" if outcome.condition else ""
+    return MessageNotAccepted(f"the message was {name}{because}", outcome)
+
+
+def _with_delivery(error: HaclientError, *, sent: bool) -> HaclientError:
+    """The same error for one message, saying whether it may have been delivered."""
+    if isinstance(error, LinkClosed):
+        return LinkClosed(str(error), error.condition, delivered=None if sent else False)
+    if isinstance(error, ConnectionClosed):
+        return ConnectionClosed(str(error), delivered=None if sent else False)
+    return error
+
+
+def _fail(waiter: Waiter, error: BaseException) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)

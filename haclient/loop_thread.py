@@ -1,0 +1,124 @@
+"""An event loop on a thread of its own: what the blocking face runs on.
+
+Heartbeats go on while the application computes, because they do not need its thread.
+
+Rules
+-----
+* ``call`` runs a coroutine and waits for it; ``post`` leaves a call behind and goes on.  Posts
+  are batched: one wake-up of the loop for as many as come before it wakes.
+* The thread lives in the process that started it.  After a fork, and on the loop thread
+  itself, both raise ``WrongThread`` instead of waiting for ever.
+* The thread ends with ``stop``, with the garbage collection of its owner, or with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from haclient.errors import ConnectionClosed, WrongThread
+
+T = TypeVar("T")
+
+# At the end of the process: long enough for a loop that only has to stop.
+_JOIN_TIMEOUT = 1.0
+
+
+class LoopThread:
+    """Starts at the first call."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._awake = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_run, args=(self._loop,), name="haclient", daemon=True)
+        self._thread.start()
+        self._finalizer = weakref.finalize(self, _stop, self._loop, self._thread, self._pid)
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result.
+
+        An interrupt (``KeyboardInterrupt``) cancels it.
+        """
+        try:
+            self.check()
+        except BaseException:
+            coroutine.close()
+            raise
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have a function called on the loop, after everything posted before it."""
+        self._posted.append((function, arguments))
+        if not self._awake:
+            self._awake = True
+            try:
+                self._loop.call_soon_threadsafe(self._run_posted)
+            except RuntimeError:
+                msg = "the connection is closed"
+                raise ConnectionClosed(msg) from None
+
+    def check(self) -> None:
+        """Raise unless a blocking call can be made here.
+
+        :raises WrongThread: on the loop thread, or in a forked process.
+        :raises ConnectionClosed: after ``stop``.
+        """
+        if os.getpid() != self._pid:
+            msg = "this factory belongs to the parent process: make a new one after a fork"
+            raise WrongThread(msg)
+        if threading.current_thread() is self._thread:
+            msg = "a blocking call on haclient's own thread would wait for itself"
+            raise WrongThread(msg)
+        if not self._finalizer.alive:
+            msg = "the factory is closed"
+            raise ConnectionClosed(msg)
+
+    def stop(self) -> None:
+        """End the thread.  What was posted before is done first."""
+        self._finalizer()
+
+    def _run_posted(self) -> None:
+        # Reset first: a post that comes while this runs wakes the loop once more, at worst idly.
+        self._awake = False
+        posted = self._posted
+        while posted:
+            function, arguments = posted.popleft()
+            function(*arguments)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_cancel_everything())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+async def _cancel_everything() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) -> None:
+    if os.getpid() != pid or not thread.is_alive():
+        return
+    loop.call_soon_threadsafe(loop.stop)
+    if threading.current_thread() is not thread:
+        thread.join(_JOIN_TIMEOUT)

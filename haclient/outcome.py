@@ -1,0 +1,41 @@
+"""What became of a delivery: the four terminal outcomes of AMQP 1.0 part 3, section 3.4."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class OutcomeState(enum.Enum):
+    """The terminal delivery states; the values are their AMQP descriptor codes."""
+
+    ACCEPTED = 0x24
+    REJECTED = 0x25
+    RELEASED = 0x26
+    MODIFIED = 0x27
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the receiver of a message settled it.
+
+    :param condition: the AMQP error condition of a rejection.
+    :param description: the words that came with it.
+    :param delivery_failed: (modified) counts as a failed delivery attempt.
+    :param undeliverable_here: (modified) must not come to this receiver again.
+    """
+
+    state: OutcomeState
+    condition: str | None = None
+    description: str | None = None
+    delivery_failed: bool = False
+    undeliverable_here: bool = False
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the receiver took responsibility for the message."""
+        return self.state is OutcomeState.ACCEPTED
+
+
+ACCEPTED = Outcome(OutcomeState.ACCEPTED)
+RELEASED = Outcome(OutcomeState.RELEASED)
