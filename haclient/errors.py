@@ -158,7 +158,7 @@ class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
     arrived (``delivered=None``) and will not be sent again by the ledger.
     """
 
-    def __init__(self, message: str, *, delivered: bool | None) -> None:
+    def __init__(self, message: str, *, delivered: bool | None = None) -> None:
         super().__init__(message)
         self.delivered = delivered
         self.safe_to_retry = delivered is False

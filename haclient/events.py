@@ -43,7 +43,10 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """An attempt did not end in a usable session; ``record.miss`` says why."""
+    """An attempt did not end in a usable session; ``record.miss`` says why.
+
+    ``record.number`` is 0 for a name without an address, which could not even be dialled.
+    """
 
     stamp: Stamp
     record: AttemptRecord

@@ -115,7 +115,10 @@ class FactoryCore:
 
     def subscribe(self, subscription: Subscription, connection: int | None) -> None:
         """Send the events of one connection (or of all, with ``None``) to a subscription."""
-        self._subscriptions[subscription] = connection
+        if connection is not None and all(core.number != connection for core in self._connections):
+            subscription.close()
+        else:
+            self._subscriptions[subscription] = connection
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Stop sending events to it."""
@@ -177,7 +180,13 @@ class _Planner:
 
     async def plan(self, endpoint: Endpoint) -> Plan:
         """Settings, TLS and credentials for one attempt."""
-        credentials, fresh = await self._factory.ask_credentials(endpoint)
+        try:
+            credentials, fresh = await self._factory.ask_credentials(endpoint)
+        except Exception as error:  # noqa: BLE001
+            # What the application's callable says may hold a secret: only its type is told.
+            detail = f"no credentials: {type(error).__name__} in the application's callable"
+            refusal = Miss(kind=MissKind.AUTHENTICATION_TEMPORARY, detail=detail)
+            return Plan(self._settings(endpoint, Credentials()), refusal=refusal)
         if fresh and self._refused.get(endpoint) == credentials:
             detail = "the credentials that were refused here have not changed"
             refusal = Miss(kind=MissKind.AUTHENTICATION, detail=detail)

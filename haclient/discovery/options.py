@@ -141,7 +141,7 @@ class Options:
     heartbeat: float = field(
         default=10.0,
         metadata=_about(
-            seconds(0.01, 86400, or_zero=True), "a silent peer is asked for life this often; 0 is never"
+            seconds(0.01, 86400, or_zero=True), "a peer that is silent for this long is lost, and both sides send in time; 0 is off"
         ),
     )
     delivery: Delivery = field(

@@ -226,8 +226,9 @@ class Search:
         return None
 
     def _refused(self) -> tuple[GiveUpReason, str] | None:
-        endpoint, miss = next(iter(self._barred.items()), (None, None))
-        return miss and (FATAL[miss.kind], f"{endpoint}: {miss.detail or miss.kind.value}")
+        for endpoint, miss in self._barred.items():
+            return FATAL[miss.kind], f"{endpoint}: {miss.detail or miss.kind.value}"
+        return None
 
     def _time_out(self, view: _View) -> Decision | None:
         limit = self._policy.attempt_timeout
@@ -288,7 +289,7 @@ class Search:
         if self._firm or self._exhausted:
             return None
         target = self._next_referral() or self._news(view)
-        return target and self._dial(view, target)
+        return None if target is None else self._dial(view, target)
 
     def _next_referral(self) -> Target | None:
         while self._ahead:

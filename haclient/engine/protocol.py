@@ -204,7 +204,13 @@ class Engine(asyncio.Protocol):
         self.wake()
 
     def refuse(self, link: Link, condition: proton.Condition) -> None:
-        """Answer the peer's Attach with an error: AMQP 1.0 part 2, section 2.6.3."""
+        """Answer the peer's Attach with an error: AMQP 1.0 part 2, section 2.6.3.
+
+        The Attach that goes before the Detach has no terminus: that is how the peer sees at
+        once that it is a refusal.
+        """
+        link.endpoint.source.type = proton.Terminus.UNSPECIFIED
+        link.endpoint.target.type = proton.Terminus.UNSPECIFIED
         link.endpoint.open()
         link.close(condition)
 
@@ -228,6 +234,8 @@ class Engine(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """asyncio: the peer will send no more."""
+        if self._reason is None:
+            self._reason = Ending()
         lib.pn_transport_close_tail(self._pt)
         self._dispatch()
         return False

@@ -70,6 +70,7 @@ class Attempt:
         self._planner = planner
         self._resolver = resolver
         self._reports = reports
+        self._opened = False
         self._over = False
 
     async def run(self) -> None:
@@ -159,6 +160,7 @@ class Attempt:
 
     def opened(self, engine: Engine) -> None:
         """Open came; what counts is the Begin, or the Close that is on its way."""
+        self._opened = True
         if not self._over:
             self._reports.opened(self.number)
 
@@ -187,7 +189,9 @@ class Attempt:
             return
         plan = self.plan
         assert plan is not None
-        miss = misses.from_engine_error(ending.condition, engine.transport, fresh=plan.fresh)
+        miss = misses.from_engine_error(
+            ending.condition, engine.transport, fresh=plan.fresh, opened=self._opened
+        )
         if plan.fresh and misses.credentials_refused(engine.transport):
             plan.refused()
         self._miss(miss)

@@ -42,10 +42,7 @@ class Seat:
 
 
 class Cluster:
-    """The shared view.  Belongs to one event loop.
-
-    :param unresolved: told when a name could not be resolved, with the reason.
-    """
+    """The shared view.  Belongs to one event loop."""
 
     def __init__(self, url: ClusterURL, policy: Policy, resolver: Resolver) -> None:
         self.policy = policy
@@ -53,7 +50,6 @@ class Cluster:
         self.topology = Topology(
             seeds=tuple(seed.endpoint for seed in url.seeds), pushed_members=policy.pushed_members
         )
-        self.unresolved: dict[Endpoint, str] = {}
         self._srv = url.srv
         self._seats: dict[Seat, None] = {}
         self._leader: Seat | None = None
@@ -139,12 +135,15 @@ class Cluster:
         """Whether names are being looked up."""
         return bool(self._resolving)
 
-    def resolve(self) -> None:
-        """Look up every name anew; a lookup that is under way goes on."""
+    def resolve(self, failed: Callable[[Endpoint, str], None]) -> None:
+        """Look up every name anew; a lookup that is under way goes on.
+
+        :param failed: told which name has no address, and why.
+        """
         for name in self.topology.names():
             if name not in self._resolving:
                 self._resolving[name] = asyncio.get_running_loop().create_task(
-                    self._resolve(name), name=f"haclient resolve {name.host}"
+                    self._resolve(name, failed), name=f"haclient resolve {name.host}"
                 )
 
     async def close(self) -> None:
@@ -153,14 +152,13 @@ class Cluster:
         await _cancel_all(tasks)
         await self.resolver.close()
 
-    async def _resolve(self, name: Endpoint) -> None:
+    async def _resolve(self, name: Endpoint, failed: Callable[[Endpoint, str], None]) -> None:
         try:
             srv = self._srv and name in self.topology.seeds
             endpoints = await self.resolver.resolve(name, srv=srv)
         except ResolutionError as error:
-            self.unresolved[name] = str(error)
+            failed(name, str(error))
         else:
-            self.unresolved.pop(name, None)
             self.learn(Resolved(name, endpoints))
         finally:
             del self._resolving[name]

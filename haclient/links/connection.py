@@ -21,7 +21,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import proton
@@ -30,13 +30,14 @@ from haclient import errors, events
 from haclient.discovery import decision as decide
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind
 from haclient.discovery.options import Options
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.links import episode as episodes
+from haclient.links import misses
 from haclient.links.attempt import Attempt, Planner, remote_properties
 from haclient.links.cluster import Cluster
 from haclient.links.receiver import ReceiverCore
@@ -103,6 +104,8 @@ class ConnectionCore:
         self._began = 0.0
         self._usable_at = 0.0
         self._topology_epoch = 0
+        self._unresolved: dict[Endpoint, AttemptRecord] = {}
+        self._farewell: Miss | None = None
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -201,6 +204,7 @@ class ConnectionCore:
     async def _find(self) -> Attempt:
         shared = self._shared
         self._episode += 1
+        self._unresolved.clear()
         self._began = self._loop.time()
         search = Search(
             policy=self._policy,
@@ -261,9 +265,25 @@ class ConnectionCore:
             link.detach()
         self._emit(events.Lost, endpoint=self.endpoint, reason=reason, unsettled=unsettled)
         episodes.lost(self._shared.cluster, self.endpoint, self._topology_epoch)
+        farewell, self._farewell = self._farewell, None
+        if farewell is not None and farewell.redirect is not None:
+            self._follow(self.endpoint, farewell.redirect)
+
+    def _follow(self, source: Endpoint, target: Endpoint) -> None:
+        """The lost primary named its successor: that is where the search begins."""
+        cluster = self._shared.cluster
+        objection = cluster.topology.may_follow(
+            source, target, self._policy, credentials=self._shared.credentials
+        )
+        followed = objection is None
+        self._emit(events.Redirected, by=source, target=target, followed=followed, detail=objection or "")
+        if followed and cluster.topology.primary is None:
+            cluster.learn(Claimed(target, None, None, cluster.topology.epoch))
 
     def _give_up(self, verdict: decide.GiveUp) -> None:
-        last = verdict.attempts[-1].miss if verdict.attempts else None
+        attempts = (*self._unresolved.values(), *verdict.attempts)
+        verdict = replace(verdict, attempts=attempts)
+        last = attempts[-1].miss if attempts else None
         self._emit(events.GaveUp, reason=verdict.detail, last=last)
         self._set_failed(give_up_error(verdict))
 
@@ -317,6 +337,8 @@ class ConnectionCore:
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """The primary said goodbye: do not wait until it lets go of the socket."""
+        assert self.endpoint is not None
+        self._farewell = misses.from_close(condition, self.endpoint)
         self._finish(str(Ending(condition, by_peer=True)))
         if self.state is not State.CLOSED:
             engine.abort()
@@ -358,6 +380,15 @@ class ConnectionCore:
         """Nobody served; the next round comes later."""
         delay = order.delay
         self._emit(events.BackingOff, delay=delay.delay, base=delay.base, hint=delay.hint, round=order.round)
+
+    def unresolved(self, name: Endpoint, reason: str) -> None:
+        """A name has no address.  It is told even if another member was found meanwhile."""
+        if self.error is None:
+            now = self._loop.time()
+            miss = Miss(kind=MissKind.UNRESOLVED, detail=reason)
+            record = AttemptRecord(number=0, endpoint=name, started=self._began, ended=now, miss=miss)
+            self._unresolved[name] = record
+            self.attempt_failed(record)
 
     def _emit(self, kind: Callable[..., events.Event], **facts: Any) -> None:
         self._sequence += 1

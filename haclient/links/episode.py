@@ -35,6 +35,9 @@ class Observer(Protocol):
     def backing_off(self, order: decide.BackOff) -> None:
         """Nobody served; the next round comes later."""
 
+    def unresolved(self, name: Endpoint, reason: str) -> None:
+        """A name has no address, so there was nothing to dial."""
+
 
 class GaveUpError(Exception):
     """The search is over without a session."""
@@ -107,7 +110,7 @@ class Episode:
         match order:
             case decide.StartRound():
                 self._cluster.lead(self._seat)
-                self._cluster.resolve()
+                self._cluster.resolve(self._observer.unresolved)
             case decide.Dial():
                 self._dial(order)
             case decide.Abandon():
@@ -170,7 +173,9 @@ class Episode:
         self._woken.set()
 
     def _missed(self, number: int, miss: Miss) -> None:
-        attempt = self._attempts[number]
+        attempt = self._attempts.get(number)
+        if attempt is None:  # it broke just after it was found: whoever adopts it sees that
+            return
         self.search.missed(number, self._loop.time(), miss)
         self._over(number, attempt.endpoint, miss)
         self._woken.set()

@@ -70,6 +70,9 @@ class Ledger(Generic[W]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, entry: object) -> bool:
+        return isinstance(entry, Entry) and self._entries.get(entry.number) is entry
+
     @property
     def full(self) -> bool:
         """Whether the window is used up."""

@@ -49,7 +49,7 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Miss:
     if condition is None:
         return Miss(kind=MissKind.CLOSED, detail="closed without a condition")
     info = condition.info if isinstance(condition.info, Mapping) else {}
-    detail = condition.description or condition.name
+    detail = f"{condition.name}: {condition.description}" if condition.description else condition.name
     retry_after = _retry_after(info)
     if condition.name == REDIRECT:
         target = redirect_target(info, source)
@@ -90,11 +90,12 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
 
 
 def from_engine_error(
-    condition: proton.Condition | None, transport: proton.Transport, *, fresh: bool
+    condition: proton.Condition | None, transport: proton.Transport, *, fresh: bool, opened: bool = False
 ) -> Miss:
     """proton found the connection broken: SASL, TLS, framing, idle time-out.
 
     :param fresh: the credentials come from a callable that may give others next time.
+    :param opened: the peer's Open had come.
     """
     name = condition.name if condition else None
     text = (condition.description or "") if condition else ""
@@ -105,13 +106,19 @@ def from_engine_error(
         return Miss(kind=kind, detail=text, condition=name)
     if name == "amqp:connection:framing-error" and "aborted" not in text:
         return Miss(kind=MissKind.NOT_AMQP, detail=text, condition=name)
-    return Miss(kind=MissKind.ENDED, detail=text or "the peer closed the socket")
+    return Miss(kind=MissKind.ENDED, detail=text or f"the peer closed the socket {_stage(transport, opened)}")
 
 
 def credentials_refused(transport: proton.Transport) -> bool:
     """Whether the SASL exchange ended with a definite no."""
     layer = SASL(transport)
     return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
+
+
+def _stage(transport: proton.Transport, opened: bool) -> str:  # noqa: FBT001
+    if opened:
+        return "after its Open"
+    return "after SASL" if SASL(transport).outcome == SASL.OK else "before SASL was done"
 
 
 def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Miss:

@@ -9,6 +9,7 @@ through its loop thread.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -210,6 +211,8 @@ class SenderCore:
             if entry.waiter.done():
                 self.ledger.remove(entry)
                 continue
+            if entry not in self.ledger:
+                continue
             entry.delivery = link.send(entry.data, entry)
             entry.sent = True
             credit -= 1
@@ -253,6 +256,8 @@ def _with_delivery(error: HaclientError, *, sent: bool) -> HaclientError:
         return LinkClosed(str(error), error.condition, delivered=None if sent else False)
     if isinstance(error, ConnectionClosed):
         return ConnectionClosed(str(error), delivered=None if sent else False)
+    error = copy.copy(error)
+    error.delivered, error.safe_to_retry = (None, False) if sent else (False, True)
     return error
 
 
