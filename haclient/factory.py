@@ -24,6 +24,7 @@ from haclient.discovery.evidence import Miss, MissKind
 from haclient.discovery.options import Options, with_overrides
 from haclient.discovery.resolve import Resolver
 from haclient.discovery.topology import Topology
+from haclient.discovery.url_error import ClusterURLError
 from haclient.engine import tls
 from haclient.engine.sasl import check_available
 from haclient.engine.settings import Settings
@@ -175,6 +176,8 @@ class _Planner:
     def __init__(self, factory: FactoryCore, context: ssl.SSLContext | None) -> None:
         self._factory = factory
         self._context = context
+        if context is None and (factory.options.tls_ca or factory.options.tls_cert):
+            self._context = self._load()  # now, for a wrong path is an error of the caller's
         self._domain: SSLDomain | None = None
         self._refused: dict[Endpoint, Credentials] = {}
 
@@ -228,8 +231,15 @@ class _Planner:
         if not endpoint.tls or self._is_external():
             return None
         if self._context is None:
-            self._context = tls.client_context(self._files())
+            self._context = self._load()
         return self._context
+
+    def _load(self) -> ssl.SSLContext:
+        try:
+            return tls.client_context(self._files())
+        except tls.TlsFileError as error:
+            option = {"ca": "tls_ca", "certificate": "tls_cert"}[error.field]
+            raise ClusterURLError(f"option {option!r}: {error}", option) from error
 
     def _external(self, endpoint: Endpoint) -> SSLDomain | None:
         if not endpoint.tls or not self._is_external():

@@ -42,6 +42,8 @@ _PN_LINK_FLOW: int = lib.PN_LINK_FLOW
 _PN_EOS: int = lib.PN_EOS
 # Enough for a turn's worth of small messages in one write; proton refills it as often as needed.
 _WRITE_HIGH_WATER = 256 * 1024
+# Half of what clients commonly give a peer to open a connection; to close one it has less to do.
+_GOODBYE_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Engine(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._links: dict[Any, Link] = {}
         self._peer_closed = False
+        self._hanging_up = False
         self._reason: Ending | None = None
         self._create(settings)
 
@@ -271,9 +274,26 @@ class Engine(asyncio.Protocol):
             self._socket.write(output)
         self._dispatch()
         if self.ending is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
-            self._socket.close()
+            self._hang_up(self._socket)
         elif self._timer is None:
             self._tick()
+
+    def _hang_up(self, socket: asyncio.Transport) -> None:
+        """All is said.  Close the socket, but not while the peer may still be reading.
+
+        Closing a socket with unread input resets the connection, and the peer's kernel then
+        throws away what the peer has not read: settlements and the Close itself.
+        """
+        if self._reason is None and not self.connection.state & proton.Endpoint.LOCAL_CLOSED:
+            # proton gives up without a word on a TLS hello where it expects no TLS.
+            self._reason = Ending(proton.Condition("amqp:connection:framing-error", "not AMQP"))
+        if self._peer_closed or self._reason is not None:
+            socket.close()
+        elif not self._hanging_up:
+            self._hanging_up = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(_GOODBYE_TIMEOUT, self.abort)
 
     def _take_output(self) -> bytes | bytearray:
         pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop

@@ -3,7 +3,8 @@
 The client uses asyncio's TLS: it checks IP addresses in certificates as well as names, says
 plainly what was wrong, and takes an ``ssl.SSLContext`` that the application made.  Two cases use
 proton's own TLS inside the engine instead, because SASL EXTERNAL must see the peer's
-certificate: the server side, and a client whose only allowed mechanism is EXTERNAL.
+certificate: the server side, and a client whose only allowed mechanism is EXTERNAL.  proton looks
+for the name among a certificate's DNS names only: such a client cannot verify an IP address.
 
 Sources: RFC 6125 (which name is checked), AMQP 1.0 part 5, section 5.2.
 """
@@ -26,14 +27,32 @@ class TlsFiles:
     verify: bool = True
 
 
+class TlsFileError(Exception):
+    """A file cannot be read, or is not what it should be.
+
+    :ivar field: the one of ``TlsFiles`` that names it.
+    """
+
+    def __init__(self, field: str, path: str | None, reason: OSError) -> None:
+        super().__init__(f"{path}: {reason.strerror or reason}")
+        self.field = field
+
+
 def client_context(files: TlsFiles) -> ssl.SSLContext:
     """A client context that verifies chain and name unless told otherwise.
 
-    :raises OSError: when a file cannot be read; :raises ssl.SSLError: when it is not PEM.
+    :raises TlsFileError: when a file cannot be read or is not PEM.
     """
-    context = ssl.create_default_context(cafile=files.ca)
+    try:
+        context = ssl.create_default_context(cafile=files.ca)
+    except OSError as error:
+        raise TlsFileError("ca", files.ca, error) from error
     if files.certificate is not None:
-        context.load_cert_chain(files.certificate, files.key)
+        try:
+            # The password is for a key that wants one: without it OpenSSL would ask the terminal.
+            context.load_cert_chain(files.certificate, files.key, password="")
+        except OSError as error:
+            raise TlsFileError("certificate", files.certificate, error) from error
     if not files.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import proton
 
+from haclient.discovery.authority import is_address
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
 from haclient.discovery.resolve import ResolutionError, Resolver
@@ -25,6 +27,8 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine, EngineOwner
 from haclient.engine.settings import Settings
 from haclient.links import misses
+
+logger = logging.getLogger("haclient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,9 @@ class Attempt:
             self._miss(Miss(kind=MissKind.UNRESOLVED, detail=str(error)))
         except (OSError, ssl.SSLError) as error:
             self._miss(misses.from_socket_error(error))
+        except Exception as error:  # a defect of ours must not leave the search waiting
+            logger.exception("the attempt at %s failed", self.endpoint)
+            self._miss(Miss(kind=MissKind.ENDED, detail=f"internal error: {type(error).__name__}"))
 
     def cancel(self) -> None:
         """Drop whatever there is, without a word to the peer."""
@@ -192,6 +199,10 @@ class Attempt:
         miss = misses.from_engine_error(
             ending.condition, engine.transport, fresh=plan.fresh, opened=self._opened
         )
+        if miss.kind is MissKind.TLS_VERIFICATION and is_address(plan.settings.tls_name or ""):
+            # This was proton's TLS, see engine.tls; asyncio's fails while it connects.
+            hint = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
+            miss = replace(miss, detail=f"{miss.detail}; {hint}")
         if plan.fresh and misses.credentials_refused(engine.transport):
             plan.refused()
         self._miss(miss)

@@ -1,0 +1,112 @@
+"""Who may do what.
+
+Rules
+-----
+* Who somebody is, SASL says; the realm that Cyrus adds to a name is left off.
+* ANONYMOUS is nobody in particular, and never the cluster-admin, whatever name comes with it.
+* A passive member keeps the cluster-admin only.  It sends everybody else to the primary when it
+  knows where that is, and refuses them when it does not (AMQP 1.0 part 2, sections 2.8.15,
+  2.8.16; the Open property says at once that the Open is no success).
+* ``$management`` is the cluster-admin's.
+
+Users and passwords are in a Cyrus sasldb directory, as ``haclient.engine.sasl`` writes it.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import proton
+
+from broker_stub.address import Address
+from broker_stub.membership import Membership, Role
+from haclient.engine import sasl
+from haclient.engine.settings import SaslServer
+
+if TYPE_CHECKING:
+    from proton._data import PythonAMQPData
+
+DEFAULT_ADMIN = "cluster-admin"
+MANAGEMENT = "$management"
+ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
+# SCRAM first: a client that may choose takes the first it knows.
+PASSWORD_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How users prove who they are, and which one is the cluster-admin.
+
+    :param users: directory of the Cyrus user database; ``None`` when nobody has a password.
+    :param anonymous: whether clients may come without a name.
+    :param external: whether a TLS client certificate is proof.
+    """
+
+    admin: str = DEFAULT_ADMIN
+    users: Path | None = None
+    anonymous: bool = True
+    external: bool = False
+
+    def sasl_server(self) -> SaslServer:
+        """The mechanisms to offer."""
+        offered = PASSWORD_MECHANISMS if self.users is not None else ()
+        if self.external:
+            offered = ("EXTERNAL", *offered)
+        if self.anonymous:
+            offered = (*offered, "ANONYMOUS")
+        return SaslServer(mechanisms=offered, config_dir=None if self.users is None else str(self.users))
+
+    def user(self, transport: proton.Transport) -> str | None:
+        """The name that was proved, ``None`` for anonymous."""
+        mechanism = sasl.mechanism(transport)
+        if mechanism in (None, "ANONYMOUS") or not transport.authenticated:
+            return None
+        name: str = transport.user or ""
+        return name.partition("@")[0] if mechanism in PASSWORD_MECHANISMS else name
+
+    def is_admin(self, user: str | None) -> bool:
+        """Whether this is the cluster-admin."""
+        return user is not None and user == self.admin
+
+
+def refusal(membership: Membership) -> proton.Condition | None:
+    """Why a member does not serve ordinary users now; ``None`` when it does."""
+    if membership.role is Role.PRIMARY:
+        return None
+    if membership.primary is None:
+        return proton.Condition("amqp:connection:forced", "this member is passive and knows no primary")
+    return redirect(membership.primary)
+
+
+def redirect(primary: Address) -> proton.Condition:
+    """Where the primary is."""
+    return proton.Condition(
+        "amqp:connection:redirect", f"the primary is {primary}", cast("PythonAMQPData", primary.wire())
+    )
+
+
+def refused_open() -> dict[str, bool]:
+    """The Open property that tells a client not to wait for a Begin."""
+    return {ESTABLISHMENT_FAILED: True}
+
+
+def password_realms() -> tuple[str, ...]:
+    """The realms under which Cyrus looks for a user without one: the names of this host."""
+    name = socket.gethostname()
+    try:
+        canonical = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3]
+    except OSError:
+        canonical = ""
+    return tuple(dict.fromkeys(realm for realm in (name, canonical, canonical.lower()) if realm))
+
+
+def write_users(directory: Path, passwords: dict[str, str]) -> None:
+    """Make a user database that a member can be given.
+
+    :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
+    """
+    for realm in password_realms():
+        sasl.write_user_database(directory, realm, passwords, (*PASSWORD_MECHANISMS, "EXTERNAL", "ANONYMOUS"))

@@ -1,0 +1,306 @@
+"""A member: listens, lets clients in, and is promoted, demoted and stopped.
+
+Rules
+-----
+* A member starts passive unless it is told otherwise.
+* Whatever one client sends ends at most that client's connection.
+* When the role changes to passive, and at the end, clients are told with a Close: where the
+  primary is if that is known, otherwise ``amqp:connection:forced``.
+
+Sources: AMQP 1.0 part 2, sections 2.2 (versions), 2.4.1 (opening a connection), 2.8.15;
+``failover-server-list`` as Qpid JMS reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import proton
+
+from broker_stub import access
+from broker_stub.access import Access
+from broker_stub.address import Address
+from broker_stub.addresses import Addresses, AddressRefusedError
+from broker_stub.management import Management
+from broker_stub.membership import Membership, Role
+from broker_stub.messages import DEFAULT_LIMITS, QueueLimits
+from broker_stub.sessions import ClientConnection
+from haclient.engine.protocol import Ending, Engine
+from haclient.engine.settings import (
+    DEFAULT_HEARTBEAT,
+    DEFAULT_MAX_FRAME_SIZE,
+    DEFAULT_MAX_MESSAGE_SIZE,
+    Settings,
+)
+from haclient.engine.tls import TlsFiles, server_domain
+
+logger = logging.getLogger("broker_stub.broker")
+
+PRODUCT = "haclient-broker-stub"
+# Every client of a dead primary comes in the same second; Linux cuts this at somaxconn (4096).
+_BACKLOG = 4096
+_EXPIRY_INTERVAL = 1.0
+
+ANY_PORT = Address("127.0.0.1", 0)
+UNKNOWING = Membership()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """How a member is run.
+
+    :param listen: where; port 0 takes a free one.
+    :param name: the member's name in its cluster.
+    :param members: where the members of the cluster are, told to clients in Open.
+    :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
+    :param max_connections: clients beyond this are refused.
+    :param heartbeat: seconds of silence after which a client is lost.
+    :param stop_timeout: seconds that clients have to answer the Close when the member stops.
+    """
+
+    listen: Address = ANY_PORT
+    name: str = "member"
+    cluster: str = "haclient"
+    membership: Membership = UNKNOWING
+    members: tuple[Address, ...] = ()
+    access: Access = field(default_factory=Access)
+    tls: TlsFiles | None = None
+    limits: QueueLimits = DEFAULT_LIMITS
+    auto_create: bool = True
+    handshake_timeout: float = 10.0
+    max_connections: int = 20_000
+    heartbeat: float = DEFAULT_HEARTBEAT
+    max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    stop_timeout: float = 2.0
+
+
+class Broker:
+    """One member of the cluster, in this process's event loop."""
+
+    def __init__(self, options: BrokerOptions) -> None:
+        self.options = options
+        self.membership = options.membership
+        self._loop = asyncio.get_running_loop()
+        self.addresses = Addresses(self._loop.time, limits=options.limits, auto_create=options.auto_create)
+        self._management = Management(self)
+        self._settings = self._connection_settings()
+        self._server: asyncio.Server | None = None
+        self._connections: set[ClientConnection] = set()
+        self._all_gone = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._started_at = self._loop.time()
+        self._version = importlib.metadata.version("python-qpid-proton")
+        self._open_properties: dict[str, Any] = {}
+        self._describe()
+
+    def _connection_settings(self) -> Settings:
+        options = self.options
+        return Settings(
+            container_id=f"{options.cluster}/{options.name}",
+            heartbeat=options.heartbeat,
+            max_frame_size=options.max_frame_size,
+            max_message_size=options.max_message_size,
+            tls_domain=None if options.tls is None else server_domain(options.tls),
+            sasl_server=options.access.sasl_server(),
+        )
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen.
+
+        :raises OSError: when the address cannot be had.
+        """
+        listen = self.options.listen
+        self._server = await self._loop.create_server(
+            self._accepted, listen.host, listen.port, backlog=_BACKLOG
+        )
+        self._expire()
+        logger.info("%s listens on %s as %s", self.options.name, self.address, self.membership.role)
+
+    @property
+    def address(self) -> Address:
+        """Where the member listens."""
+        assert self._server is not None, "start comes first"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return Address(self.options.listen.host, port, tls=self.options.tls is not None)
+
+    async def run(self) -> None:
+        """Serve until somebody calls ``request_stop``, then stop."""
+        await self._stop_requested.wait()
+        await self.stop()
+
+    def request_stop(self) -> None:
+        """Let ``run`` come to its end."""
+        self._stop_requested.set()
+
+    async def stop(self) -> None:
+        """Close every connection and listen no more."""
+        if self._server is not None:
+            self._server.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        reason = self._goodbye("the member stops")
+        for connection in tuple(self._connections):
+            connection.turn_away(reason)
+        try:
+            async with asyncio.timeout(self.options.stop_timeout):
+                while self._connections:
+                    self._all_gone.clear()
+                    await self._all_gone.wait()
+        except TimeoutError:
+            for connection in tuple(self._connections):
+                connection.engine.abort(reason)
+        logger.info("%s stopped", self.options.name)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.stop()
+
+    def _expire(self) -> None:
+        self.addresses.expire()
+        self._expiry = self._loop.call_later(_EXPIRY_INTERVAL, self._expire)
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def _accepted(self) -> Engine:
+        connection = ClientConnection(self, self._loop)
+        engine = Engine(connection, self._settings, self._loop)
+        self._connections.add(connection)
+        connection.begin(engine)
+        return engine
+
+    def forget(self, connection: ClientConnection, ending: Ending) -> None:
+        """A connection is over."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_gone.set()
+        level = logging.INFO if connection.opened_at is None and ending.condition else logging.DEBUG
+        who = connection.user or "anonymous"
+        logger.log(level, "connection of %s from %s ended: %s", who, connection.engine.peer, ending)
+
+    def refusal(self) -> proton.Condition | None:
+        """Why an ordinary user is not served now, ``None`` when it is."""
+        if len(self._connections) > self.options.max_connections:
+            return proton.Condition(
+                "amqp:resource-limit-exceeded", f"{self.options.max_connections} connections are open"
+            )
+        return access.refusal(self.membership)
+
+    def open_properties(self) -> dict[str, Any]:
+        """What the member says of itself in Open."""
+        return self._open_properties
+
+    def _describe(self) -> None:
+        options = self.options
+        self._open_properties = {
+            "product": PRODUCT,
+            "version": self._version,
+            "haclient:role": str(self.membership.role),
+            "haclient:generation": proton.ulong(self.membership.generation),
+            "haclient:cluster": options.cluster,
+        }
+        if options.members:
+            self._open_properties["failover-server-list"] = [member.wire() for member in options.members]
+
+    # -- management -----------------------------------------------------------------------------
+
+    def promote(self, *, at_least: int = 0) -> None:
+        """Become the primary.
+
+        :raises MoveRefusedError: when the membership table does not allow it.
+        """
+        self._change(self.membership.promote(at_least=at_least))
+
+    def demote(self, primary: Address | None = None) -> None:
+        """Become passive, and send the clients away."""
+        self._change(self.membership.demote(primary))
+        reason = self._goodbye("this member is passive now")
+        for connection in tuple(self._connections):
+            if connection.opened_at is not None and not connection.admin:
+                connection.turn_away(reason)
+
+    def follow(self, primary: Address | None, *, generation: int = 0) -> None:
+        """Learn where the primary is."""
+        self._change(self.membership.follow(primary, generation=generation))
+
+    def _change(self, membership: Membership) -> None:
+        self.membership = membership
+        self._describe()
+        logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
+
+    def _goodbye(self, why: str) -> proton.Condition:
+        membership = self.membership
+        if membership.role is Role.PASSIVE and membership.primary is not None:
+            return access.redirect(membership.primary)
+        return proton.Condition("amqp:connection:forced", why)
+
+    def status(self) -> dict[str, Any]:
+        """What this member is and has, for people and for managers."""
+        membership = self.membership
+        return {
+            "name": self.options.name,
+            "cluster": self.options.cluster,
+            "address": self.address.authority,
+            "role": str(membership.role),
+            "generation": membership.generation,
+            "primary": None if membership.primary is None else membership.primary.authority,
+            "members": [member.authority for member in self.options.members],
+            "connections": len(self._connections),
+            "queues": self.queue_status(),
+            "uptime": self._loop.time() - self._started_at,
+            "pid": os.getpid(),
+        }
+
+    def queue_status(self) -> list[dict[str, Any]]:
+        """Depth and counters of every queue."""
+        return self.addresses.status()
+
+    def management_for(self, connection: ClientConnection) -> ManagementLink:
+        """The management node, as one connection sees it."""
+        return ManagementLink(self.addresses, self._management, connection)
+
+    @staticmethod
+    def now_ms() -> int:
+        """The wall clock, for expiry times that senders set."""
+        return int(time.time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementLink:
+    """Decodes a connection's requests and puts the responses where they were asked for."""
+
+    addresses: Addresses
+    management: Management
+    connection: ClientConnection
+
+    def request(self, data: bytes) -> None:
+        """Answer one encoded request."""
+        message = proton.Message()
+        try:
+            message.decode(data)
+        except (proton.ProtonException, ValueError, TypeError) as error:
+            logger.info("management request dropped: %s", type(error).__name__)
+            return
+        response = self.management.answer(message, admin=self.connection.admin)
+        try:
+            queue = self.addresses.queue(message.reply_to)
+        except AddressRefusedError as refused:
+            logger.info("management response dropped: %s", refused.description)
+        else:
+            queue.enqueue(bytes(response.encode()), _nobody, None)
+
+
+def _nobody(_token: object) -> None:
+    """A response has no producer to tell."""

@@ -1,0 +1,22 @@
+"""The commands: ``serve`` one member, run a ``pair``, ask for ``status``, ``promote``.
+
+Exit codes, for scripts: 0 done, 1 refused (the reason is on standard error), 2 usage,
+3 not reachable.
+"""
+
+from __future__ import annotations
+
+import click
+
+from broker_stub.cli.manage import promote, status
+from broker_stub.cli.pair import pair
+from broker_stub.cli.serve import serve
+
+
+@click.group()
+def main() -> None:
+    """A reference AMQP 1.0 broker pair for trying out and testing failover."""
+
+
+for command in (serve, pair, status, promote):
+    main.add_command(command)

@@ -1,0 +1,72 @@
+"""What the commands have in common: exit codes, option types, logging."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from broker_stub.address import Address
+
+# 2 is click's own, for usage.
+REFUSED, UNREACHABLE = 1, 3
+PASSWORD_VARIABLE = "BROKER_STUB_PASSWORD"  # noqa: S105 - a name, not a password
+
+
+class AddressType(click.ParamType[Address]):
+    """``host:port``, with or without a scheme."""
+
+    name = "host:port"
+
+    def convert(
+        self, value: str | Address, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Address:
+        """Read it, or say what is wrong with it."""
+        if isinstance(value, Address):
+            return value
+        try:
+            return Address.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+ADDRESS = AddressType()
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+LOOP = click.option(
+    "--loop",
+    type=click.Choice(["auto", "asyncio", "uvloop"]),
+    default="auto",
+    show_default=True,
+    help="Event loop; auto is uvloop where it is installed.",
+)
+LOG_LEVEL = click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to log to standard error.",
+)
+
+
+def start_logging(level: str) -> None:
+    """Log to standard error."""
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def read_users(path: Path) -> dict[str, str]:
+    """Users and passwords from a file of ``name:password`` lines.
+
+    :raises click.UsageError: with the number of the line that is not one.
+    """
+    passwords = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        user, separator, password = line.strip().partition(":")
+        if separator and user and password:
+            passwords[user] = password
+        elif line.strip():
+            raise click.UsageError(f"{path}, line {number}: name:password is expected")
+    return passwords

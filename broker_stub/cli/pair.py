@@ -1,0 +1,200 @@
+"""``pair``: a local cluster with its manager, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from broker_stub import process
+from broker_stub.address import Address
+from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
+from broker_stub.manager import Pair, PairEvent, PairOptions, describe
+from haclient.engine.sasl import SaslUnavailableError
+
+_EVENTS_SHOWN = 12
+
+
+@click.command()
+@click.option(
+    "--listen",
+    type=ADDRESS,
+    multiple=True,
+    help="Where a member listens, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
+)
+@click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
+@click.option("--users", type=FILE, help="File of name:password lines.")
+@click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@click.option("--restart/--no-restart", default=True, show_default=True, help="Start dead members again.")
+@click.option("--probe-interval", type=float, default=0.5, show_default=True, help="Seconds.")
+@click.option("--probe-timeout", type=float, default=2.0, show_default=True, help="Seconds.")
+@click.option("--probes-missed", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for everything that happens.")
+@LOOP
+@LOG_LEVEL
+def pair(
+    *,
+    listen: tuple[Address, ...],
+    cluster: str,
+    users: Path | None,
+    anonymous: bool,
+    restart: bool,
+    probe_interval: float,
+    probe_timeout: float,
+    probes_missed: int,
+    as_json: bool,
+    loop: str,
+    log_level: str,
+) -> None:
+    """Run two members (or as many as --listen says), one of them primary.
+
+    When the primary dies the other one is promoted.  Prints the cluster URL for clients.
+    """
+    start_logging("error" if log_level == "info" else log_level)
+    options = PairOptions(
+        listen=listen or PairOptions().listen,
+        cluster=cluster,
+        passwords=read_users(users) if users else {},
+        anonymous=anonymous,
+        restart=restart,
+        probe_interval=probe_interval,
+        probe_timeout=probe_timeout,
+        probes_missed=probes_missed,
+        loop=loop,
+    )
+    screen: Screen
+    if as_json:
+        screen = JsonLines()
+    elif sys.stdout.isatty():
+        screen = LiveTable(Console())
+    else:
+        screen = PlainLines()
+    try:
+        sys.exit(process.run(_run(options, screen), loop=loop))
+    except SaslUnavailableError as error:
+        click.echo(str(error), err=True)
+        sys.exit(REFUSED)
+
+
+async def _run(options: PairOptions, screen: Screen) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    pair = Pair(options, on_event=screen.event)
+    try:
+        await pair.start()
+        ready = asyncio.create_task(pair.wait_ready())
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            ready.result()
+            screen.ready(pair)
+        ready.cancel()
+        await stopped
+    except TimeoutError as error:
+        click.echo(str(error), err=True)
+        return REFUSED
+    finally:
+        await pair.stop()
+        screen.close()
+    return 0
+
+
+class Screen(Protocol):
+    """Where the command shows what happens."""
+
+    def event(self, event: PairEvent) -> None:
+        """Something happened."""
+
+    def ready(self, pair: Pair) -> None:
+        """The pair serves."""
+
+    def close(self) -> None:
+        """There is no more to show."""
+
+
+class JsonLines:
+    """For programs: one object a line."""
+
+    def event(self, event: PairEvent) -> None:
+        """What happened."""
+        facts = asdict(event)
+        click.echo(json.dumps({"event": facts.pop("kind"), **facts}))
+
+    def ready(self, pair: Pair) -> None:
+        """What a client and an admin need."""
+        facts = {"event": "ready", "url": pair.url, "password_file": str(pair.password_file)}
+        click.echo(json.dumps({**facts, "members": describe(pair)}))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class PlainLines:
+    """For logs."""
+
+    def event(self, event: PairEvent) -> None:
+        """One line."""
+        click.echo(_line(event))
+
+    def ready(self, pair: Pair) -> None:
+        """The URL, and how to manage."""
+        click.echo(f"cluster URL: {pair.url}")
+        click.echo(f"cluster-admin's password: {pair.password_file}")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class LiveTable:
+    """For people: the members and what happened last, kept up to date."""
+
+    def __init__(self, console: Console) -> None:
+        self._events: list[PairEvent] = []
+        self._pair: Pair | None = None
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+        self._live.start()
+
+    def event(self, event: PairEvent) -> None:
+        """Remember it for the next refresh."""
+        self._events = [*self._events, event][-_EVENTS_SHOWN:]
+
+    def ready(self, pair: Pair) -> None:
+        """From now on there is a table."""
+        self._pair = pair
+
+    def close(self) -> None:
+        """Leave the last table on the screen."""
+        self._live.stop()
+
+    def _render(self) -> Group:
+        lines = [Text(_line(event), style="dim") for event in self._events]
+        if self._pair is None:
+            return Group("starting...", *lines)
+        heads = (Text(f"cluster URL: {self._pair.url}"), Text(f"password file: {self._pair.password_file}"))
+        return Group(*heads, _table(self._pair), *lines)
+
+
+def _table(pair: Pair) -> Table:
+    columns = ("name", "address", "state", "generation", "connections", "pid")
+    table = Table(*columns)
+    for member in describe(pair):
+        cells = ("" if member[column] is None else str(member[column]) for column in columns)
+        table.add_row(*cells, style="bold green" if member["state"] == "primary" else "")
+    return table
+
+
+def _line(event: PairEvent) -> str:
+    when = time.strftime("%H:%M:%S", time.localtime(event.at))
+    return f"{when} {event.member} {event.kind}: {event.detail}"

@@ -1,0 +1,138 @@
+"""``serve``: one member in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from broker_stub import process
+from broker_stub.access import DEFAULT_ADMIN, Access, write_users
+from broker_stub.address import Address
+from broker_stub.broker import Broker, BrokerOptions
+from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
+from broker_stub.membership import Membership, Role
+from haclient.engine.tls import TlsFiles
+
+
+@click.command()
+@click.option("--listen", type=ADDRESS, default="127.0.0.1:5672", show_default=True)
+@click.option("--name", default="member", show_default=True, help="This member's name.")
+@click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
+@click.option("--role", type=click.Choice([str(role) for role in Role]), default="passive", show_default=True)
+@click.option("--generation", type=click.IntRange(0), help="Generation to start in.  [default: 1 as primary]")
+@click.option("--primary", type=ADDRESS, help="Where the primary is, as far as known.")
+@click.option("--member", "members", type=ADDRESS, multiple=True, help="A member of the cluster (repeat).")
+@click.option("--admin", default=DEFAULT_ADMIN, show_default=True, help="The cluster-admin's user name.")
+@click.option(
+    "--users",
+    type=click.Path(exists=True, path_type=Path),
+    help="Directory of a Cyrus user database, or a file of name:password lines.",
+)
+@click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@click.option("--tls-cert", type=FILE, help="Certificate (PEM); makes the listener amqps.")
+@click.option("--tls-key", type=FILE, help="Key of the certificate (PEM).")
+@click.option("--tls-client-ca", type=FILE, help="Require client certificates of this CA (EXTERNAL).")
+@click.option(
+    "--auto-create/--no-auto-create", default=True, show_default=True, help="Make queues on attach."
+)
+@click.option("--handshake-timeout", type=float, default=10.0, show_default=True, help="Seconds until Open.")
+@click.option("--heartbeat", type=float, default=10.0, show_default=True, help="Seconds; 0 turns it off.")
+@click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
+@click.option("--exit-with-parent", type=int, metavar="PID", help="Die when the parent, PID, dies (Linux).")
+@click.option("--json", "as_json", is_flag=True, help="Say in JSON where the member listens.")
+@LOOP
+@LOG_LEVEL
+def serve(
+    *,
+    listen: Address,
+    name: str,
+    cluster: str,
+    role: str,
+    generation: int | None,
+    primary: Address | None,
+    members: tuple[Address, ...],
+    admin: str,
+    users: Path | None,
+    anonymous: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    auto_create: bool,
+    handshake_timeout: float,
+    heartbeat: float,
+    max_connections: int,
+    exit_with_parent: int | None,
+    as_json: bool,
+    loop: str,
+    log_level: str,
+) -> None:
+    """Run one member until SIGTERM or Ctrl-C."""
+    if exit_with_parent is not None:
+        process.end_with_parent(exit_with_parent)
+    start_logging(log_level)
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key go together")
+    tls = None
+    if tls_cert is not None and tls_key is not None:
+        tls = TlsFiles(
+            certificate=str(tls_cert), key=str(tls_key), ca=str(tls_client_ca) if tls_client_ca else None
+        )
+    if generation is None:
+        generation = 1 if role == Role.PRIMARY else 0
+    with tempfile.TemporaryDirectory(prefix="broker-stub-") as scratch:
+        options = BrokerOptions(
+            listen=listen,
+            name=name,
+            cluster=cluster,
+            membership=Membership(Role(role), generation, primary if role == Role.PASSIVE else None),
+            members=members,
+            access=Access(
+                admin=admin,
+                users=_user_database(users, Path(scratch)),
+                anonymous=anonymous,
+                external=tls_client_ca is not None,
+            ),
+            tls=tls,
+            auto_create=auto_create,
+            handshake_timeout=handshake_timeout,
+            heartbeat=heartbeat,
+            max_connections=max_connections,
+        )
+        process.tune()
+        sys.exit(process.run(_serve(options, as_json=as_json), loop=loop))
+
+
+def _user_database(users: Path | None, scratch: Path) -> Path | None:
+    """The directory of a user database: the given one, or one made from a list of passwords."""
+    if users is None or users.is_dir():
+        return users
+    write_users(scratch, read_users(users))
+    return scratch
+
+
+async def _serve(options: BrokerOptions, *, as_json: bool) -> int:
+    broker = Broker(options)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, broker.request_stop)
+    try:
+        await broker.start()
+    except OSError as error:
+        click.echo(f"cannot listen on {options.listen.authority}: {error.strerror or error}", err=True)
+        return REFUSED
+    facts = {
+        "event": "listening",
+        "name": options.name,
+        "address": broker.address.authority,
+        "pid": os.getpid(),
+    }
+    click.echo(json.dumps(facts) if as_json else f"{options.name} listens on {broker.address}")
+    await broker.run()
+    return 0

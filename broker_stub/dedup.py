@@ -1,0 +1,41 @@
+"""A bounded window of duplicate-detection ids, one per queue.
+
+Rule: the first copy of a message takes its id; while the id is in the window a second copy is
+recognised, so the broker accepts it and drops it.  The oldest ids leave first.
+
+Source: ActiveMQ Artemis, "Duplicate Message Detection" (``id-cache-size``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+# Artemis's default of id-cache-size: far more than a sender has unsettled at once.
+DEFAULT_WINDOW = 20_000
+
+
+class DuplicateWindow:
+    """The ids that were seen last, and which message of the queue each one belongs to."""
+
+    __slots__ = ("_messages", "_order", "_size")
+
+    def __init__(self, size: int = DEFAULT_WINDOW) -> None:
+        self._size = size
+        self._messages: dict[bytes, int] = {}
+        self._order: deque[bytes] = deque()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def first_copy(self, duplicate_id: bytes) -> int | None:
+        """The queue's number of the message that had this id first, ``None`` for a new one."""
+        return self._messages.get(duplicate_id)
+
+    def remember(self, duplicate_id: bytes, message: int) -> None:
+        """Note an id that is not in the window yet."""
+        if self._size <= 0:
+            return
+        if len(self._order) >= self._size:
+            del self._messages[self._order.popleft()]
+        self._order.append(duplicate_id)
+        self._messages[duplicate_id] = message

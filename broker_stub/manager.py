@@ -1,0 +1,366 @@
+"""The manager of a local pair (or more): who runs, who is primary, who knows it.
+
+Theory of operation
+-------------------
+One task a member keeps its process running and probes it.  One more task, ``_appoint``, looks at
+all members whenever something changed and does what is missing: promote one when there is no
+primary, demote a primary that a newer one replaced, tell passive members where the primary is.
+It compares what is with what should be, so it does not matter which event came first.
+
+Rules
+-----
+* A member is dead when its process has ended.  Nothing else counts: one that does not answer is
+  killed first (fenced), so that there are never two primaries by the manager's doing.
+* A new primary's generation is above every generation the manager has seen.
+* Children die with the manager, however it ends.
+
+Messages are in the members' memory: what a killed primary had is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from broker_stub.access import DEFAULT_ADMIN, write_users
+from broker_stub.address import Address
+from broker_stub.admin import AdminClient, AdminError, Credentials, MemberRefusedError
+from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
+from broker_stub.pair_state import DEFAULT_OPTIONS, Member, MemberState, PairEvent, PairOptions
+
+__all__ = ["Member", "MemberState", "Pair", "PairEvent", "PairOptions", "describe"]
+
+logger = logging.getLogger("broker_stub.manager")
+
+# Between two attempts to start a member that does not come up, or to promote one that refuses.
+_RETRY_PAUSE = 0.5
+
+
+class Pair:
+    """Runs the members; ``async with Pair() as pair`` is ready when the body starts."""
+
+    def __init__(
+        self, options: PairOptions = DEFAULT_OPTIONS, *, on_event: Callable[[PairEvent], None] | None = None
+    ) -> None:
+        self.options = options
+        self.members: tuple[Member, ...] = ()
+        self.generation = 0
+        self.events: list[PairEvent] = []
+        self._on_event = on_event
+        self._directory: Path | None = None
+        self._credentials: Credentials | None = None
+        self._changed = asyncio.Event()
+        self._news = asyncio.Event()
+        self._supervisor: asyncio.Task[None] | None = None
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every member and promote the first that comes up.
+
+        :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
+        """
+        self._directory = Path(tempfile.mkdtemp(prefix="broker-stub-pair-"))
+        password = secrets.token_urlsafe(24)
+        self._credentials = Credentials(password)
+        self.password_file.touch(mode=0o600)
+        self.password_file.write_text(password)
+        users = {**self.options.passwords, DEFAULT_ADMIN: password}
+        await asyncio.to_thread(write_users, self._directory, users)
+        addresses = free_addresses(self.options.listen)
+        names = (f"member-{number}" for number in range(1, len(addresses) + 1))
+        self.members = tuple(self._member(n, a, addresses) for n, a in zip(names, addresses, strict=False))
+        self._supervisor = asyncio.create_task(self._supervise(), name="broker_stub pair")
+        self._supervisor.add_done_callback(lambda _task: self._spread())
+
+    def _member(self, name: str, address: Address, addresses: tuple[Address, ...]) -> Member:
+        options = self.options
+        arguments = ["--listen", address.authority, "--name", name, "--cluster", options.cluster]
+        arguments += ["--users", str(self._directory), "--loop", options.loop]
+        for other in addresses:
+            arguments += ["--member", other.authority]
+        if not options.anonymous:
+            arguments.append("--no-anonymous")
+        process = MemberProcess((*arguments, *options.serve_arguments), self.directory / f"{name}.log")
+        return Member(name, address, process)
+
+    async def stop(self) -> None:
+        """Stop the members and remove what was written for them."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            await asyncio.wait([self._supervisor])
+        for member in self.members:
+            if member.admin is not None:
+                member.admin.abort()
+        await asyncio.gather(*(member.process.stop() for member in self.members))
+        if self._directory is not None:
+            await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+            await self.wait_ready()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.stop()
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The cluster URL for clients."""
+        return "amqp://" + ",".join(member.address.authority for member in self.members)
+
+    @property
+    def directory(self) -> Path:
+        """Where the user database and the members' logs are, until ``stop``."""
+        assert self._directory is not None, "start comes first"
+        return self._directory
+
+    @property
+    def password_file(self) -> Path:
+        """The file with the cluster-admin's password."""
+        return self.directory / "cluster-admin.password"
+
+    @property
+    def credentials(self) -> Credentials:
+        """The cluster-admin's."""
+        assert self._credentials is not None, "start comes first"
+        return self._credentials
+
+    @property
+    def primary(self) -> Member | None:
+        """The primary, ``None`` while there is none."""
+        primaries = [member for member in self.members if member.state is MemberState.PRIMARY]
+        return max(primaries, key=lambda member: member.generation, default=None)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is one primary and every other member is passive and knows it."""
+        primary = self.primary
+        if primary is None or not primary.alive:
+            return False
+        knows = (primary.address, self.generation)
+        others = (member for member in self.members if member is not primary)
+        return all(member.state is MemberState.PASSIVE and member.follows == knows for member in others)
+
+    async def wait_ready(self, timeout: float = 30.0) -> None:
+        """Wait until the pair is ``ready``."""
+        await self.wait_until(lambda pair: pair.ready, timeout)
+
+    async def wait_until(self, condition: Callable[[Pair], bool], timeout: float = 30.0) -> None:
+        """Wait until something is true of the pair.
+
+        :raises TimeoutError: when it is not in time; the text tells every member's state.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition(self):
+                    if self._supervisor is not None and self._supervisor.done():
+                        self._supervisor.result()
+                    await self._news.wait()
+        except TimeoutError:
+            states = ", ".join(f"{member.name} {member.state}" for member in self.members)
+            raise TimeoutError(f"not so after {timeout:g} s: {states}") from None
+
+    # -- acting ---------------------------------------------------------------------------------
+
+    async def kill_primary(self) -> Member:
+        """SIGKILL the primary; returns when it is dead, before another is promoted."""
+        primary = self._the_primary()
+        await primary.process.kill()
+        return primary
+
+    def pause_primary(self) -> Member:
+        """SIGSTOP the primary: alive, and silent, until the manager fences it."""
+        primary = self._the_primary()
+        primary.process.signal(signal.SIGSTOP)
+        return primary
+
+    def _the_primary(self) -> Member:
+        primary = self.primary
+        if primary is None:
+            raise RuntimeError("there is no primary now")
+        return primary
+
+    def restart(self, member: Member) -> None:
+        """Start a dead member again (where ``PairOptions.restart`` is off)."""
+        member.wanted.set()
+
+    # -- keeping members running ----------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for member in self.members:
+                group.create_task(self._keep(member), name=f"keep {member.name}")
+            group.create_task(self._appoint(), name="appoint the primary")
+
+    async def _keep(self, member: Member) -> None:
+        """Start a member, watch it until it dies, start it again."""
+        while True:
+            self._now(member, MemberState.STARTING)
+            try:
+                await member.process.start()
+                await self._connect(member)
+            except (MemberStartError, AdminError, TimeoutError, OSError) as error:
+                await member.process.kill()
+                self._tell("failed", member, str(error))
+            else:
+                await self._watch(member)
+            self._now(member, MemberState.DEAD)
+            if self.options.restart:
+                await asyncio.sleep(_RETRY_PAUSE)
+            else:
+                await member.wanted.wait()
+            member.wanted.clear()
+
+    async def _connect(self, member: Member) -> None:
+        member.follows = member.status = None
+        member.admin = await AdminClient.connect(
+            member.address, self.credentials, timeout=self.options.probe_timeout
+        )
+        member.status = await member.admin.status()
+        self._tell("started", member, f"process {member.pid}")
+        self._now(member, MemberState(member.status.role))
+
+    async def _watch(self, member: Member) -> None:
+        """Until the process ends; the probes only ever end it."""
+        probes = asyncio.create_task(self._probe(member), name=f"probe {member.name}")
+        try:
+            code = await member.process.wait()
+        finally:
+            probes.cancel()
+            await asyncio.wait([probes])
+            if member.admin is not None:
+                member.admin.abort()
+                member.admin = None
+        self._tell("died", member, f"signal {-code}" if code < 0 else f"exit code {code}")
+
+    async def _probe(self, member: Member) -> None:
+        missed = 0
+        while missed < self.options.probes_missed:
+            await asyncio.sleep(self.options.probe_interval)
+            try:
+                await self._look(member)
+                missed = 0
+            except AdminError as error:
+                missed += 1
+                self._tell("silent", member, str(error))
+        self._tell("fenced", member, f"{missed} probes without an answer: killed")
+        member.process.signal(signal.SIGKILL)
+
+    async def _look(self, member: Member) -> None:
+        """Ask a member how it is; somebody else may have promoted or demoted it."""
+        try:
+            assert member.admin is not None
+            status = await member.admin.status()
+        except AdminError:
+            if member.admin is not None:
+                member.admin.abort()
+            member.admin = await AdminClient.connect(
+                member.address, self.credentials, timeout=self.options.probe_timeout
+            )
+            status = await member.admin.status()
+        if status.generation < member.generation:
+            return  # asked before a promotion, answered after it
+        member.status = status
+        if member.state != status.role:
+            self._now(member, MemberState(status.role))
+
+    # -- who is primary -------------------------------------------------------------------------
+
+    async def _appoint(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._reconcile()
+            except AdminError as error:
+                logger.warning("will try again: %s", error)
+                await asyncio.sleep(_RETRY_PAUSE)
+                self._changed.set()
+
+    async def _reconcile(self) -> None:
+        primary = self.primary or await self._promote_one()
+        if primary is None:
+            return
+        self.generation = max(self.generation, primary.generation)
+        for member in self.members:
+            if member is not primary and member.alive and member.admin is not None:
+                await self._align(member, member.admin, primary)
+
+    async def _promote_one(self) -> Member | None:
+        for member in self.members:
+            admin = member.admin
+            if member.state is not MemberState.PASSIVE or admin is None:
+                continue
+            try:
+                member.status = await admin.promote(at_least=self.generation + 1)
+            except MemberRefusedError as refused:
+                # Only a refusal is certain: a member that did not answer may be primary by now.
+                self._tell("failed", member, f"not promoted: {refused}")
+                continue
+            self.generation = member.generation
+            self._tell("promoted", member, f"generation {self.generation}")
+            self._now(member, MemberState.PRIMARY)
+            return member
+        return None
+
+    async def _align(self, member: Member, admin: AdminClient, primary: Member) -> None:
+        """Make a member a passive one that knows the primary."""
+        if member.state is MemberState.PRIMARY:
+            member.status = await admin.demote(primary.address)
+            self._tell("demoted", member, f"{primary.name} is primary")
+            self._now(member, MemberState.PASSIVE)
+        knows = (primary.address, primary.generation)
+        if member.follows != knows:
+            member.status = await admin.set_primary(primary.address, generation=primary.generation)
+            member.follows = knows
+            self._tell("follows", member, f"{primary.name}, generation {primary.generation}")
+
+    def _now(self, member: Member, state: MemberState) -> None:
+        member.state = state
+        self._changed.set()
+        self._spread()
+
+    def _tell(self, kind: str, member: Member, detail: str) -> None:
+        event = PairEvent(kind, member.name, detail)
+        logger.info("%s %s: %s", member.name, kind, detail)
+        self.events.append(event)
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                logger.exception("a listener failed; the pair goes on")
+        self._spread()
+
+    def _spread(self) -> None:
+        """Wake whoever waits for the pair to change."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def describe(pair: Pair) -> list[dict[str, Any]]:
+    """Every member as plain facts, for printing."""
+    return [
+        {
+            "name": member.name,
+            "address": member.address.authority,
+            "state": str(member.state),
+            "generation": member.generation,
+            "pid": member.pid,
+            "connections": member.status.connections if member.status is not None else 0,
+        }
+        for member in pair.members
+    ]

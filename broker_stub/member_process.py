@@ -1,0 +1,127 @@
+"""One member as a child process: start, wait, pause, kill."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker_stub.address import Address
+
+# Python, proton and a free port take a fraction of a second, even on a busy machine.
+START_TIMEOUT = 20.0
+# What a member may take to say goodbye to its clients, and a little more.
+_STOP_TIMEOUT = 4.0
+_SOURCES = Path(__file__).resolve().parent.parent
+
+
+class MemberStartError(RuntimeError):
+    """A member process did not come up; the text has what it last wrote."""
+
+
+class MemberProcess:
+    """A ``broker_stub serve`` process that dies with this one.
+
+    :param arguments: what follows ``serve`` on the command line.
+    :param log: where its standard error goes.
+    """
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self._arguments = tuple(arguments)
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> None:
+        """Start the process and wait until it listens.
+
+        :raises MemberStartError: when it does not.
+        """
+        command = (sys.executable, "-m", "broker_stub", "serve", "--json", *self._arguments)
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                "--exit-with-parent",
+                str(os.getpid()),
+                stdin=DEVNULL,
+                stdout=PIPE,
+                stderr=log,
+                env=_environment(),
+                # Ctrl-C in a terminal is for the manager, which stops its members in order.
+                start_new_session=True,
+            )
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                await self._listening(self._process)
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def _listening(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line or json.loads(line).get("event") != "listening":
+            await process.wait()
+            lines = self._log.read_text(errors="replace").splitlines()
+            raise MemberStartError(f"exit code {process.returncode}: {lines[-1] if lines else 'no output'}")
+
+    async def wait(self) -> int:
+        """Wait for its end; the exit code, negative for a signal."""
+        assert self._process is not None, "start comes first"
+        return await self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if the process is still there."""
+        if self.pid is not None and self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until it is dead."""
+        if self._process is not None:
+            self.signal(signal.SIGKILL)
+            await self._process.wait()
+
+    async def stop(self) -> None:
+        """SIGTERM, then SIGKILL for one that does not listen."""
+        if self._process is None:
+            return
+        self.signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                await self._process.wait()
+        except TimeoutError:
+            await self.kill()
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, with this very package importable."""
+    path = os.pathsep.join(filter(None, (str(_SOURCES), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def free_addresses(wanted: tuple[Address, ...]) -> tuple[Address, ...]:
+    """The addresses with every port 0 replaced by a free port."""
+    with contextlib.ExitStack() as stack:
+        found = []
+        for address in wanted:
+            port = address.port
+            if not port:
+                family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+                holder = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                holder.bind((address.host, 0))
+                port = int(holder.getsockname()[1])
+            found.append(Address(address.host, port, address.tls))
+        return tuple(found)

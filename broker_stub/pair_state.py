@@ -1,0 +1,98 @@
+"""What the manager of a pair knows and tells: options, members, events."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from broker_stub.address import Address
+from broker_stub.admin import AdminClient, MemberStatus
+from broker_stub.member_process import MemberProcess
+
+
+class MemberState(enum.StrEnum):
+    """A member as the manager sees it."""
+
+    STARTING = "starting"
+    PASSIVE = "passive"
+    PRIMARY = "primary"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class PairEvent:
+    """Something happened to a member.
+
+    :param kind: ``started``, ``promoted``, ``demoted``, ``follows``, ``silent``, ``fenced``,
+        ``died``, ``failed``.
+    :param at: seconds since the epoch.
+    """
+
+    kind: str
+    member: str
+    detail: str
+    at: float = field(default_factory=time.time)
+
+
+TWO_ON_LOOPBACK = (Address("127.0.0.1", 0), Address("127.0.0.1", 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """How a pair is run.
+
+    :param listen: where the members listen; port 0 is replaced by a free one.
+    :param passwords: ordinary users and their passwords.
+    :param anonymous: whether clients may come without a name.
+    :param restart: whether a dead member is started again, as passive.
+    :param probe_interval: seconds between two looks at a member.
+    :param probe_timeout: seconds it may take to answer.
+    :param probes_missed: so many unanswered probes in a row, and it is killed.
+    :param serve_arguments: more arguments for every ``serve``.
+    """
+
+    listen: tuple[Address, ...] = TWO_ON_LOOPBACK
+    cluster: str = "haclient"
+    passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    anonymous: bool = True
+    restart: bool = True
+    probe_interval: float = 0.5
+    probe_timeout: float = 2.0
+    probes_missed: int = 3
+    loop: str = "auto"
+    serve_arguments: tuple[str, ...] = ()
+
+
+class Member:
+    """One member of a managed pair."""
+
+    def __init__(self, name: str, address: Address, process: MemberProcess) -> None:
+        self.name = name
+        self.address = address
+        self.process = process
+        self.state = MemberState.STARTING
+        self.status: MemberStatus | None = None
+        self.admin: AdminClient | None = None
+        self.follows: tuple[Address, int] | None = None
+        self.wanted = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the member runs."""
+        return self.process.pid
+
+    @property
+    def generation(self) -> int:
+        """The member's generation as last heard, 0 while unknown."""
+        return self.status.generation if self.status is not None else 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be managed."""
+        return self.state in (MemberState.PASSIVE, MemberState.PRIMARY) and self.admin is not None
+
+
+DEFAULT_OPTIONS = PairOptions()

@@ -1,0 +1,69 @@
+"""How a member runs as a process: its event loop, its limits, and its end with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import importlib.util
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import click
+
+logger = logging.getLogger("broker_stub.process")
+
+# Linux, <sys/prctl.h>.
+_PR_SET_PDEATHSIG = 1
+# A queue of a million messages is a million objects that never form cycles: the collector
+# would walk all of them again and again for nothing.
+_GC_THRESHOLDS = (10_000, 20, 100)
+
+
+def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """The event loop to run on: ``asyncio``, ``uvloop``, or ``auto`` for the faster one there is."""
+    installed = importlib.util.find_spec("uvloop") is not None
+    if choice == "uvloop" and not installed:
+        raise click.UsageError("uvloop is not installed")
+    if choice != "asyncio" and installed:
+        import uvloop  # noqa: PLC0415 - an optional dependency
+
+        factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+        return factory
+    return asyncio.new_event_loop
+
+
+def run(main: Coroutine[Any, Any, int], *, loop: str) -> int:
+    """Run a coroutine to its end on a loop of that kind; its exit code."""
+    with asyncio.Runner(loop_factory=event_loop(loop)) as runner:
+        return runner.run(main)
+
+
+def tune() -> None:
+    """Allow as many sockets as the system lets us, and leave the garbage collector little to do."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies (Linux only).
+
+    A stopped or hung member ends too, for it is SIGKILL.
+
+    :param parent: the parent's process id; if it is gone already this process ends at once.
+    """
+    if sys.platform != "linux":
+        logger.warning("members end with their parent on Linux only")
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        sys.exit(f"the parent process {parent} is gone")

@@ -1,0 +1,212 @@
+"""Links on which clients send: to one queue, or wherever each message says.
+
+Rules
+-----
+* A producer is given ``CREDIT`` messages and topped up at half, unless the queue is full.
+* It is told that a message is safe when the queue says so, not before.
+* Bytes that are no message are rejected, and the link goes on.
+
+Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
+for Message Routing", version 1.0.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import proton
+
+from broker_stub.addresses import AddressRefusedError
+from broker_stub.queues import Queue
+from broker_stub.sections import PLAIN, Envelope, MalformedMessageError, inspect, to_address
+from haclient.engine.links import DeliveryPointer, ReceiverLink
+from haclient.outcome import Outcome, OutcomeState
+
+logger = logging.getLogger("broker_stub.producers")
+
+# Enough to keep a link of 10 ms round trip at 100,000 messages a second.
+CREDIT = 1000
+
+WallClock = Callable[[], int]
+"""Milliseconds since the epoch."""
+
+
+class Router(Protocol):
+    """Finds the place of a message by its ``to``; raises ``AddressRefusedError``."""
+
+    def __call__(self, address: str | None, /) -> Queue | RequestHandler:
+        """The place of an address."""
+
+
+class Home(Protocol):
+    """The connection that a link belongs to."""
+
+    def dropped(self, owner: Producer | AnonymousProducer | RequestLink) -> None:
+        """The client closed the link."""
+
+
+class RequestHandler(Protocol):
+    """A node of the broker's own that takes whole messages."""
+
+    def request(self, data: bytes) -> None:
+        """Take one encoded message."""
+
+
+def lifetime(envelope: Envelope, now_ms: WallClock) -> float | None:
+    """Seconds that a message has to live: the header's TTL or what is left until its expiry."""
+    limits = []
+    if envelope.ttl_ms is not None:
+        limits.append(envelope.ttl_ms / 1000)
+    if envelope.expiry_ms:
+        limits.append((envelope.expiry_ms - now_ms()) / 1000)
+    return min(limits, default=None)
+
+
+class Producer:
+    """The receiving end of a link to one queue."""
+
+    __slots__ = ("_credit", "_home", "_now_ms", "_queue", "_stalled", "link")
+
+    def __init__(self, link: ReceiverLink, home: Home, queue: Queue, now_ms: WallClock) -> None:
+        self.link = link
+        self._home = home
+        self._queue = queue
+        self._now_ms = now_ms
+        self._credit = 0
+        self._stalled = False
+
+    def start(self) -> None:
+        """Let the client send."""
+        self._top_up()
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The peer attached first; nothing is left to do."""
+
+    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
+        """What was sent stays in the queue."""
+        self._home.dropped(self)
+
+    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
+        """A whole message came."""
+        self._credit -= 1
+        try:
+            envelope = inspect(data)
+        except MalformedMessageError as error:
+            reject(link, delivery, "amqp:decode-error", str(error))
+        else:
+            queue = self._queue
+            if queue.deleted:
+                reject(link, delivery, "amqp:resource-deleted", f"{queue.name} is gone")
+            else:
+                seconds = None if envelope is PLAIN else lifetime(envelope, self._now_ms)
+                queue.enqueue(data, self._done, delivery, envelope, seconds)
+        if self._credit <= CREDIT // 2:
+            self._top_up()
+
+    def _done(self, delivery: DeliveryPointer | None) -> None:
+        if delivery is not None:
+            self.link.settle(delivery)
+
+    def _top_up(self) -> None:
+        if self._credit < 0:
+            self.link.close(proton.Condition("amqp:link:transfer-limit-exceeded", "sent without credit"))
+        elif not self._queue.full:
+            self.link.grant(CREDIT - self._credit)
+            self._credit = CREDIT
+        elif not self._stalled:
+            self._stalled = True
+            self._queue.when_room(self._room_again)
+
+    def _room_again(self) -> None:
+        self._stalled = False
+        self._top_up()
+
+
+class AnonymousProducer:
+    """The receiving end of a link without an address: every message says where it goes."""
+
+    __slots__ = ("_home", "_now_ms", "_route", "link")
+
+    def __init__(self, link: ReceiverLink, home: Home, route: Router, now_ms: WallClock) -> None:
+        self.link = link
+        self._home = home
+        self._route = route
+        self._now_ms = now_ms
+
+    def start(self) -> None:
+        """Let the client send."""
+        self.link.grant(CREDIT)
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The peer attached first; nothing is left to do."""
+
+    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
+        """What was sent stays where it is."""
+        self._home.dropped(self)
+
+    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
+        """A whole message came."""
+        try:
+            envelope = inspect(data)
+            place = self._route(to_address(data))
+        except MalformedMessageError as error:
+            reject(link, delivery, "amqp:decode-error", str(error))
+        except AddressRefusedError as refused:
+            reject(link, delivery, refused.condition, refused.description)
+        else:
+            if isinstance(place, Queue):
+                place.enqueue(data, self._done, delivery, envelope, lifetime(envelope, self._now_ms))
+                if place.full:
+                    place.when_room(self._next)
+                    return
+            else:
+                self._done(delivery)
+                place.request(data)
+        self._next()
+
+    def _done(self, delivery: DeliveryPointer | None) -> None:
+        if delivery is not None:
+            self.link.settle(delivery)
+
+    def _next(self) -> None:
+        self.link.grant(1)
+
+
+class RequestLink:
+    """The receiving end of a link to a node of the broker's own."""
+
+    __slots__ = ("_handler", "_home", "link")
+
+    def __init__(self, link: ReceiverLink, home: Home, handler: RequestHandler) -> None:
+        self.link = link
+        self._home = home
+        self._handler = handler
+
+    def start(self) -> None:
+        """Let the client send."""
+        self.link.grant(CREDIT)
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The peer attached first; nothing is left to do."""
+
+    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
+        """Nothing is left behind."""
+        self._home.dropped(self)
+
+    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
+        """A request came."""
+        if delivery is not None:
+            link.settle(delivery)
+        link.grant(1)
+        self._handler.request(data)
+
+
+def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str, description: str) -> None:
+    """Refuse one message; one that was sent settled is dropped with a word in the log."""
+    if delivery is None:
+        logger.warning("a message sent at most once was dropped: %s: %s", condition, description)
+        return
+    outcome = Outcome(OutcomeState.REJECTED, condition=condition, description=description)
+    link.settle(delivery, outcome)

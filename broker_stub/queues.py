@@ -1,0 +1,388 @@
+"""A queue: first in, first out, with competing consumers and browsers.  No I/O.
+
+Theory of operation
+-------------------
+A message gets the queue's next number and keeps it: that number is its place.  ``_fresh`` holds
+what was never handed out, ``_returned`` (a heap) what came back; the head of the queue is the
+smaller of the two.  ``_waiting`` holds the consumers that may have room, in turn; whoever has
+none is taken out and comes back by ``ready``.
+
+Rules
+-----
+* A message is available, acquired by one consumer, or gone.  Gone is for ever.
+* Only the consumer that holds a message can settle it, and once.
+* A message that comes back stands at its original place.
+* An expired message is never handed out.  One that expires while it is acquired is dropped
+  when it comes back.
+* The producer is told by ``done(token)``: at once, or by the ``Guard`` when it lets the message
+  go.  A second copy of a message is told when the first one is.
+* Above its high-water mark the queue takes messages still, but senders get no new credit
+  (``full``, ``when_room``) until it has sunk below the low-water mark.
+
+Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+from broker_stub.dedup import DuplicateWindow
+from broker_stub.messages import (
+    DEFAULT_LIMITS,
+    NO_SINK,
+    Consumer,
+    Counters,
+    Done,
+    Guard,
+    Message,
+    Observer,
+    Place,
+    QueueLimits,
+    Sink,
+)
+from broker_stub.sections import PLAIN, Envelope
+
+
+class Queue:
+    """A queue of one address.
+
+    :param clock: seconds, only ever growing.
+    :param exclusive_to: the only connection that may take from it, ``None`` for any.
+    :param temporary: lives as long as that connection.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Callable[[], float],
+        *,
+        limits: QueueLimits = DEFAULT_LIMITS,
+        exclusive_to: object | None = None,
+        temporary: bool = False,
+    ) -> None:
+        self.name = name
+        self.exclusive_to = exclusive_to
+        self.temporary = temporary
+        self.deleted = False
+        self.size = 0
+        self.counters = Counters()
+        self.guard: Guard | None = None
+        self._clock = clock
+        self._limits = limits
+        self._last_number = 0
+        self._messages: dict[int, Message] = {}
+        self._fresh: deque[Message] = deque()
+        self._returned: list[Message] = []
+        self._parked: list[Message] = []
+        self._expiring: list[tuple[float, int]] = []
+        self._consumers: set[Consumer] = set()
+        self._waiting: deque[Consumer] = deque()
+        self._browsers: list[Consumer] = []
+        self._observers: tuple[Observer, ...] = ()
+        self._stalled: list[Callable[[], None]] = []
+        self._duplicates = DuplicateWindow(limits.duplicates)
+
+    # -- state ----------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        """Messages in the queue, acquired ones included."""
+        return len(self._messages)
+
+    @property
+    def full(self) -> bool:
+        """Whether senders should get no new credit."""
+        return len(self._messages) >= self._limits.messages or self.size >= self._limits.size
+
+    @property
+    def consumers(self) -> int:
+        """Consumers and browsers that are subscribed."""
+        return len(self._consumers) + len(self._browsers)
+
+    def status(self) -> dict[str, Any]:
+        """Depth and counters, for people."""
+        facts = {"name": self.name, "depth": self.depth, "bytes": self.size, "consumers": self.consumers}
+        return {**facts, "temporary": self.temporary, **asdict(self.counters)}
+
+    def observe(self, observer: Observer) -> None:
+        """Tell an observer of every message from now on."""
+        self._observers = (*self._observers, observer)
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call once when the queue has sunk below its low-water mark."""
+        self._stalled.append(call)
+
+    # -- producers ------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        data: bytes,
+        done: Done,
+        token: Any,
+        envelope: Envelope = PLAIN,
+        lifetime: float | None = None,
+    ) -> None:
+        """Take a message.
+
+        :param done: called with ``token`` when the producer may be told that the message is safe.
+        :param lifetime: seconds after which the message is expired.
+        """
+        number = self._last_number + 1
+        if envelope.duplicate_id is not None:
+            first = self._duplicates.first_copy(envelope.duplicate_id)
+            if first is not None:
+                self.counters.duplicates += 1
+                self._complete(first, done, token)
+                return
+            self._duplicates.remember(envelope.duplicate_id, number)
+        self._last_number = number
+        expires_at = None if lifetime is None else self._clock() + lifetime
+        message = Message(number, data, envelope, expires_at)
+        self._messages[number] = message
+        self._fresh.append(message)
+        self.size += len(data)
+        self.counters.enqueued += 1
+        if expires_at is not None:
+            heapq.heappush(self._expiring, (expires_at, number))
+        for observer in self._observers:
+            observer.enqueued(self, message)
+        self._complete(number, done, token)
+        if self._browsers:
+            self._feed_browsers()
+        if self._waiting:
+            self._pump()
+
+    def _complete(self, number: int, done: Done, token: Any) -> None:
+        if self.guard is None:
+            done(token)
+        else:
+            self.guard.hold(self, number, done, token)
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def subscribe(self, sink: Sink, *, browsing: bool = False, settles: bool = False) -> Consumer:
+        """A new consumer; call ``ready`` when it has room."""
+        consumer = Consumer(sink, browsing=browsing, settles=settles)
+        if browsing:
+            self._browsers.append(consumer)
+        else:
+            self._consumers.add(consumer)
+        return consumer
+
+    def unsubscribe(self, consumer: Consumer, *, died: bool = False) -> None:
+        """The consumer is gone; what it holds comes back, with the delivery count up if it died."""
+        consumer.sink = NO_SINK
+        if consumer.browsing:
+            if consumer in self._browsers:
+                self._browsers.remove(consumer)
+            return
+        self._consumers.discard(consumer)
+        if consumer.waiting:
+            self._waiting.remove(consumer)
+            consumer.waiting = False
+        held, consumer.held = consumer.held, set()
+        for message in held:
+            message.delivery_count += died
+            self._put_back(message)
+        if held:
+            self._pump()
+
+    def ready(self, consumer: Consumer) -> None:
+        """The consumer may have room (again)."""
+        if consumer.browsing:
+            self._feed(consumer)
+            return
+        if self._parked:
+            self._unpark(consumer)
+        if not consumer.waiting and consumer in self._consumers:
+            consumer.waiting = True
+            self._waiting.append(consumer)
+        self._pump()
+
+    def idle_for(self, consumer: Consumer) -> bool:
+        """Whether there is nothing now that the consumer could get."""
+        if consumer.browsing:
+            return self._next_for(consumer) is None
+        head = self._head()
+        if head is not None:
+            heapq.heappush(self._returned, head)
+        return head is None
+
+    # -- outcomes -------------------------------------------------------------------------------
+
+    def accept(self, consumer: Consumer, message: Message) -> None:
+        """The consumer took responsibility: the message leaves."""
+        if message in consumer.held:
+            consumer.held.discard(message)
+            self._remove(message)
+            self.counters.dequeued += 1
+
+    def reject(self, consumer: Consumer, message: Message) -> None:
+        """The consumer found the message invalid: it leaves (there is no dead-letter queue)."""
+        if message in consumer.held:
+            consumer.held.discard(message)
+            self._remove(message)
+            self.counters.rejected += 1
+
+    def release(self, consumer: Consumer, message: Message) -> None:
+        """Back to its place, as if it had not been sent."""
+        self.modify(consumer, message)
+
+    def modify(
+        self,
+        consumer: Consumer,
+        message: Message,
+        *,
+        delivery_failed: bool = False,
+        undeliverable_here: bool = False,
+    ) -> None:
+        """Back to its place, with what the consumer says about it."""
+        if message not in consumer.held:
+            return
+        consumer.held.discard(message)
+        if delivery_failed:
+            message.delivery_count += 1
+        if undeliverable_here:
+            message.refused_by = (message.refused_by or set()) | {consumer}
+        self._put_back(message)
+        self._pump()
+
+    # -- expiry ---------------------------------------------------------------------------------
+
+    def expire(self) -> int:
+        """Drop the available messages whose time is over; how many there were."""
+        count, now = 0, self._clock()
+        while self._expiring and self._expiring[0][0] <= now:
+            message = self._messages.get(heapq.heappop(self._expiring)[1])
+            if message is not None and message.place is Place.AVAILABLE:
+                self._drop_expired(message)
+                count += 1
+        return count
+
+    def remaining(self, message: Message) -> float | None:
+        """Seconds until the message expires, ``None`` when it never does."""
+        return None if message.expires_at is None else max(0.0, message.expires_at - self._clock())
+
+    def _expired(self, message: Message) -> bool:
+        return message.expires_at is not None and message.expires_at <= self._clock()
+
+    def _drop_expired(self, message: Message) -> None:
+        self._remove(message)
+        self.counters.expired += 1
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _head(self) -> Message | None:
+        """Take the first available message off the order."""
+        fresh, returned = self._fresh, self._returned
+        while fresh or returned:
+            if returned and (not fresh or returned[0].number < fresh[0].number):
+                message = heapq.heappop(returned)
+            else:
+                message = fresh.popleft()
+            if message.place is not Place.AVAILABLE:
+                continue
+            if message.expires_at is None or not self._expired(message):
+                return message
+            self._drop_expired(message)
+        return None
+
+    def _pump(self) -> None:
+        """Hand out messages while there are any and somebody has room."""
+        waiting = self._waiting
+        while waiting:
+            consumer = waiting[0]
+            room = consumer.sink.room()
+            if room <= 0:
+                waiting.popleft()
+                consumer.waiting = False
+                continue
+            message = self._head()
+            if message is None:
+                return
+            if message.refused_by is not None and consumer in message.refused_by:
+                self._give_to_another(message)
+                continue
+            if len(waiting) > 1:
+                waiting.rotate(-1)
+            self._give(consumer, message)
+
+    def _give(self, consumer: Consumer, message: Message) -> None:
+        self.counters.acquired += 1
+        if message.delivery_count:
+            self.counters.redelivered += 1
+        if consumer.settles:
+            self._remove(message)
+            self.counters.dequeued += 1
+        else:
+            message.place = Place.ACQUIRED
+            consumer.held.add(message)
+        consumer.sink.deliver(message)
+
+    def _give_to_another(self, message: Message) -> None:
+        """A message that not every consumer takes: to one that does, or aside until one is ready."""
+        refused_by = message.refused_by or set()
+        for consumer in self._waiting:
+            if consumer not in refused_by and consumer.sink.room() > 0:
+                self._give(consumer, message)
+                return
+        self._parked.append(message)
+
+    def _unpark(self, consumer: Consumer) -> None:
+        kept = []
+        for message in self._parked:
+            if message.refused_by and consumer in message.refused_by:
+                kept.append(message)
+            else:
+                heapq.heappush(self._returned, message)
+        self._parked = kept
+
+    def _put_back(self, message: Message) -> None:
+        message.place = Place.AVAILABLE
+        if self._expired(message):
+            self._drop_expired(message)
+        else:
+            heapq.heappush(self._returned, message)
+
+    def _remove(self, message: Message) -> None:
+        message.place = Place.GONE
+        del self._messages[message.number]
+        self.size -= len(message.data)
+        for observer in self._observers:
+            observer.dequeued(self, message)
+        if self._stalled:
+            self._give_room()
+
+    def _give_room(self) -> None:
+        limits = self._limits
+        if self.depth <= limits.messages * limits.resume and self.size <= limits.size * limits.resume:
+            stalled, self._stalled = self._stalled, []
+            for call in stalled:
+                call()
+
+    def _feed_browsers(self) -> None:
+        for browser in tuple(self._browsers):
+            self._feed(browser)
+
+    def _feed(self, browser: Consumer) -> None:
+        while browser.sink.room() > 0 and (message := self._next_for(browser)) is not None:
+            browser.cursor = message.number
+            browser.sink.deliver(message)
+
+    def _next_for(self, browser: Consumer) -> Message | None:
+        """The first available message that the browser has not passed yet."""
+        for number in self._numbers_after(browser.cursor):
+            message = self._messages.get(number)
+            if message is not None and message.place is Place.AVAILABLE and not self._expired(message):
+                return message
+            browser.cursor = number
+        return None
+
+    def _numbers_after(self, number: int) -> Iterable[int]:
+        if number + 1 not in self._messages and self._messages:
+            number = max(number, next(iter(self._messages)) - 1)
+        return range(number + 1, self._last_number + 1)

@@ -1,0 +1,286 @@
+"""Look into an encoded AMQP message without decoding it.
+
+A message is a row of described sections.  The broker needs a few fields of the first ones and
+never the body, so it steps over each section by its size and stops where the body begins.
+
+Rules
+-----
+* The bytes of the bare message (properties, application properties, body) are never changed;
+  only the header is written anew, and only when a message is delivered again or has a TTL.
+* Bytes that are no AMQP message raise ``MalformedMessageError``, whatever they are.
+* What looks like a field but is in the body, in a value or in another section is not the field.
+
+Sources: AMQP 1.0 part 1, sections 1.2 (encodings) and 1.3 (descriptors); part 3, section 3.2
+(message format).  ``_AMQ_DUPL_ID`` is the duplicate-detection property of ActiveMQ Artemis.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+DUPLICATE_ID = b"_AMQ_DUPL_ID"
+
+HEADER, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
+_FIRST_BODY_SECTION = 0x75
+_ULONG_MAX_SECTION = 0x78
+# Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
+_DURABLE, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 0, 2, 3, 4
+_TO, _EXPIRY = 2, 8
+_NULL, _FALSE, _TRUTHS = b"\x40", b"\x42", (b"\x41", b"\x56\x01")
+# A constructor and eight bytes; no field of a proper header is wider than five.
+_WIDEST_HEADER_FIELD = 9
+_LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
+# Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
+_DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
+_UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0}
+_TIMESTAMP = 0x83
+
+
+class MalformedMessageError(ValueError):
+    """The bytes are not an encoded AMQP message."""
+
+
+class Envelope(NamedTuple):
+    """What a queue must know of a message (a tuple, for one is made for every message).
+
+    :param ttl_ms: the header's time to live, in milliseconds.
+    :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
+    :param delivery_count: earlier delivery attempts, as the sender says.
+    :param duplicate_id: the encoded value of ``_AMQ_DUPL_ID``.
+    """
+
+    durable: bool = False
+    ttl_ms: int | None = None
+    delivery_count: int = 0
+    expiry_ms: int | None = None
+    duplicate_id: bytes | None = None
+
+
+PLAIN = Envelope()
+
+
+def inspect(data: bytes) -> Envelope:
+    """The envelope of an encoded message.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    try:
+        header, properties, duplicate = _walk(data)
+        expiry = None if properties < 0 else _expiry(data, properties)
+    except (IndexError, struct.error) as error:
+        raise MalformedMessageError("the message ends within a section") from error
+    if header is None:
+        if duplicate is None and expiry is None:
+            return PLAIN
+        return Envelope(expiry_ms=expiry, duplicate_id=duplicate)
+    return Envelope(
+        durable=_boolean(header, _DURABLE),
+        ttl_ms=_uint(header, _TTL),
+        delivery_count=_uint(header, _DELIVERY_COUNT) or 0,
+        expiry_ms=expiry,
+        duplicate_id=duplicate,
+    )
+
+
+def _walk(data: bytes) -> tuple[list[bytes] | None, int, bytes | None]:
+    """Header fields, where the properties start (or -1), and the duplicate-detection id."""
+    header = duplicate = None
+    properties = -1
+    size, position = len(data), 0
+    while position < size:
+        code, start = _descriptor(data, position)
+        if code >= _FIRST_BODY_SECTION:
+            break
+        position = _compound_end(data, start)
+        if data[start] == _LIST0:
+            continue
+        if code == APPLICATION_PROPERTIES:
+            duplicate = _duplicate_id(data, start, position)
+        elif code == HEADER:
+            header = _fields(data, start, position)
+        elif code == PROPERTIES:
+            properties = start
+    if position > size or not size:
+        raise MalformedMessageError("a section ends behind the message")
+    return header, properties, duplicate
+
+
+def to_address(data: bytes) -> str | None:
+    """The ``to`` of a message, by which the anonymous terminus routes.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    try:
+        position, size = 0, len(data)
+        while position < size:
+            code, start = _descriptor(data, position)
+            if code >= PROPERTIES:
+                break
+            position = _compound_end(data, start)
+        else:
+            return None
+        encoded = _field(data, start, _compound_end(data, start), _TO) if code == PROPERTIES else None
+    except (IndexError, struct.error) as error:
+        raise MalformedMessageError("the message ends within a section") from error
+    if encoded is None or encoded[0] not in (0xA1, 0xB1):
+        return None
+    try:
+        return encoded[2 if encoded[0] == 0xA1 else 5 :].decode()  # noqa: PLR2004 - str8-utf8
+    except UnicodeDecodeError as error:
+        raise MalformedMessageError("an address is not UTF-8") from error
+
+
+def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) -> bytes:
+    """The message as it goes out when its header must differ from the sender's.
+
+    :param delivery_count: written as it is; any but 0 also clears ``first-acquirer``.
+    :param ttl_ms: what is left of the time to live (part 3, section 3.2.1); ``None`` keeps
+        the field.
+    """
+    fields: list[bytes] = []
+    position = 0
+    code, start = _descriptor(data, 0)
+    if code == HEADER:
+        position = _compound_end(data, start)
+        fields = [
+            field if len(field) <= _WIDEST_HEADER_FIELD else _NULL
+            for field in _fields(data, start, position)[: _DELIVERY_COUNT + 1]
+        ]
+    fields += [_NULL] * (_DELIVERY_COUNT + 1 - len(fields))
+    if ttl_ms is not None:
+        fields[_TTL] = b"\x70" + struct.pack(">I", ttl_ms)
+    if delivery_count:
+        fields[_FIRST_ACQUIRER] = _FALSE
+    fields[_DELIVERY_COUNT] = b"\x70" + struct.pack(">I", delivery_count)
+    content = b"".join(fields)
+    return b"\x00\x53\x70\xc0" + bytes([len(content) + 1, len(fields)]) + content + data[position:]
+
+
+# -- steps over encoded values --------------------------------------------------------------------
+
+
+def _descriptor(data: bytes, position: int) -> tuple[int, int]:
+    """The code of the section at a position, and where its value starts."""
+    if data[position] == 0:
+        form = data[position + 1]
+        if form == 0x53:  # noqa: PLR2004 - smallulong
+            code, start = data[position + 2], position + 3
+        elif form == 0x80:  # noqa: PLR2004 - ulong
+            code, start = struct.unpack_from(">Q", data, position + 2)[0], position + 10
+        else:
+            raise MalformedMessageError("a section has no numeric descriptor")
+        if HEADER <= code <= _ULONG_MAX_SECTION:
+            return code, start
+    raise MalformedMessageError("no message section where one should start")
+
+
+def _compound_end(data: bytes, start: int) -> int:
+    """Where the list or map at ``start`` ends."""
+    constructor = data[start]
+    if constructor == _LIST0:
+        return start + 1
+    if constructor in (_LIST8, _MAP8):
+        return start + 2 + data[start + 1]
+    if constructor in (_LIST32, _MAP32):
+        return start + 5 + int(struct.unpack_from(">I", data, start + 1)[0])
+    raise MalformedMessageError("a section is neither a list nor a map")
+
+
+def _items(data: bytes, start: int) -> tuple[int, int]:
+    """Where the first item of the list or map at ``start`` stands, and how many there are."""
+    constructor = data[start]
+    if constructor in (_LIST8, _MAP8):
+        return start + 3, data[start + 2]
+    if constructor in (_LIST32, _MAP32):
+        return start + 9, int(struct.unpack_from(">I", data, start + 5)[0])
+    return start + 1, 0
+
+
+def _value_end(data: bytes, position: int) -> int:
+    """Where the value at a position ends: part 1, section 1.2, by the constructor's high nibble."""
+    while (constructor := data[position]) == 0:
+        if data[position + 1] == 0:
+            raise MalformedMessageError("a described value describes another one")
+        position = _value_end(data, position + 1)
+    kind = constructor >> 4
+    fixed = _FIXED_WIDTHS.get(kind)
+    if fixed is not None:
+        return position + 1 + fixed
+    if kind in (0xA, 0xC, 0xE):
+        return position + 2 + data[position + 1]
+    if kind in (0xB, 0xD, 0xF):
+        return position + 5 + int(struct.unpack_from(">I", data, position + 1)[0])
+    raise MalformedMessageError("a value of no known width")
+
+
+_FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+
+
+def _fields(data: bytes, start: int, end: int) -> list[bytes]:
+    """The encoded fields of the list at ``start``."""
+    position, count = _items(data, start)
+    fields = []
+    for _ in range(count):
+        after = _value_end(data, position)
+        if after > end:
+            raise MalformedMessageError("a field ends behind its section")
+        fields.append(data[position:after])
+        position = after
+    return fields
+
+
+def _field(data: bytes, start: int, end: int, index: int) -> bytes | None:
+    """One encoded field of the list at ``start``, ``None`` where it is not there."""
+    position, count = _items(data, start)
+    if count <= index:
+        return None
+    for _ in range(index):
+        position = _value_end(data, position)
+    after = _value_end(data, position)
+    if after > end:
+        raise MalformedMessageError("a field ends behind its section")
+    return data[position:after]
+
+
+def _boolean(fields: list[bytes], index: int) -> bool:
+    return index < len(fields) and fields[index] in _TRUTHS
+
+
+def _uint(fields: list[bytes], index: int) -> int | None:
+    encoded = fields[index] if index < len(fields) else _NULL
+    width = _UINT_CODES.get(encoded[0])
+    return None if width is None else int.from_bytes(encoded[1 : 1 + width])
+
+
+def _expiry(data: bytes, start: int) -> int | None:
+    encoded = _field(data, start, _compound_end(data, start), _EXPIRY)
+    if encoded is None or encoded[0] != _TIMESTAMP:
+        return None
+    return int.from_bytes(encoded[1:], signed=True)
+
+
+def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:
+    """The value of ``_AMQ_DUPL_ID`` in the map at ``start``: searched for, then made sure of."""
+    for key in _DUPLICATE_KEYS:
+        found = data.find(key, start, end)
+        if found >= 0:
+            break
+    else:
+        return None
+    position, count = _items(data, start)
+    if found == position:
+        # Clients that mark every message put it first or alone: no need to walk.
+        after = _value_end(data, found + len(key))
+        if after > end:
+            raise MalformedMessageError("a property ends behind its section")
+        return data[found + len(key) : after]
+    for _ in range(count // 2):
+        after_key = _value_end(data, position)
+        after = _value_end(data, after_key)
+        if after > end:
+            raise MalformedMessageError("a property ends behind its section")
+        if data[position:after_key] in _DUPLICATE_KEYS:
+            return data[after_key:after]
+        position = after
+    return None

@@ -1,0 +1,292 @@
+"""One client connection: who it is, and the links it attaches.
+
+Rules
+-----
+* Until its Open has come a client has ``handshake_timeout``, and after a Close the same; then
+  the socket is cut.
+* A member that must not serve the user answers Open and Close at once (``access.refusal``).
+* A link is accepted with what it will be, or refused with the condition and the reason; the
+  connection goes on either way.
+* Nothing that one client does reaches another one: its links, its temporary queues and its
+  congestion are its own.
+
+Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); part 3,
+sections 3.5.3 and 3.5.4 (source and target).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import proton
+from proton import Terminus
+
+from broker_stub import access
+from broker_stub.addresses import AddressRefusedError
+from broker_stub.membership import Role
+from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, RequestLink
+from broker_stub.queues import Queue
+from broker_stub.subscriptions import Subscription
+from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine.protocol import Ending, Engine
+
+if TYPE_CHECKING:
+    from broker_stub.broker import Broker
+
+logger = logging.getLogger("broker_stub.sessions")
+
+# As much as the engine gives the socket in one turn: more would only wait inside proton.
+_BURST = 256 * 1024
+# How often a connection that is held up looks whether its peer has read on, in seconds.
+_CONGESTION_PAUSE = 0.002
+_UNAUTHORIZED = "amqp:unauthorized-access"
+
+
+class ClientConnection:
+    """What the broker knows of one client (the ``EngineOwner`` of its engine)."""
+
+    __slots__ = (
+        "_broker",
+        "_burst",
+        "_closing",
+        "_deadline",
+        "_engine",
+        "_loop",
+        "_producers",
+        "_resumption",
+        "_sessions",
+        "_subscriptions",
+        "_temporary",
+        "admin",
+        "congested",
+        "opened_at",
+        "user",
+    )
+
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self.user: str | None = None
+        self.admin = False
+        self.opened_at: float | None = None
+        self.congested = False
+        self._broker = broker
+        self._loop = loop
+        self._engine: Engine | None = None
+        self._burst = 0
+        self._closing = False
+        self._producers: set[Producer | AnonymousProducer | RequestLink] = set()
+        self._sessions: list[proton.Session] = []
+        self._subscriptions: set[Subscription] = set()
+        self._temporary: set[Queue] = set()
+        self._resumption: asyncio.Handle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def begin(self, engine: Engine) -> None:
+        """The socket was accepted."""
+        self._engine = engine
+        self._give_up_later("no AMQP Open came")
+
+    @property
+    def engine(self) -> Engine:
+        """The connection's engine."""
+        assert self._engine is not None, "begin comes first"
+        return self._engine
+
+    # -- for the broker -------------------------------------------------------------------------
+
+    def turn_away(self, condition: proton.Condition) -> None:
+        """Close the connection with a reason; cut it if the client does not answer.
+
+        From here on nothing of the client's counts: what it still sends, it will have to send
+        again elsewhere, and what it has not settled goes back to the queue.
+        """
+        self._closing = True
+        self._end_links(died=True)
+        self.engine.close(condition)
+        self._give_up_later("the client did not answer the Close")
+
+    def _give_up_later(self, why: str) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self.engine.ending is None:
+            self._deadline = self._loop.call_later(self._broker.options.handshake_timeout, self._give_up, why)
+
+    def _give_up(self, why: str) -> None:
+        self._deadline = None
+        self.engine.abort(proton.Condition("amqp:connection:forced", why))
+
+    # -- for the engine: connection and session -------------------------------------------------
+
+    def opened(self, engine: Engine) -> None:
+        """The client's Open came: serve it, or say why not."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        broker = self._broker
+        self.user = broker.options.access.user(engine.transport)
+        self.admin = broker.options.access.is_admin(self.user)
+        self.opened_at = self._loop.time()
+        condition = None if self.admin else broker.refusal()
+        properties = broker.open_properties()
+        if condition is None:
+            engine.open(properties=properties, offered=("ANONYMOUS-RELAY",))
+            return
+        engine.open(properties={**properties, **access.refused_open()})
+        self.turn_away(condition)
+
+    def session_opened(self, engine: Engine, session: proton.Session) -> None:
+        """The client began a session."""
+        if self._closing:
+            return
+        self._sessions.append(session)
+        session.open()
+        engine.wake()
+
+    def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
+        """The client says goodbye; ``ended`` follows."""
+
+    def writable_again(self, engine: Engine) -> None:
+        """The socket takes bytes again."""
+        if self.congested:
+            self._resume()
+
+    def ended(self, engine: Engine, ending: Ending) -> None:
+        """The connection is over: give back what it held."""
+        for handle in (self._deadline, self._resumption):
+            if handle is not None:
+                handle.cancel()
+        self._end_links(died=not ending.by_peer)
+        self._broker.addresses.end_of(self, self._temporary)
+        self._broker.forget(self, ending)
+        # Engine and owner know each other; without this, a dead connection waits for the collector.
+        self._engine = None
+
+    def _end_links(self, *, died: bool) -> None:
+        for owner in (*self._producers, *self._subscriptions):
+            owner.link.owner = None
+        for subscription in self._subscriptions:
+            subscription.end(died=died)
+        self._subscriptions.clear()
+        self._producers.clear()
+
+    # -- for the engine: links ------------------------------------------------------------------
+
+    def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        """The client attached a link."""
+        if self._closing:
+            return
+        try:
+            if isinstance(link, ReceiverLink):
+                self._accept_producer(engine, link)
+            else:
+                self._accept_subscription(engine, link)
+        except AddressRefusedError as refused:
+            logger.info("link refused: %s: %s", refused.condition, refused.description)
+            engine.refuse(link, proton.Condition(refused.condition, refused.description))
+
+    def _accept_producer(self, engine: Engine, link: ReceiverLink) -> None:
+        endpoint = link.endpoint
+        remote = endpoint.remote_target
+        if remote.type == Terminus.COORDINATOR:
+            raise AddressRefusedError("amqp:not-implemented", "there are no transactions here")
+        producer: Producer | AnonymousProducer | RequestLink
+        if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
+            producer = AnonymousProducer(link, self, self._route, self._broker.now_ms)
+        else:
+            place = self._temporary_queue() if remote.dynamic else self._route(remote.address)
+            if isinstance(place, Queue):
+                producer = Producer(link, self, place, self._broker.now_ms)
+            else:
+                producer = RequestLink(link, self, place)
+            endpoint.target.address = place.name if isinstance(place, Queue) else access.MANAGEMENT
+        self._mirror(link)
+        self._producers.add(producer)
+        link.owner = producer
+        engine.attach(link)
+        producer.start()
+
+    def _accept_subscription(self, engine: Engine, link: SenderLink) -> None:
+        endpoint = link.endpoint
+        remote = endpoint.remote_source
+        if remote.dynamic:
+            queue = self._temporary_queue()
+        else:
+            self._check_may_use(remote.address)
+            queue = self._broker.addresses.queue(remote.address)
+        if queue.exclusive_to not in (None, self):
+            raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
+        self._mirror(link)
+        endpoint.source.address = queue.name
+        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY
+        endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
+        subscription = Subscription(link, queue, self, browsing=browsing)
+        self._subscriptions.add(subscription)
+        link.owner = subscription
+        engine.attach(link)
+
+    def _mirror(self, link: SenderLink | ReceiverLink) -> None:
+        """Answer with the terminus that was asked for, where it is the same here."""
+        endpoint = link.endpoint
+        address = endpoint.target.address
+        endpoint.source.copy(endpoint.remote_source)
+        endpoint.target.copy(endpoint.remote_target)
+        if address is not None:
+            endpoint.target.address = address
+        endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
+        endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
+
+    def _route(self, address: str | None) -> Queue | RequestHandler:
+        self._check_may_use(address)
+        if address == access.MANAGEMENT:
+            return self._broker.management_for(self)
+        return self._broker.addresses.queue(address)
+
+    def _check_may_use(self, address: str | None) -> None:
+        if address == access.MANAGEMENT:
+            if not self.admin:
+                raise AddressRefusedError(_UNAUTHORIZED, f"{address} is for the cluster-admin")
+        elif self._broker.membership.role is not Role.PRIMARY and not self.owns(address):
+            raise AddressRefusedError("amqp:illegal-state", "this member is passive")
+
+    def owns(self, address: str | None) -> bool:
+        """Whether the address is a temporary queue of this connection."""
+        return any(queue.name == address for queue in self._temporary)
+
+    def _temporary_queue(self) -> Queue:
+        queue = self._broker.addresses.temporary(self)
+        self._temporary.add(queue)
+        return queue
+
+    # -- for the links --------------------------------------------------------------------------
+
+    def failed(self) -> None:
+        """End the connection without a word: what went wrong is logged."""
+        self.engine.abort(proton.Condition("amqp:internal-error", "a delivery failed"))
+
+    def dropped(self, owner: Subscription | Producer | AnonymousProducer | RequestLink) -> None:
+        """A link is closed."""
+        owner.link.owner = None
+        if isinstance(owner, Subscription):
+            self._subscriptions.discard(owner)
+        else:
+            self._producers.discard(owner)
+
+    def sent(self, size: int) -> None:
+        """Count what was given to proton, and stop at a burst until it has left."""
+        self._burst += size
+        if self._burst >= _BURST and not self.congested:
+            self.congested = True
+            self._resumption = self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resumption = None
+        if self.engine.ending is not None or not self.engine.writable:
+            return
+        if sum(session.outgoing_bytes for session in self._sessions) >= _BURST:
+            self._resumption = self._loop.call_later(_CONGESTION_PAUSE, self._resume)
+            return
+        self.congested = False
+        self._burst = 0
+        for subscription in tuple(self._subscriptions):
+            subscription.resume()

@@ -1,0 +1,125 @@
+"""Links on which clients receive from a queue.
+
+Rules
+-----
+* A message goes out as it came in; only a redelivery and a message with a TTL get a new header.
+* A client that does not read holds up its own connection: ``Outlet`` stops taking messages
+  when a burst has not left proton yet, and asks again when it has.
+* A link that is closed in order gives its messages back as they were; one that died gives them
+  back with the delivery count up.
+
+Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+import proton
+
+from broker_stub.messages import Consumer, Message
+from broker_stub.queues import Queue
+from broker_stub.sections import with_header
+from haclient.engine.links import SenderLink
+from haclient.outcome import ACCEPTED, Outcome, OutcomeState
+
+logger = logging.getLogger("broker_stub.subscriptions")
+
+_MAX_UINT = 0xFFFFFFFF
+
+
+class Outlet(Protocol):
+    """The connection that the messages leave by."""
+
+    congested: bool
+
+    def sent(self, size: int) -> None:
+        """Count what was given to proton."""
+
+    def failed(self) -> None:
+        """End the connection: something is wrong with it that must not reach others."""
+
+    def dropped(self, owner: Subscription) -> None:
+        """The client closed the link."""
+
+
+class Subscription:
+    """The sending end of a link from one queue."""
+
+    __slots__ = ("_consumer", "_outlet", "_queue", "_settles", "link")
+
+    def __init__(self, link: SenderLink, queue: Queue, outlet: Outlet, *, browsing: bool) -> None:
+        self.link = link
+        self._queue = queue
+        self._outlet = outlet
+        self._settles: bool = link.endpoint.remote_snd_settle_mode == proton.Link.SND_SETTLED
+        self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=self._settles)
+
+    # -- for the queue --------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many messages the link takes now."""
+        return 0 if self._outlet.congested else self.link.credit
+
+    def deliver(self, message: Message) -> None:
+        """Send the message."""
+        try:
+            data = message.data
+            if message.delivery_count or message.expires_at is not None:
+                data = self._with_header(message)
+            self.link.send(data, message, settled=self._settles)
+            self._outlet.sent(len(data))
+        except Exception:
+            # This runs while another connection's message is taken; that one is not at fault.
+            logger.exception("delivery failed; its connection is ended")
+            self._outlet.failed()
+
+    def _with_header(self, message: Message) -> bytes:
+        ttl_ms = None
+        if message.envelope.ttl_ms is not None:
+            ttl_ms = min(int((self._queue.remaining(message) or 0) * 1000), _MAX_UINT)
+        return with_header(message.data, delivery_count=message.delivery_count, ttl_ms=ttl_ms)
+
+    # -- for the engine -------------------------------------------------------------------------
+
+    def link_opened(self, link: SenderLink) -> None:
+        """The peer attached first; nothing is left to do."""
+
+    def credit_given(self, link: SenderLink) -> None:
+        """The client can take more, or wants to know that there is nothing."""
+        self._queue.ready(self._consumer)
+        if link.drain and link.credit > 0 and self._queue.idle_for(self._consumer):
+            link.drained()
+
+    def settled(self, link: SenderLink, token: Message, outcome: Outcome | None) -> None:
+        """The client says what became of a message."""
+        queue, consumer = self._queue, self._consumer
+        if outcome is ACCEPTED:
+            queue.accept(consumer, token)
+        elif outcome is None or outcome.state is OutcomeState.RELEASED:
+            queue.release(consumer, token)
+        elif outcome.state is OutcomeState.REJECTED:
+            queue.reject(consumer, token)
+        else:
+            queue.modify(
+                consumer,
+                token,
+                delivery_failed=outcome.delivery_failed,
+                undeliverable_here=outcome.undeliverable_here,
+            )
+
+    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
+        """The client is done with the link."""
+        self._outlet.dropped(self)
+        self.end(died=False)
+
+    # -- for the connection ---------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """The connection takes messages again."""
+        self.credit_given(self.link)
+
+    def end(self, *, died: bool) -> None:
+        """Give back what the client has not settled."""
+        self._queue.unsubscribe(self._consumer, died=died)

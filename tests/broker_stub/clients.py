@@ -1,0 +1,179 @@
+"""Clients for testing a broker with: proton's own blocking one in a thread, and a bare engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import proton
+from proton.utils import BlockingConnection
+
+from broker_stub.address import Address
+from broker_stub.broker import Broker, BrokerOptions
+from broker_stub.member_process import MemberProcess, free_addresses
+from broker_stub.membership import Membership, Role
+from haclient.engine.protocol import Ending, Engine
+from haclient.engine.settings import Settings
+from haclient.outcome import ACCEPTED, Outcome
+
+T = TypeVar("T")
+PRIMARY = Membership(Role.PRIMARY, 1)
+
+
+@asynccontextmanager
+async def running(membership: Membership = PRIMARY, **options: Any) -> AsyncIterator[Broker]:
+    async with Broker(BrokerOptions(membership=membership, **options)) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def member(directory: Path, *arguments: str) -> AsyncIterator[Address]:
+    """A member in its own process.
+
+    Cyrus reads its configuration once in a process, so a broker with users must have one of its own.
+    """
+    [address] = free_addresses((Address("127.0.0.1", 0, tls="--tls-cert" in arguments),))
+    process = MemberProcess(("--listen", address.authority, *arguments), directory / "member.log")
+    await process.start()
+    try:
+        yield address
+    finally:
+        await process.stop()
+
+
+async def blocking(broker: Broker, use: Callable[[BlockingConnection], T], **options: Any) -> T:
+    """Run ``use`` with proton's BlockingConnection in a thread."""
+
+    def run() -> T:
+        with closing(BlockingConnection(str(broker.address), timeout=5, **options)) as connection:
+            return use(connection)
+
+    return await asyncio.to_thread(run)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that nobody announces: a counter, the end of a stranger's process."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
+class Client:
+    """A bare engine whose every event can be awaited."""
+
+    def __init__(self) -> None:
+        self.engine: Engine | None = None
+        self.session: proton.Session | None = None
+        self.received: asyncio.Queue[tuple[Any, Any, proton.Message]] = asyncio.Queue()
+        self.outcomes: asyncio.Queue[Outcome | None] = asyncio.Queue()
+        self.links: asyncio.Queue[tuple[str, Any, Any]] = asyncio.Queue()
+        self.begun = asyncio.Event()
+        self.properties: Any = None
+        self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.credit = asyncio.Event()
+        self.close_condition: proton.Condition | None = None
+
+    async def connect(self, address: Address, **settings: Any) -> Client:
+        loop = asyncio.get_running_loop()
+        made = Settings(container_id="test", **settings)
+        _, engine = await loop.create_connection(lambda: Engine(self, made, loop), address.host, address.port)
+        self.engine = engine
+        engine.open()
+        self.session = engine.begin()
+        return self
+
+    async def attach(self, role: str, name: str, address: str | None = None, **source: Any) -> Any:
+        """A link of that role; returns it when it is answered, raises what it is refused with."""
+        assert self.engine is not None
+        link = getattr(self.engine, role)(self.session, name, self)
+        if role == "sender":
+            link.endpoint.target.address = address
+        else:
+            link.endpoint.source.address = address
+            for key, value in source.items():
+                setattr(link.endpoint.source, key, value)
+        self.engine.attach(link)
+        return await self.answered(link)
+
+    async def answered(self, link: Any) -> Any:
+        async with asyncio.timeout(5):
+            kind, which, condition = await self.links.get()
+            assert which is link
+            remote = link.endpoint.remote_target if link.endpoint.is_sender else link.endpoint.remote_source
+            if kind == "opened" and remote.type == proton.Terminus.UNSPECIFIED:
+                # The first half of a refusal: AMQP 1.0 part 2, section 2.6.3.
+                kind, which, condition = await self.links.get()
+        if kind == "closed":
+            raise LinkRefusedError(
+                condition.name if condition else "", condition.description if condition else ""
+            )
+        return link
+
+    async def send(self, link: Any, *messages: proton.Message, settled: bool = False) -> list[Outcome | None]:
+        async with asyncio.timeout(5):
+            for message in messages:
+                while link.credit <= 0:
+                    self.credit.clear()
+                    await self.credit.wait()
+                link.send(bytes(message.encode()), None, settled=settled)
+            return [] if settled else [await self.outcomes.get() for _ in messages]
+
+    async def receive(self, outcome: Outcome | None = ACCEPTED) -> proton.Message:
+        async with asyncio.timeout(5):
+            link, delivery, message = await self.received.get()
+        if outcome is not None and delivery is not None:
+            link.settle(delivery, outcome)
+        return message
+
+    async def end(self) -> Ending:
+        async with asyncio.timeout(5):
+            return await asyncio.shield(self.ending)
+
+    async def close(self) -> None:
+        assert self.engine is not None
+        self.engine.close()
+        await self.end()
+
+    def opened(self, engine: Engine) -> None:
+        self.properties = engine.connection.remote_properties
+
+    def session_opened(self, engine: Engine, session: proton.Session) -> None:
+        self.begun.set()
+
+    def link_requested(self, engine: Engine, link: Any) -> None:
+        raise AssertionError("a broker attaches no links")
+
+    def link_opened(self, link: Any) -> None:
+        self.links.put_nowait(("opened", link, None))
+
+    def link_closed(self, link: Any, condition: proton.Condition | None) -> None:
+        self.links.put_nowait(("closed", link, condition))
+
+    def credit_given(self, link: Any) -> None:
+        self.credit.set()
+
+    def settled(self, link: Any, token: Any, outcome: Outcome | None) -> None:
+        self.outcomes.put_nowait(outcome)
+
+    def delivered(self, link: Any, delivery: Any, data: bytes) -> None:
+        message = proton.Message()
+        message.decode(data)
+        self.received.put_nowait((link, delivery, message))
+
+    def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
+        self.close_condition = condition
+
+    def writable_again(self, engine: Engine) -> None: ...
+
+    def ended(self, engine: Engine, ending: Ending) -> None:
+        if not self.ending.done():
+            self.ending.set_result(ending)
+
+
+class LinkRefusedError(Exception):
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(f"{condition}: {description}")
+        self.condition = condition

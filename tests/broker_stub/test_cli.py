@@ -1,0 +1,102 @@
+"""The commands and their exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from broker_stub.access import DEFAULT_ADMIN, write_users
+from broker_stub.address import Address
+from broker_stub.cli import main
+from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
+from tests.broker_stub.clients import member
+
+PASSWORD = "planted-secret"
+
+
+@pytest.fixture
+async def address(tmp_path: Path) -> AsyncIterator[Address]:
+    users = tmp_path / "users"
+    users.mkdir()
+    write_users(users, {DEFAULT_ADMIN: PASSWORD})
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    async with member(tmp_path, "--users", str(users), "--name", "north", "--log-level", "debug") as address:
+        yield address
+
+
+async def run(*arguments: str, **environment: str) -> click.testing.Result:
+    runner = click.testing.CliRunner(env={"BROKER_STUB_PASSWORD": None, **environment})
+    return await asyncio.to_thread(runner.invoke, main, arguments)
+
+
+async def test_status_shows_a_member_and_its_role(address: Address, tmp_path: Path) -> None:
+    result = await run("status", f"amqp://{address.authority}", "--password-file", str(tmp_path / "password"))
+    assert result.exit_code == 0
+    assert "north" in result.output
+    assert "passive" in result.output
+
+
+async def test_status_in_json_has_everything(address: Address) -> None:
+    result = await run("status", "--json", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
+    [facts] = json.loads(result.stdout)
+    assert (facts["name"], facts["role"], facts["generation"]) == ("north", "passive", 0)
+
+
+async def test_promote_is_done_once_and_refused_the_second_time(address: Address, tmp_path: Path) -> None:
+    done = await run("promote", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
+    assert (done.exit_code, done.output) == (0, "north is primary, generation 1\n")
+    refused = await run("promote", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
+    assert refused.exit_code == 1
+    assert "this member is primary" in refused.stderr
+    assert PASSWORD not in (tmp_path / "member.log").read_text()
+
+
+async def test_a_wrong_password_is_a_refusal_and_does_not_appear_anywhere(address: Address) -> None:
+    result = await run("status", address.authority, BROKER_STUB_PASSWORD="wrong-secret")
+    assert result.exit_code == 1
+    assert "amqp:unauthorized-access" in result.stderr
+    assert "wrong-secret" not in result.output
+
+
+async def test_a_member_that_is_not_there_is_not_reachable() -> None:
+    [nowhere] = free_addresses((Address("127.0.0.1", 0),))
+    result = await run("status", nowhere.authority, BROKER_STUB_PASSWORD="x")
+    assert result.exit_code == 3
+    assert "Connection refused" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status", "127.0.0.1:5672"),
+        ("status", "nonsense", "--user", "x"),
+        ("promote",),
+        ("serve", "--listen", "x"),
+        ("serve", "--tls-key", __file__),
+        ("serve", "--users", __file__),
+    ],
+)
+async def test_wrong_usage_is_told_with_exit_code_2(arguments: tuple[str, ...]) -> None:
+    assert (await run(*arguments)).exit_code == 2
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "auto"])
+async def test_serve_says_where_it_listens_and_stops_on_sigterm(loop: str, tmp_path: Path) -> None:
+    process = MemberProcess(("--listen", "127.0.0.1:0", "--loop", loop), tmp_path / "log")
+    await process.start()
+    process.signal(signal.SIGTERM)
+    assert await process.wait() == 0
+    assert "listens on amqp://127.0.0.1:" in (tmp_path / "log").read_text()
+
+
+async def test_serve_fails_with_the_reason_when_the_port_is_taken(address: Address, tmp_path: Path) -> None:
+    process = MemberProcess(("--listen", address.authority), tmp_path / "second.log")
+    with pytest.raises(MemberStartError, match="exit code 1"):
+        await process.start()
+    assert "cannot listen" in (tmp_path / "second.log").read_text()

@@ -1,0 +1,172 @@
+"""A pair of real processes and its manager."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from proton import Message
+
+from broker_stub.admin import AdminClient
+from broker_stub.manager import MemberState, Pair, PairEvent, PairOptions, describe
+from tests.broker_stub.clients import Client, until
+
+PATIENT = PairOptions(probe_timeout=10)
+QUICK = PairOptions(probe_interval=0.05, probe_timeout=0.3, probes_missed=2)
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    async with Pair(PATIENT) as pair:
+        yield pair
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is no more, or a zombie that nobody has asked for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+async def test_a_pair_has_one_primary_and_the_others_know_it(pair: Pair) -> None:
+    states = [member.state for member in pair.members]
+    assert sorted(states) == [MemberState.PASSIVE, MemberState.PRIMARY]
+    assert pair.generation == 1
+    assert pair.url == "amqp://" + ",".join(member.address.authority for member in pair.members)
+    [passive] = [member for member in pair.members if member is not pair.primary]
+    client = await Client().connect(passive.address)
+    ending = await client.end()
+    assert ending.condition.name == "amqp:connection:redirect"
+    assert ending.condition.info["port"] == pair.primary.address.port
+
+
+async def test_a_killed_primary_is_replaced_in_a_higher_generation_and_comes_back_passive(pair: Pair) -> None:
+    for generation in (2, 3):
+        victim = await pair.kill_primary()
+        pid = victim.pid
+        await pair.wait_until(lambda pair, g=generation: pair.generation == g)
+        assert pair.primary is not victim
+        client = await Client().connect(pair.primary.address)
+        [outcome] = await client.send(await client.attach("sender", "s", "q"), Message(body="x"))
+        assert outcome.accepted
+        assert client.properties["haclient:generation"] == generation
+        await client.close()
+        await pair.wait_ready()
+        assert (victim.state, victim.generation) == (MemberState.PASSIVE, generation)
+        assert pid is None or victim.pid != pid
+
+
+async def test_every_change_is_told_to_whoever_listens() -> None:
+    told: list[PairEvent] = []
+    async with Pair(PATIENT, on_event=told.append) as pair:
+        victim = await pair.kill_primary()
+        await pair.wait_until(lambda pair: pair.generation == 2)
+        await pair.wait_ready()
+        primary = pair.primary
+    assert [e.kind for e in told if e.member == victim.name] == [
+        "started",
+        "promoted",
+        "died",
+        "started",
+        "follows",
+    ]
+    assert [e.kind for e in told if e.member == primary.name] == ["started", "follows", "promoted"]
+
+
+async def test_a_hung_primary_is_killed_before_another_is_promoted() -> None:
+    async with Pair(QUICK) as pair:
+        hung = pair.pause_primary()
+        pid = hung.pid
+        await pair.wait_until(lambda pair: pair.generation == 2)
+        kinds = [(event.kind, event.member) for event in pair.events]
+        assert kinds.index(("fenced", hung.name)) < kinds.index(("died", hung.name))
+        assert kinds.index(("died", hung.name)) < kinds.index(("promoted", pair.primary.name))
+        assert gone(pid)
+
+
+async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary_follows(pair: Pair) -> None:
+    old = pair.primary
+    [other] = [member for member in pair.members if member is not old]
+    async with await AdminClient.connect(other.address, pair.credentials) as admin:
+        await admin.promote()
+    await pair.wait_until(lambda pair: pair.primary is other and pair.ready)
+    assert (other.generation, old.state) == (2, MemberState.PASSIVE)
+
+
+async def test_a_dead_member_stays_dead_until_it_is_wanted_when_told_so() -> None:
+    async with Pair(PairOptions(restart=False, probe_timeout=10)) as pair:
+        victim = await pair.kill_primary()
+        await pair.wait_until(lambda pair: pair.generation == 2)
+        assert victim.state is MemberState.DEAD
+        assert [member["pid"] is None for member in describe(pair)].count(True) == 1
+        pair.restart(victim)
+        await pair.wait_ready()
+        assert victim.state is MemberState.PASSIVE
+
+
+async def test_three_members_survive_two_deaths() -> None:
+    loopback = PATIENT.listen[0]
+    async with Pair(PairOptions(listen=(loopback,) * 3, probe_timeout=10, restart=False)) as pair:
+        for generation in (2, 3):
+            await pair.kill_primary()
+            await pair.wait_until(lambda pair, g=generation: pair.generation == g)
+        assert [member.state for member in pair.members].count(MemberState.DEAD) == 2
+
+
+async def test_a_stopped_pair_leaves_no_process_and_no_file() -> None:
+    async with Pair(PATIENT) as pair:
+        directory = pair.directory
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE(pair.password_file.stat().st_mode) == 0o600
+        pids = [member.pid for member in pair.members]
+        logs = "".join(path.read_text() for path in directory.glob("*.log"))
+        assert pair.credentials.password not in logs + repr(pair.credentials)
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in pids]
+        assert pair.credentials.password not in "".join(commands)
+    assert all(gone(pid) for pid in pids)
+    assert not directory.exists()
+
+
+async def pair_command(*arguments: str) -> tuple[asyncio.subprocess.Process, dict[str, object]]:
+    """``broker_stub pair`` as a process, and its line that says it is ready."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "broker_stub", "pair", "--json", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        while True:
+            facts = json.loads(await process.stdout.readline())
+            if facts["event"] == "ready":
+                return process, facts
+
+
+async def wait_for_the_end_of(pids: list[int]) -> None:
+    await until(lambda: all(gone(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_the_pair_command_stops_everything_on_a_signal(number: signal.Signals) -> None:
+    process, facts = await pair_command()
+    process.send_signal(number)
+    await process.communicate()
+    assert process.returncode == 0
+    await wait_for_the_end_of([member["pid"] for member in facts["members"]])
+
+
+async def test_no_member_outlives_a_manager_that_is_killed_not_even_a_stopped_one() -> None:
+    process, facts = await pair_command()
+    pids = [member["pid"] for member in facts["members"]]
+    os.kill(pids[0], signal.SIGSTOP)
+    process.kill()
+    await process.communicate()
+    await wait_for_the_end_of(pids)
+    password = Path(facts["password_file"])
+    for path in (*password.parent.iterdir(), password.parent):
+        path.rmdir() if path.is_dir() else path.unlink()
