@@ -1,0 +1,63 @@
+"""The README is true: its tables are those of the code, its programs compile, its paths exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from haclient import errors
+from haclient.discovery.options import options_table
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_option_is_in_the_table_with_its_default() -> None:
+    """``scripts/readme_tables.py`` writes it anew."""
+    assert options_table().strip() in README
+
+
+def documented_errors() -> dict[str, tuple[str, str, str]]:
+    """Name of the error: usable?, delivered?, again?"""
+    section = README.split("## When something goes wrong")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", section, re.MULTILINE)
+    return {name: (usable, delivered, again) for name, usable, delivered, again in rows}
+
+
+@pytest.mark.parametrize("name", sorted(set(errors.__all__) - {"HaclientError"}))
+def test_every_error_has_a_row(name: str) -> None:
+    special = {"ResolutionError", "SaslUnavailableError"}
+    assert name in documented_errors() or name in special
+
+
+@pytest.mark.parametrize("name", sorted(documented_errors()))
+def test_a_row_agrees_with_the_attributes_of_the_error(name: str) -> None:
+    usable, delivered, _ = documented_errors()[name]
+    kind = getattr(errors, name)
+    if not issubclass(kind, errors.HaclientError):
+        return
+    assert usable.startswith("yes") == kind.connection_usable
+    if delivered.startswith("unknown"):
+        assert kind.delivered is None
+
+
+def test_python_programs_compile() -> None:
+    programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert programs
+    for program in programs:
+        compile(program, "README.md", "exec")
+
+
+def test_named_files_exist() -> None:
+    named = re.findall(r"`((?:haclient|broker_stub|tests|examples|benchmarks|docs)/[\w./]*)`", README)
+    missing = [name for name in named if not (ROOT / name).exists()]
+    assert named
+    assert not missing
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"(?:`|^    )make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
