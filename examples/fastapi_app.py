@@ -1,0 +1,57 @@
+"""A web application with one factory: its requests share a connection and a sender.
+
+    pip install fastapi uvicorn
+    AMQP_URL=amqp://127.0.0.1:5672 uvicorn --app-dir examples fastapi_app:app
+    curl -i localhost:8000/orders --json '{"item": "tea", "quantity": 2}'
+
+A request that comes during a failover waits for the new primary, ``SEND_TIMEOUT`` at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI, Request, status
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from haclient import Message, aio
+from haclient.errors import HaclientError
+
+URL = os.environ.get("AMQP_URL", "amqp://127.0.0.1:5672")
+SEND_TIMEOUT = 5.0  # seconds
+
+
+class Order(BaseModel):
+    """What a customer wants."""
+
+    item: str
+    quantity: int
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with aio.ConnectionFactory(URL) as factory, factory.connect() as connection:
+        print(f"connected to {connection.endpoint}")
+        app.state.orders = await connection.create_sender("orders")
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/orders", status_code=status.HTTP_202_ACCEPTED)
+async def order(order: Order, request: Request) -> dict[str, str]:
+    orders: aio.Sender = request.app.state.orders
+    outcome = await orders.send(Message(body=order.model_dump()), timeout=SEND_TIMEOUT)
+    return {"outcome": outcome.state.name.lower()}
+
+
+@app.exception_handler(HaclientError)
+async def unavailable(request: Request, error: HaclientError) -> JSONResponse:
+    print(f"{request.method} {request.url.path}: {error}")
+    # ``delivered`` is null when nobody can know: the customer may get the order twice by asking again.
+    facts = {"detail": str(error), "delivered": error.delivered, "safe_to_retry": error.safe_to_retry}
+    return JSONResponse(facts, status.HTTP_503_SERVICE_UNAVAILABLE)

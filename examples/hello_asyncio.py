@@ -1,0 +1,27 @@
+"""The smallest asyncio program: send a message, receive it, accept it.
+
+python examples/hello_asyncio.py [URL]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from haclient import Message, aio
+
+
+async def main(url: str) -> None:
+    async with aio.connect(url) as connection:
+        sender = await connection.create_sender("hello")
+        outcome = await sender.send(Message(body="hello, world"), timeout=10)
+        print(f"sent, and {outcome.state.name.lower()} by {connection.endpoint}")
+
+        receiver = await connection.create_receiver("hello")
+        delivery = await receiver.receive(timeout=10)
+        print(f"received {delivery.message.body!r}")
+        await delivery.accept()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672"))

@@ -1,0 +1,25 @@
+"""The smallest blocking program: send a message, receive it, accept it.
+
+python examples/hello_blocking.py [URL]
+"""
+
+from __future__ import annotations
+
+import sys
+
+import haclient
+from haclient import Message
+
+
+def main(url: str) -> None:
+    with haclient.connect(url) as connection:
+        outcome = connection.create_sender("hello").send(Message(body="hello, world"), timeout=10)
+        print(f"sent, and {outcome.state.name.lower()} by {connection.endpoint}")
+
+        delivery = connection.create_receiver("hello").receive(timeout=10)
+        print(f"received {delivery.message.body!r}")
+        delivery.accept()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672")

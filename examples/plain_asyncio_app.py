@@ -1,0 +1,72 @@
+"""One factory with two connections, pipelined sends, and the events of both watched.
+
+    python examples/plain_asyncio_app.py [URL]
+
+A producer sends a number every tenth of a second without waiting for its outcome, a consumer takes
+them.  Kill the primary meanwhile and see what the connections go through.  Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import sys
+
+from haclient import Message, Outcome, aio, events
+from haclient.errors import StaleDelivery
+
+
+async def produce(connection: aio.Connection) -> None:
+    sender = await connection.create_sender("numbers")
+    for number in itertools.count(1):
+        # Waits only for room in the window: through an outage that is 1000 messages, or ``?window=``.
+        settled = await sender.send_nowait(Message(body=number))
+        settled.add_done_callback(functools.partial(tell, number))
+        await asyncio.sleep(0.1)
+
+
+def tell(number: int, settled: asyncio.Future[Outcome]) -> None:
+    if not settled.cancelled():
+        print(f"sent {number}: {settled.exception() or 'accepted'}", flush=True)
+
+
+async def consume(connection: aio.Connection) -> None:
+    async with await connection.create_receiver("numbers") as receiver:
+        async for delivery in receiver:
+            print(f"received {delivery.message.body!r}", flush=True)
+            with contextlib.suppress(StaleDelivery):  # the number comes again
+                await delivery.accept()
+
+
+async def watch(name: str, connection: aio.Connection) -> None:
+    async for event in connection.events():
+        match event:
+            case events.Lost():
+                print(f"{name}: lost {event.endpoint}, {event.unsettled} unsettled", flush=True)
+            case events.AttemptFailed(record=record):
+                print(f"{name}: {record.endpoint}: {record.miss.kind.value}", flush=True)
+            case events.BackingOff():
+                print(f"{name}: no primary, next round in {event.delay:.2f} s", flush=True)
+            case events.Reconnected():
+                print(f"{name}: back at {event.endpoint} after {event.duration:.2f} s", flush=True)
+
+
+async def main(url: str) -> None:
+    # What one connection learns about the cluster, the other knows too.
+    async with (
+        aio.ConnectionFactory(url) as factory,
+        factory.connect() as producer,
+        factory.connect() as consumer,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(watch("producer", producer))
+        tasks.create_task(watch("consumer", consumer))
+        tasks.create_task(consume(consumer))
+        tasks.create_task(produce(producer))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672"))

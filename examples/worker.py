@@ -1,0 +1,55 @@
+"""A worker that acknowledges a job after it has done it, and stops between two jobs.
+
+    python examples/worker.py [URL]
+
+A job is a number: the seconds of work it takes.  Send some to the queue "jobs", and stop the
+worker with Ctrl-C or SIGTERM.  Jobs are delivered at least once, so the work must bear repeating:
+when the connection is lost before ``accept``, the job is done again by whoever gets it next.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+
+import haclient
+from haclient.errors import ReceiveTimeout, StaleDelivery
+
+
+def main(url: str) -> None:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+
+    # One job in hand and one waiting: the others are left to other workers.
+    with haclient.connect(url) as connection, connection.create_receiver("jobs", credit=1) as receiver:
+        print(f"waiting for jobs at {connection.endpoint}", flush=True)
+        while not stop.is_set():
+            try:
+                delivery = receiver.receive(timeout=0.5)
+            except ReceiveTimeout:
+                continue  # a moment to look whether to stop
+            work(delivery)
+    print("stopped", flush=True)
+
+
+def work(delivery: haclient.Delivery) -> None:
+    job = delivery.message.body
+    if not isinstance(job, int | float) or job < 0:
+        delivery.reject("amqp:decode-error", "a job is a number of seconds")
+        print(f"rejected {job!r}", flush=True)
+        return
+    print(f"working for {job} s", flush=True)
+    time.sleep(job)
+    try:
+        delivery.accept()
+    except StaleDelivery:
+        print("done, but the connection was lost meanwhile: the job comes again, to somebody", flush=True)
+    else:
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672")

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker_stub.manager import Pair
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    """Two members of its own for every test, one of them primary."""
+    async with Pair() as pair:
+        yield pair

@@ -1,0 +1,66 @@
+"""An example as a process of its own, followed by the lines that it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+# Python and proton take a fraction of a second to start, except on a machine that is very busy.
+PATIENCE = 30.0
+
+
+class Program:
+    """``async with Program("worker", url) as program``; what still runs at the end is killed."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self._command = (sys.executable, str(EXAMPLES / f"{name}.py"), *arguments)
+        self._printed: list[str] = []
+
+    async def line(self, pattern: str) -> re.Match[str]:
+        """Read on until a line has this in it."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while raw := await self._stdout.readline():
+                    self._printed.append(raw.decode())
+                    if found := re.search(pattern, self._printed[-1]):
+                        return found
+        except TimeoutError:
+            pass
+        raise AssertionError(f"no line with {pattern!r} in:\n{''.join(self._printed)}")
+
+    async def end(self) -> str:
+        """Wait until it has ended, in good order; what it printed, the lines read before included."""
+        async with asyncio.timeout(PATIENCE):
+            self._printed.append((await self._stdout.read()).decode())
+            code = await self._process.wait()
+        printed = "".join(self._printed)
+        assert code == 0, f"exit code {code} after:\n{printed}"
+        return printed
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            stdin=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self._process.stdout is not None
+        self._stdout = self._process.stdout
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.communicate()

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import signal
+
+from broker_stub.manager import Pair
+from tests.examples.program import Program
+
+
+async def test_both_connections_tell_what_they_go_through_and_numbers_flow_again(pair: Pair) -> None:
+    async with Program("plain_asyncio_app", pair.url) as program:
+        await program.line("received 3")
+        await pair.kill_primary()
+        back = {(await program.line(r"(producer|consumer): back at amqp://"))[1] for _ in range(2)}
+        assert back == {"producer", "consumer"}
+        last = int((await program.line(r"sent (\d+): accepted"))[1])
+        await program.line(f"received {last + 3}")
+
+        program.signal(signal.SIGINT)
+        printed = await program.end()
+    for name in ("producer", "consumer"):
+        assert f"{name}: lost amqp://" in printed
+    sent = [line for line in printed.splitlines() if line.startswith("sent ")]
+    assert sent == [f"sent {number}: accepted" for number in range(1, len(sent) + 1)]

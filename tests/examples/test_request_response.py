@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import signal
+
+from broker_stub.manager import Pair
+from tests.examples.program import Program
+
+
+async def test_lost_replies_are_asked_for_again_at_the_new_address(pair: Pair) -> None:
+    async with Program("request_response", pair.url) as program:
+        old = await program.line(r"reply to (temporary/\S+)")
+        await program.line("the square of 3 is 9")
+
+        # A primary that is silent and then dead has lost whatever was asked meanwhile.
+        pair.pause_primary()
+        number = int((await program.line(r"no reply for (\d+) within"))[1])
+        await pair.kill_primary()
+        await program.line(rf"client: the square of {number} is {number**2}$")
+        new = await program.line(r"reply to (temporary/\S+)")
+        assert new[1] != old[1]
+        await program.line(f"the square of {number + 3} is")
+
+        program.signal(signal.SIGINT)
+        printed = await program.end()
+    answers = [line for line in printed.splitlines() if "the square of" in line]
+    assert answers == [f"client: the square of {n} is {n**2}" for n in range(1, len(answers) + 1)]

@@ -1,0 +1,357 @@
+"""Everything public, used as an application would, for mypy to check; nothing here runs.
+
+What must be refused has a ``type: ignore``, which mypy --strict reports where it is not needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from typing import Any, assert_never, assert_type
+
+import proton
+
+import haclient
+from haclient import (
+    ClusterURL,
+    Connection,
+    ConnectionFactory,
+    Credentials,
+    Delivery,
+    Message,
+    Outcome,
+    OutcomeState,
+    Receiver,
+    Sender,
+    State,
+    aio,
+    errors,
+    events,
+)
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss
+from haclient.discovery.topology import Topology
+
+URL = "amqp://a,b"
+
+
+# -- making connections ---------------------------------------------------------------------------
+
+
+def ask_for_credentials() -> Credentials:
+    return Credentials("user", "password")
+
+
+async def await_credentials() -> Credentials:
+    return Credentials(user="user", password=None)
+
+
+def use_event(event: events.Event) -> None:
+    str(event)
+
+
+def configure_sender(link: proton.Sender) -> None:
+    link.properties = {proton.symbol("a"): 1}
+
+
+def configure_receiver(link: proton.Receiver) -> None:
+    link.properties = {proton.symbol("a"): 1}
+
+
+def cluster_url() -> None:
+    url = ClusterURL.parse(URL)
+    assert_type(url, ClusterURL)
+    assert_type(url.options.deadline, float | None)
+    assert_type(url.seeds[0].endpoint, Endpoint)
+    assert_type(url.srv, bool)
+
+
+def blocking_factory(context: ssl.SSLContext) -> None:
+    ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
+    ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
+    ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
+    ConnectionFactory(None)  # type: ignore[arg-type]
+    with ConnectionFactory(URL) as factory:
+        assert_type(factory, ConnectionFactory)
+        assert_type(factory.topology, Topology | None)
+        assert_type(factory.connect(), Connection)
+    factory.close()
+
+
+async def asyncio_factory(context: ssl.SSLContext) -> None:
+    aio.ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
+    aio.ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
+    aio.ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
+    async with aio.ConnectionFactory(URL) as factory, factory.connect() as connection:
+        assert_type(factory, aio.ConnectionFactory)
+        assert_type(factory.topology, Topology | None)
+        assert_type(connection, aio.Connection)
+        assert_type(await factory.connect(), aio.Connection)
+    await factory.close()
+
+
+# -- the blocking face ----------------------------------------------------------------------------
+
+
+def blocking_connection() -> None:
+    assert_type(haclient.connect(URL, deadline=60), Connection)
+    with haclient.connect(URL) as connection:
+        assert_type(connection.factory, ConnectionFactory)
+        assert_type(connection.state, State)
+        assert_type(connection.endpoint, Endpoint | None)
+        assert_type(connection.generation, int | None)
+        assert_type(connection.create_sender("orders"), Sender)
+        assert_type(connection.create_sender(None, name="link", configure=configure_sender), Sender)
+        assert_type(connection.create_receiver("orders"), Receiver)
+        assert_type(connection.create_receiver(None, dynamic=True, name="link"), Receiver)
+        connection.create_receiver("orders", credit=10, browse=True, configure=configure_receiver)
+        connection.create_receiver("orders", 10)  # type: ignore[call-arg]
+        happening: Iterator[events.Event] = connection.events()
+        for event in happening:
+            use_event(event)
+        for event in connection.events():
+            assert_type(event, events.Event)
+    connection.close()
+
+
+def blocking_sender(sender: Sender) -> None:
+    assert_type(sender.address, str | None)
+    assert_type(sender.unsettled, int)
+    assert_type(sender.send(Message(body="one")), Outcome)
+    assert_type(sender.send(Message(body="two"), timeout=30), Outcome)
+    sender.send("three")  # type: ignore[arg-type]
+    future: Future[Outcome] = sender.send_nowait(Message(body="four"), timeout=0.5)
+    assert_type(future.result(timeout=1), Outcome)
+    sender.flush()
+    sender.flush(timeout=10)
+    with sender as same:
+        assert_type(same, Sender)
+    sender.close()
+
+
+def blocking_receiver(receiver: Receiver) -> None:
+    assert_type(receiver.address, str | None)
+    assert_type(receiver.receive(), Delivery)
+    assert_type(receiver.receive(timeout=5), Delivery)
+    receiver.receive(5)  # type: ignore[call-arg]
+    for delivery in receiver:
+        assert_type(delivery, Delivery)
+    with receiver as same:
+        assert_type(same, Receiver)
+    receiver.close()
+
+
+def blocking_delivery(delivery: Delivery) -> None:
+    assert_type(delivery.message, Message)
+    assert_type(delivery.message, proton.Message)
+    assert_type(delivery.settled, bool)
+    delivery.accept()
+    delivery.reject()
+    delivery.reject("amqp:decode-error", "not a number")
+    delivery.release()
+    delivery.modify()
+    delivery.modify(delivery_failed=False, undeliverable_here=True)
+
+
+# -- the asyncio face -----------------------------------------------------------------------------
+
+
+async def asyncio_connection() -> None:
+    assert_type(await aio.connect(URL, deadline=60), aio.Connection)
+    async with aio.connect(URL) as connection:
+        assert_type(connection, aio.Connection)
+        assert_type(connection.factory, aio.ConnectionFactory)
+        assert_type(connection.state, State)
+        assert_type(connection.endpoint, Endpoint | None)
+        assert_type(connection.generation, int | None)
+        assert_type(await connection.create_sender("orders"), aio.Sender)
+        await connection.create_sender(None, name="link", configure=configure_sender)
+        assert_type(await connection.create_receiver("orders"), aio.Receiver)
+        await connection.create_receiver(None, dynamic=True, name="link")
+        await connection.create_receiver("orders", credit=10, browse=True, configure=configure_receiver)
+        await connection.create_receiver("orders", 10)  # type: ignore[call-arg]
+        connection.create_sender("orders")  # type: ignore[unused-coroutine]
+        happening: AsyncIterator[events.Event] = connection.events()
+        async for event in happening:
+            use_event(event)
+        async for event in connection.events():
+            assert_type(event, events.Event)
+    async with connection as same:
+        assert_type(same, aio.Connection)
+    await connection.close()
+
+
+async def asyncio_sender(sender: aio.Sender) -> None:
+    assert_type(sender.address, str | None)
+    assert_type(sender.unsettled, int)
+    assert_type(await sender.send(Message(body="one")), Outcome)
+    assert_type(await sender.send(Message(body="two"), timeout=30), Outcome)
+    await sender.send("three")  # type: ignore[arg-type]
+    future = await sender.send_nowait(Message(body="four"), timeout=0.5)
+    assert_type(future, asyncio.Future[Outcome])
+    assert_type(await future, Outcome)
+    await sender.flush()
+    await sender.flush(timeout=10)
+    async with sender as same:
+        assert_type(same, aio.Sender)
+    await sender.close()
+
+
+async def asyncio_receiver(receiver: aio.Receiver) -> None:
+    assert_type(receiver.address, str | None)
+    assert_type(await receiver.receive(), aio.Delivery)
+    assert_type(await receiver.receive(timeout=5), aio.Delivery)
+    async for delivery in receiver:
+        assert_type(delivery, aio.Delivery)
+    async with receiver as same:
+        assert_type(same, aio.Receiver)
+    await receiver.close()
+
+
+async def asyncio_delivery(delivery: aio.Delivery) -> None:
+    assert_type(delivery.message, Message)
+    assert_type(delivery.settled, bool)
+    await delivery.accept()
+    await delivery.reject()
+    await delivery.reject("amqp:decode-error", "not a number")
+    await delivery.release()
+    await delivery.modify()
+    await delivery.modify(delivery_failed=False, undeliverable_here=True)
+
+
+# -- facts ----------------------------------------------------------------------------------------
+
+
+def states(state: State) -> bool:
+    match state:
+        case State.CONNECTING | State.CONNECTED | State.RECONNECTING:
+            return True
+        case State.CLOSED | State.FAILED:
+            return False
+
+
+def outcomes(outcome: Outcome) -> str:
+    assert_type(outcome.accepted, bool)
+    assert_type(outcome.condition, str | None)
+    assert_type(outcome.description, str | None)
+    assert_type(outcome.delivery_failed, bool)
+    assert_type(outcome.undeliverable_here, bool)
+    outcome.state = OutcomeState.ACCEPTED  # type: ignore[misc]
+    match outcome.state:
+        case OutcomeState.ACCEPTED:
+            return "taken"
+        case OutcomeState.REJECTED | OutcomeState.RELEASED | OutcomeState.MODIFIED:
+            return "not taken"
+
+
+def credentials(credentials: Credentials) -> None:
+    assert_type(credentials.user, str | None)
+    assert_type(credentials.password, str | None)
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def every_error(error: errors.HaclientError) -> None:
+    assert_type(error.connection_usable, bool)
+    assert_type(error.delivered, bool | None)
+    assert_type(error.safe_to_retry, bool)
+    match error:
+        case errors.AuthenticationFailed():
+            assert_type(error.mechanism, str | None)
+            assert_type(error.endpoint, Endpoint | None)
+        case errors.ConnectionGaveUp():
+            assert_type(error.attempts, tuple[AttemptRecord, ...])
+        case errors.LinkRefused() | errors.LinkClosed():
+            assert_type(error.condition, str | None)
+        case errors.MessageNotAccepted():
+            assert_type(error.outcome, Outcome)
+        case _:
+            raise error
+
+
+def errors_of_a_connection_are_those_of_proton(
+    error: errors.ConnectionGaveUp
+    | errors.DeadlineExceeded
+    | errors.TLSVerificationFailed
+    | errors.ConnectionClosed,
+) -> proton.ConnectionException:
+    return error
+
+
+def errors_of_a_link_are_those_of_proton(
+    error: errors.LinkRefused
+    | errors.LinkClosed
+    | errors.MessageNotAccepted
+    | errors.DeliveryUnknown
+    | errors.StaleDelivery
+    | errors.AlreadySettled,
+) -> proton.LinkException:
+    return error
+
+
+def timeouts_are_those_of_proton(late: errors.SendTimeout | errors.ReceiveTimeout) -> proton.Timeout:
+    return late
+
+
+def timeouts_are_those_of_python(late: errors.SendTimeout | errors.ReceiveTimeout) -> TimeoutError:
+    return late
+
+
+def a_wrong_thread_is_an_error_of_the_program(error: errors.WrongThread) -> RuntimeError:
+    return error
+
+
+def errors_before_there_is_a_connection() -> None:
+    try:
+        haclient.connect(URL)
+    except errors.ClusterURLError as error:
+        assert_type(error.option, str | None)
+    except (errors.ResolutionError, errors.SaslUnavailableError) as error:
+        assert_type(error, errors.ResolutionError | errors.SaslUnavailableError)
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+def every_event(event: events.Event) -> str:
+    assert_type(event.stamp, events.Stamp)
+    match event:
+        case events.AttemptStarted():
+            assert_type(event.attempt, int)
+            return str(event.endpoint)
+        case events.AttemptFailed():
+            assert_type(event.record, AttemptRecord)
+            assert_type(event.record.miss, Miss)
+            return event.record.miss.kind.value
+        case events.Redirected():
+            assert_type((event.by, event.target), tuple[Endpoint, Endpoint])
+            assert_type(event.followed, bool)
+            return event.detail
+        case events.BackingOff():
+            assert_type((event.delay, event.base), tuple[float, float])
+            assert_type(event.hint, float | None)
+            return str(event.round)
+        case events.Connected() | events.Reconnected():
+            assert_type(event.endpoint, Endpoint)
+            assert_type(event.generation, int | None)
+            assert_type(event.duration, float)
+            return str(event.replayed if isinstance(event, events.Reconnected) else event.attempts)
+        case events.Lost():
+            assert_type(event.unsettled, int)
+            return event.reason
+        case events.GaveUp():
+            assert_type(event.last, Miss | None)
+            return event.reason
+        case events.Closed():
+            return "closed"
+        case _:
+            assert_never(event)
+
+
+def stamps(stamp: events.Stamp) -> dict[str, Any]:
+    assert_type((stamp.time, stamp.monotonic), tuple[float, float])
+    assert_type((stamp.connection, stamp.sequence, stamp.episode), tuple[int, int, int])
+    return {"client_id": stamp.client_id}

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import haclient
+from haclient import aio, errors, events
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PUBLIC_API = HERE / "public_api.py"
+
+
+def test_the_public_api_has_the_types_that_applications_rely_on() -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", str(PUBLIC_API)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [
+        ("", haclient.__all__),
+        ("aio.", aio.__all__),
+        ("errors.", errors.__all__),
+        ("events.", [kind.__name__ for kind in (events.Stamp, *events.Event.__args__)]),
+    ],
+    ids=["haclient", "aio", "errors", "events"],
+)
+def test_no_public_name_is_left_out(prefix: str, names: list[str]) -> None:
+    used = PUBLIC_API.read_text()
+    assert [name for name in names if f"{prefix}{name}" not in used] == []
