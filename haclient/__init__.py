@@ -14,22 +14,30 @@ from proton import Message
 from haclient import aio, errors, events
 from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
 from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.topology import Topology
 from haclient.factory import Credentials
 from haclient.links.connection import State
 from haclient.outcome import Outcome, OutcomeState
 
 __all__ = [
+    "AttemptRecord",
     "ClusterURL",
     "Connection",
     "ConnectionFactory",
     "Credentials",
     "Delivery",
+    "Endpoint",
     "Message",
+    "Miss",
+    "MissKind",
     "Outcome",
     "OutcomeState",
     "Receiver",
     "Sender",
     "State",
+    "Topology",
     "aio",
     "connect",
     "errors",

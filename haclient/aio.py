@@ -14,15 +14,16 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import proton
 
+from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
-from haclient.errors import ReceiveTimeout, SendTimeout
-from haclient.factory import FactoryCore
+from haclient.errors import HaclientError, ReceiveTimeout, SendTimeout
+from haclient.factory import FactoryArguments, FactoryCore
 from haclient.links.connection import ConnectionCore, State
 from haclient.links.delivery import DeliveryCore
 from haclient.links.receiver import ReceiverCore
@@ -33,7 +34,7 @@ from haclient.subscriptions import AsyncEvents
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 
 
-def connect(url: str, **arguments: Any) -> Connecting:
+def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Connecting:
     """Connect with a factory of its own, which closes with the connection.
 
     :param url: a cluster URL.
@@ -51,7 +52,7 @@ class ConnectionFactory:
     Takes the arguments of ``factory.FactoryCore``.
     """
 
-    def __init__(self, url: str, **arguments: Any) -> None:
+    def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
         self._core = FactoryCore(url, **arguments)
 
     @property
@@ -306,7 +307,10 @@ class Sender:
 
 
 class Receiver:
-    """Receives messages from one node, across failovers; an asynchronous iterator of deliveries."""
+    """Receives messages from one node, across failovers; an asynchronous iterator of deliveries.
+
+    The iteration ends when the application closes the receiver or its connection.
+    """
 
     def __init__(self, core: ReceiverCore) -> None:
         self._core = core
@@ -343,7 +347,12 @@ class Receiver:
         return self
 
     async def __anext__(self) -> Delivery:
-        return await self.receive()
+        try:
+            return await self.receive()
+        except HaclientError:
+            if self._core.closed_here:
+                raise StopAsyncIteration from None
+            raise
 
     async def __aenter__(self) -> Self:
         return self

@@ -17,15 +17,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import proton
 
+from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
 from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, SendTimeout
-from haclient.factory import FactoryCore
+from haclient.factory import FactoryArguments, FactoryCore
 from haclient.links.connection import ConnectionCore, State
 from haclient.links.delivery import DeliveryCore
 from haclient.links.ledger import Entry
@@ -38,7 +39,7 @@ from haclient.subscriptions import BlockingEvents
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 
 
-def connect(url: str, **arguments: Any) -> Connection:
+def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Connection:
     """Connect with a factory of its own, which closes with the connection.
 
     :param url: a cluster URL.
@@ -63,7 +64,7 @@ class ConnectionFactory:
     Takes the arguments of ``factory.FactoryCore``.
     """
 
-    def __init__(self, url: str, **arguments: Any) -> None:
+    def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
         self._core = FactoryCore(url, **arguments)
         self._thread = LoopThread()
 
@@ -299,7 +300,10 @@ class _SendFuture(Future[Outcome]):
 
 
 class Receiver:
-    """Receives messages from one node, across failovers; an iterator of deliveries."""
+    """Receives messages from one node, across failovers; an iterator of deliveries.
+
+    The iteration ends when the application closes the receiver or its connection.
+    """
 
     def __init__(self, thread: LoopThread, core: ReceiverCore) -> None:
         self._thread = thread
@@ -331,7 +335,12 @@ class Receiver:
         return self
 
     def __next__(self) -> Delivery:
-        return self.receive()
+        try:
+            return self.receive()
+        except HaclientError:
+            if self._core.closed_here:
+                raise StopIteration from None
+            raise
 
     def __enter__(self) -> Self:
         return self

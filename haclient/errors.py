@@ -1,8 +1,10 @@
 """What can go wrong, with the facts that an application needs to act.
 
-Every error derives from ``HaclientError`` and from the exception that python-qpid-proton raises
-in the same place, so that an ``except proton.ConnectionException`` written for proton keeps
-working.  Three attributes answer the three questions of the README's table, on every error:
+Every error of a connection, a sender or a receiver derives from ``HaclientError`` and from the
+exception that python-qpid-proton raises in the same place, so that an
+``except proton.ConnectionException`` written for proton keeps working.  Mistakes made before there
+is a connection are ``ClusterURLError`` (a ``ValueError``) and ``SaslUnavailableError`` (a
+``RuntimeError``).  Three attributes answer the three questions of the README's table:
 
 ``connection_usable``
     may the connection be used further?
@@ -85,7 +87,7 @@ class ConnectionGaveUp(HaclientError, proton.ConnectionException):
 _SHOWN_ATTEMPTS = 20
 
 
-class DeadlineExceeded(ConnectionGaveUp, proton.Timeout):
+class DeadlineExceeded(ConnectionGaveUp, proton.Timeout, TimeoutError):
     """``deadline``, ``startup_deadline`` or the caller's timeout passed without a primary."""
 
 

@@ -69,7 +69,9 @@ class Redirected:
 
 @dataclass(frozen=True, slots=True)
 class BackingOff:
-    """No member served; the next round starts after ``delay`` seconds.
+    """Nothing is dialled for ``delay`` seconds: no member served in the last round.
+
+    Round 0 is the wait after a loss, before the first round.
 
     :param base: the ceiling under which the delay was drawn.
     :param hint: the delay a server asked for, if one did.

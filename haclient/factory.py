@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypedDict
 
 from proton import SSLDomain
 
@@ -28,6 +28,7 @@ from haclient.discovery.url_error import ClusterURLError
 from haclient.engine import tls
 from haclient.engine.sasl import check_available
 from haclient.engine.settings import Settings
+from haclient.errors import ConnectionClosed
 from haclient.events import Closed, Event, GaveUp
 from haclient.links.attempt import Plan
 from haclient.links.cluster import Cluster
@@ -41,6 +42,52 @@ class Credentials:
 
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+
+
+class FactoryArguments(TypedDict, total=False):
+    """The keyword arguments of ``connect`` and ``ConnectionFactory``.
+
+    ``credentials``, ``ssl_context``, ``on_event`` and ``rng`` are explained at ``FactoryCore``;
+    the others are the URL options of that name, as text or as values.
+    """
+
+    credentials: Credentials | CredentialsProvider | None
+    ssl_context: ssl.SSLContext | None
+    on_event: Callable[[Event], object] | None
+    rng: random.Random | None
+    stagger: float | str
+    max_dials: int | str
+    attempt_timeout: float | str
+    stable_after: float | str
+    deadline: float | str | None
+    startup_deadline: float | str | None
+    max_attempts: int | str | None
+    max_redirects: int | str
+    redirects: str
+    pushed_members: str
+    backoff_base: float | str
+    backoff_factor: float | str
+    backoff_max: float | str
+    max_hint: float | str
+    heartbeat: float | str
+    delivery: str
+    duplicate_detection: bool | str
+    window: int | str
+    credit: int | str
+    max_frame_size: int | str
+    client_id: str | None
+    vhost: str | None
+    sasl_mechanisms: str | tuple[str, ...] | None
+    sasl_plaintext: bool | str
+    tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    tls_verify: bool | str
+    tls_server_name: str | None
+    nameserver: str | None
+    dns_timeout: float | str
+    send_timeout: float | str | None
+    close_timeout: float | str
 
 
 CredentialsProvider = Callable[[], Credentials | Awaitable[Credentials]]
@@ -88,6 +135,7 @@ class FactoryCore:
             self._subscriptions[CallbackSubscription(on_event)] = None
         self._shared: Shared | None = None
         self._numbers = 0
+        self._closed = False
         self._connections: dict[ConnectionCore, None] = {}
 
     @property
@@ -97,6 +145,8 @@ class FactoryCore:
 
     def connection(self) -> ConnectionCore:
         """A new connection, not opened yet.  Must be called on the event loop."""
+        if self._closed:
+            raise ConnectionClosed("the factory is closed")
         if self._shared is None:
             self._shared = self._share()
         self._numbers += 1
@@ -107,6 +157,7 @@ class FactoryCore:
 
     async def close(self) -> None:
         """Close every connection, then everything they shared."""
+        self._closed = True
         await asyncio.gather(*(core.close() for core in tuple(self._connections)))
         if self._shared is not None:
             await self._shared.cluster.close()
@@ -179,7 +230,7 @@ class _Planner:
         if context is None and (factory.options.tls_ca or factory.options.tls_cert):
             self._context = self._load()  # now, for a wrong path is an error of the caller's
         self._domain: SSLDomain | None = None
-        self._refused: dict[Endpoint, Credentials] = {}
+        self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
 
     async def plan(self, endpoint: Endpoint) -> Plan:
         """Settings, TLS and credentials for one attempt."""
@@ -190,15 +241,16 @@ class _Planner:
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Miss(kind=MissKind.AUTHENTICATION_TEMPORARY, detail=detail)
             return Plan(self._settings(endpoint, Credentials()), refusal=refusal)
-        if fresh and self._refused.get(endpoint) == credentials:
+        before, mechanism = self._refused.get(endpoint, (None, None))
+        if fresh and before == credentials:
             detail = "the credentials that were refused here have not changed"
-            refusal = Miss(kind=MissKind.AUTHENTICATION, detail=detail)
+            refusal = Miss(kind=MissKind.AUTHENTICATION, detail=detail, mechanism=mechanism)
             return Plan(self._settings(endpoint, credentials), refusal=refusal)
         return Plan(
             self._settings(endpoint, credentials),
             tls=self._tls(endpoint),
             fresh=fresh,
-            refused=lambda: self._refused.update({endpoint: credentials}),
+            refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
         )
 
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:

@@ -141,7 +141,8 @@ class Options:
     heartbeat: float = field(
         default=10.0,
         metadata=_about(
-            seconds(0.01, 86400, or_zero=True), "a peer that is silent for this long is lost, and both sides send in time; 0 is off"
+            seconds(0.01, 86400, or_zero=True),
+            "a peer that is silent for this long is lost, and both sides send in time; 0 is off",
         ),
     )
     delivery: Delivery = field(

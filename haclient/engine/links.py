@@ -36,6 +36,7 @@ DeliveryPointer = Any
 
 _PN_ACCEPTED: int = lib.PN_ACCEPTED
 _PN_RECEIVED: int = lib.PN_RECEIVED
+_NOT_TERMINAL = (0, _PN_RECEIVED)
 _STATES = {state.value: state for state in OutcomeState}
 # Read whole small messages with one call; larger ones are read in pieces as they come.
 _READ_SIZE = 4096
@@ -154,7 +155,7 @@ class SenderLink:
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """The peer changed the state of a delivery (called by the engine only)."""
         state = lib.pn_delivery_remote_state(delivery)
-        if not lib.pn_delivery_settled(delivery) and state in (0, _PN_RECEIVED):
+        if state in _NOT_TERMINAL and not lib.pn_delivery_settled(delivery):
             return
         token = self._unsettled.pop(delivery, _MISSING)
         if token is _MISSING:

@@ -37,14 +37,14 @@ class Plan:
 
     :param fresh: the credentials come from a callable and may differ next time.
     :param refusal: why not to dial at all (the credentials were refused here already).
-    :param refused: to be called when the member refuses these credentials.
+    :param refused: to be called when the member refuses these credentials, with the mechanism.
     """
 
     settings: Settings
     tls: ssl.SSLContext | None = None
     fresh: bool = False
     refusal: Miss | None = None
-    refused: Callable[[], None] = lambda: None
+    refused: Callable[[str | None], None] = lambda _: None
 
 
 Planner = Callable[[Endpoint], Awaitable[Plan]]
@@ -204,7 +204,7 @@ class Attempt:
             hint = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
             miss = replace(miss, detail=f"{miss.detail}; {hint}")
         if plan.fresh and misses.credentials_refused(engine.transport):
-            plan.refused()
+            plan.refused(miss.mechanism)
         self._miss(miss)
 
     def _miss(self, miss: Miss) -> None:

@@ -35,7 +35,7 @@ from haclient.discovery.options import Options
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
-from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
+from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.links import episode as episodes
 from haclient.links import misses
 from haclient.links.attempt import Attempt, Planner, remote_properties
@@ -129,6 +129,8 @@ class ConnectionCore:
         configure: Callable[[proton.Sender], None] | None = None,
     ) -> SenderCore:
         """A sender; wait for its ``opened`` to know that the primary has it."""
+        if address == "":
+            raise ValueError("an address is a name; None asks for the anonymous terminus")
         options = self._shared.options
         core = SenderCore(
             self._loop,
@@ -230,10 +232,10 @@ class ConnectionCore:
         self.epoch += 1
         self.state = State.CONNECTED
         replayed = 0
-        for link in self._links:
-            replayed += _unsettled(link)
+        for link in tuple(self._links):
+            replayed += link.ledger.sent if isinstance(link, SenderCore) else 0
             if engine.ending is None:
-                link.attach(engine, session)
+                self._attach(link, engine, session)
         self._announce(attempt.endpoint, replayed)
         if not self._first.done():
             self._first.set_result(None)
@@ -313,11 +315,18 @@ class ConnectionCore:
     def _register(self, core: L) -> L:
         if self.error is not None:
             raise self.error
-        self._links[core] = None
-        core.on_closed = lambda: self._links.pop(core, None)
         if self._engine is not None and self._session is not None and self._engine.ending is None:
             core.attach(self._engine, self._session)
+        self._links[core] = None
+        core.on_closed = lambda: self._links.pop(core, None)
         return core
+
+    def _attach(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
+        try:
+            link.attach(engine, session)
+        except Exception as error:  # the application's ``configure``: its link fails, and no other
+            logger.exception("the link to %r cannot be attached", link.address)
+            link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
     def _link_name(self) -> str:
         self._link_number += 1

@@ -45,10 +45,9 @@ class Entry(Generic[W]):
     :ivar sent: whether it ever left on any connection.
     """
 
-    __slots__ = ("data", "delivery", "number", "sent", "waiter")
+    __slots__ = ("data", "delivery", "sent", "waiter")
 
-    def __init__(self, number: int, data: bytes, waiter: W) -> None:
-        self.number = number
+    def __init__(self, data: bytes, waiter: W) -> None:
         self.data = data
         self.waiter = waiter
         self.delivery: Any = None
@@ -58,20 +57,25 @@ class Entry(Generic[W]):
 class Ledger(Generic[W]):
     """The entries of one sender."""
 
-    __slots__ = ("_entries", "_next_number", "unsent", "window")
+    __slots__ = ("_entries", "unsent", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.unsent: deque[Entry[W]] = deque()
         """Entries that are to go out over the current connection, oldest first."""
-        self._entries: dict[int, Entry[W]] = {}
-        self._next_number = 0
+        # An ordered set: entries are equal only to themselves.
+        self._entries: dict[Entry[W], Entry[W]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __contains__(self, entry: object) -> bool:
-        return isinstance(entry, Entry) and self._entries.get(entry.number) is entry
+        return entry in self._entries
+
+    @property
+    def sent(self) -> int:
+        """Entries that have left at least once."""
+        return sum(entry.sent for entry in self._entries.values())
 
     @property
     def full(self) -> bool:
@@ -80,14 +84,13 @@ class Ledger(Generic[W]):
 
     def add(self, data: bytes, waiter: W) -> Entry[W]:
         """Take responsibility for a message; the caller sends it or puts it into ``unsent``."""
-        number = self._next_number
-        self._next_number = number + 1
-        entry = self._entries[number] = Entry(number, data, waiter)
+        entry = Entry(data, waiter)
+        self._entries[entry] = entry
         return entry
 
     def remove(self, entry: Entry[W]) -> bool:
         """Settled or taken back; ``False`` if it was not there any more."""
-        return self._entries.pop(entry.number, None) is not None
+        return self._entries.pop(entry, None) is not None
 
     def lost(self, *, keep_sent: bool) -> list[Entry[W]]:
         """The connection is gone.
@@ -95,19 +98,19 @@ class Ledger(Generic[W]):
         :param keep_sent: send again what was sent (at least once) instead of giving it up.
         :returns: the entries given up, whose delivery nobody can know.
         """
-        given_up = [] if keep_sent else [entry for entry in self._entries.values() if entry.sent]
+        given_up = [] if keep_sent else [entry for entry in self._entries if entry.sent]
         for entry in given_up:
-            del self._entries[entry.number]
-        for entry in self._entries.values():
+            del self._entries[entry]
+        for entry in self._entries:
             entry.delivery = None
-        self.unsent = deque(entry for entry in self._entries.values() if not entry.waiter.done())
-        for entry in [entry for entry in self._entries.values() if entry.waiter.done()]:
-            del self._entries[entry.number]
+        self.unsent = deque(entry for entry in self._entries if not entry.waiter.done())
+        for entry in [entry for entry in self._entries if entry.waiter.done()]:
+            del self._entries[entry]
         return given_up
 
     def clear(self) -> list[Entry[W]]:
         """Give everything up (the sender is closed) and return it."""
-        entries = list(self._entries.values())
+        entries = list(self._entries)
         self._entries.clear()
         self.unsent.clear()
         return entries

@@ -128,6 +128,8 @@ def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Miss:
     kind = MissKind.AUTHENTICATION_TEMPORARY if temporary or fresh else MissKind.AUTHENTICATION
     if mechanism in (None, "none"):
         detail = "no SASL mechanism in common with the peer that may be used here"
+        if not SASL.extended():
+            detail += " (this python-qpid-proton was built without Cyrus SASL, which SCRAM needs)"
         mechanism = None
     else:
         detail = f"{mechanism}: {text or 'authentication failed'}"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import proton
 
-from haclient.errors import HaclientError, LinkClosed
+from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
 from haclient.links.delivery import DeliveryCore
 from haclient.links.sender import closed_by_peer
 
@@ -51,6 +51,8 @@ class ReceiverCore:
         self.inbox: deque[DeliveryCore] = deque()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.error: HaclientError | None = None
+        self.closed_here = False
+        """Whether the application closed it, or its connection."""
         self.on_closed: Callable[[], None] = lambda: None
         self._loop = loop
         self._credit = credit
@@ -93,6 +95,7 @@ class ReceiverCore:
     def close(self, error: HaclientError | None = None) -> None:
         """Close the link; what waits in the inbox goes back to the queue."""
         if self.error is None:
+            self.closed_here = True
             if self._link is not None:
                 self._link.close()
             self.fail(error or LinkClosed(f"the receiver for {self.address!r} is closed"))
@@ -133,6 +136,7 @@ class ReceiverCore:
         if self.error is not None:
             return
         self.error = error
+        self.closed_here = self.closed_here or isinstance(error, ConnectionClosed)
         self._link = None
         self.epoch += 1
         self.inbox.clear()

@@ -9,6 +9,7 @@ through its loop thread.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import copy
 from collections import deque
 from collections.abc import Callable
@@ -25,11 +26,14 @@ from haclient.errors import (
     MessageNotAccepted,
 )
 from haclient.links.ledger import Entry, Ledger, Waiter
-from haclient.outcome import Outcome
+from haclient.outcome import ACCEPTED, Outcome
 
 if TYPE_CHECKING:
     from haclient.engine.links import SenderLink
     from haclient.engine.protocol import Engine
+
+# What a future raises that has its outcome, or was cancelled, when it is given one.
+_DONE = (asyncio.InvalidStateError, concurrent.futures.InvalidStateError)
 
 
 class SenderCore:
@@ -62,6 +66,8 @@ class SenderCore:
         self._configure = configure
         self._engine: Engine | None = None
         self._link: SenderLink | None = None
+        # The link's credit, counted along: asking proton costs a C call a message.
+        self._credit = 0
         self._waiting_for_room: deque[asyncio.Future[None]] = deque()
         self._flushing: list[asyncio.Future[None]] = []
 
@@ -74,13 +80,14 @@ class SenderCore:
         """
         if self.error is not None:
             raise self.error
-        entry = self.ledger.add(data, waiter)
-        link = self._link
-        if link is not None and not self.ledger.unsent and self._engine.writable and link.credit > 0:  # type: ignore[union-attr]
-            entry.delivery = link.send(data, entry)
+        ledger = self.ledger
+        entry = ledger.add(data, waiter)
+        if self._credit > 0 and not ledger.unsent and self._engine.writable:  # type: ignore[union-attr]
+            self._credit -= 1
+            entry.delivery = self._link.send(data, entry)  # type: ignore[union-attr]
             entry.sent = True
         else:
-            self.ledger.unsent.append(entry)
+            ledger.unsent.append(entry)
         return entry
 
     async def room(self) -> None:
@@ -136,12 +143,12 @@ class SenderCore:
         link.endpoint.snd_settle_mode = proton.Link.SND_UNSETTLED
         if self._configure is not None:
             self._configure(link.endpoint)
-        self._engine, self._link = engine, link
+        self._engine, self._link, self._credit = engine, link, 0
         engine.attach(link)
 
     def detach(self) -> int:
         """The connection is lost.  Returns how many messages the next one must send again."""
-        self._engine = self._link = None
+        self._leave()
         for entry in self.ledger.lost(keep_sent=not self._at_most_once):
             _fail(entry.waiter, DeliveryUnknown("the connection was lost before the message was settled"))
         self._admit()
@@ -156,7 +163,7 @@ class SenderCore:
         if self.error is not None:
             return
         self.error = error
-        self._engine = self._link = None
+        self._leave()
         for entry in self.ledger.clear():
             _fail(entry.waiter, _with_delivery(error, sent=entry.sent))
         if not self.opened.done():
@@ -176,46 +183,56 @@ class SenderCore:
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """The peer refused or detached the link."""
         if link is self._link:
-            self._link = None
+            self._leave()
             self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
 
     def credit_given(self, link: SenderLink) -> None:
         """The peer allows more messages, or wants its credit back."""
         if link is self._link:
+            self._credit = link.credit
             self._pump()
             if not self.ledger.unsent and link.drain:
                 link.drained()
+                self._credit = link.credit
 
     def settled(self, _link: SenderLink, token: Any, outcome: Outcome | None) -> None:
         """The primary settled a message."""
         entry: Entry[Waiter] = token
         self.ledger.remove(entry)
-        waiter = entry.waiter
-        if not waiter.done():
-            if outcome is not None and outcome.accepted:
-                waiter.set_result(outcome)
-            else:
-                _fail(waiter, _not_accepted(outcome))
         if self._waiting_for_room or self._flushing:
             self._admit()
+        if outcome is not ACCEPTED:
+            _fail(entry.waiter, _not_accepted(outcome))
+            return
+        # Not asked first whether it is done: another thread may cancel it in between.
+        try:
+            entry.waiter.set_result(outcome)
+        except _DONE:
+            return
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        self._engine = self._link = None
+        self._credit = 0
 
     def _pump(self) -> None:
         engine, link, unsent = self._engine, self._link, self.ledger.unsent
         if link is None or engine is None:
             return
-        credit = link.credit
-        while unsent and credit > 0 and engine.writable:
+        while unsent and self._credit > 0 and engine.writable:
             entry = unsent.popleft()
             if entry.waiter.done():
                 self.ledger.remove(entry)
                 continue
             if entry not in self.ledger:
                 continue
+            self._credit -= 1
             entry.delivery = link.send(entry.data, entry)
             entry.sent = True
-            credit -= 1
+        # Those that were cancelled have left the window without a settle.
+        if self._waiting_for_room or self._flushing:
+            self._admit()
 
     def _admit(self) -> None:
         """Let in whoever waits for room, and those who wait for the ledger to empty."""
@@ -262,5 +279,7 @@ def _with_delivery(error: HaclientError, *, sent: bool) -> HaclientError:
 
 
 def _fail(waiter: Waiter, error: BaseException) -> None:
-    if not waiter.done():
+    try:
         waiter.set_exception(error)
+    except _DONE:
+        return

@@ -15,24 +15,26 @@ import proton
 
 import haclient
 from haclient import (
+    AttemptRecord,
     ClusterURL,
     Connection,
     ConnectionFactory,
     Credentials,
     Delivery,
+    Endpoint,
     Message,
+    Miss,
+    MissKind,
     Outcome,
     OutcomeState,
     Receiver,
     Sender,
     State,
+    Topology,
     aio,
     errors,
     events,
 )
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss
-from haclient.discovery.topology import Topology
 
 URL = "amqp://a,b"
 
@@ -72,7 +74,10 @@ def blocking_factory(context: ssl.SSLContext) -> None:
     ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
     ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
+    ConnectionFactory(ClusterURL.parse(URL))
     ConnectionFactory(None)  # type: ignore[arg-type]
+    ConnectionFactory(URL, heartbeat=object())  # type: ignore[arg-type]
+    ConnectionFactory(URL, hartbeat=5)  # type: ignore[call-arg]
     with ConnectionFactory(URL) as factory:
         assert_type(factory, ConnectionFactory)
         assert_type(factory.topology, Topology | None)
@@ -325,6 +330,7 @@ def every_event(event: events.Event) -> str:
         case events.AttemptFailed():
             assert_type(event.record, AttemptRecord)
             assert_type(event.record.miss, Miss)
+            assert_type(event.record.miss.kind, MissKind)
             return event.record.miss.kind.value
         case events.Redirected():
             assert_type((event.by, event.target), tuple[Endpoint, Endpoint])
