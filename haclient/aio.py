@@ -22,7 +22,7 @@ from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
-from haclient.errors import HaclientError, ReceiveTimeout, SendTimeout
+from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.links.connection import ConnectionCore, State
 from haclient.links.delivery import DeliveryCore
@@ -239,6 +239,8 @@ class Sender:
                 future: asyncio.Future[Outcome] = self._loop.create_future()
                 entry = core.submit(data, future)
                 return await future
+        except DeadlineExceeded:
+            raise
         except TimeoutError:
             delivered = core.take_back(entry) if entry is not None else False
             msg = f"the primary did not settle the message within {seconds} s"
@@ -277,6 +279,8 @@ class Sender:
         try:
             async with asyncio.timeout(timeout):
                 await self._core.flush()
+        except DeadlineExceeded:
+            raise
         except TimeoutError:
             msg = f"{len(self._core.ledger)} messages are not settled after {timeout} s"
             raise SendTimeout(msg, delivered=None) from None
@@ -295,6 +299,8 @@ class Sender:
         try:
             async with asyncio.timeout(seconds):
                 await self._core.room()
+        except DeadlineExceeded:
+            raise
         except TimeoutError:
             msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
             raise SendTimeout(msg, delivered=False) from None
@@ -332,6 +338,8 @@ class Receiver:
             try:
                 async with asyncio.timeout(timeout):
                     await core.arrival()
+            except DeadlineExceeded:
+                raise
             except TimeoutError:
                 msg = f"no message came within {timeout} s"
                 raise ReceiveTimeout(msg) from None
@@ -377,6 +385,11 @@ class Delivery:
     def message(self) -> proton.Message:
         """The message."""
         return self._core.message
+
+    @property
+    def data(self) -> bytes:
+        """The message as it came, encoded."""
+        return self._core.data
 
     @property
     def settled(self) -> bool:

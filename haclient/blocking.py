@@ -25,7 +25,7 @@ from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
-from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, SendTimeout
+from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.links.connection import ConnectionCore, State
 from haclient.links.delivery import DeliveryCore
@@ -256,6 +256,8 @@ class Sender:
         """
         try:
             self._thread.call(_within(timeout, self._core.flush))
+        except DeadlineExceeded:
+            raise
         except TimeoutError:
             msg = f"{self.unsettled} messages are not settled after {timeout} s"
             raise SendTimeout(msg, delivered=None) from None
@@ -283,6 +285,8 @@ class Sender:
     def _room(self, seconds: float | None) -> None:
         try:
             self._thread.call(_within(seconds, self._core.room))
+        except DeadlineExceeded:
+            raise
         except TimeoutError:
             msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
             raise SendTimeout(msg, delivered=False) from None
@@ -351,6 +355,8 @@ class Receiver:
     def _arrival(self, seconds: float | None) -> None:
         try:
             self._thread.call(_within(seconds, self._core.arrival))
+        except DeadlineExceeded:
+            raise
         except TimeoutError:
             msg = f"no message came within {seconds} s"
             raise ReceiveTimeout(msg) from None
@@ -369,6 +375,11 @@ class Delivery:
     def message(self) -> proton.Message:
         """The message."""
         return self._core.message
+
+    @property
+    def data(self) -> bytes:
+        """The message as it came, encoded."""
+        return self._core.data
 
     @property
     def settled(self) -> bool:

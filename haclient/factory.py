@@ -53,6 +53,7 @@ class FactoryArguments(TypedDict, total=False):
 
     credentials: Credentials | CredentialsProvider | None
     ssl_context: ssl.SSLContext | None
+    desired_capabilities: tuple[str, ...]
     on_event: Callable[[Event], object] | None
     rng: random.Random | None
     stagger: float | str
@@ -106,7 +107,8 @@ class FactoryCore:
     :param url: a cluster URL, parsed or not.
     :param credentials: overrides what the URL says; a callable is asked before each attempt
         (on a thread, unless it is a coroutine function).
-    :param ssl_context: overrides the ``tls_*`` options.
+    :param ssl_context: overrides the ``tls_*`` options; not for SASL EXTERNAL, see ``engine.tls``.
+    :param desired_capabilities: what to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own.
     :param rng: the random source of backoff and SRV; for reproducible tests.
     :param options: any URL option by its name; they override the URL.
@@ -119,6 +121,7 @@ class FactoryCore:
         *,
         credentials: Credentials | CredentialsProvider | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        desired_capabilities: tuple[str, ...] = (),
         on_event: Callable[[Event], object] | None = None,
         rng: random.Random | None = None,
         **options: Any,
@@ -128,6 +131,7 @@ class FactoryCore:
         check_available(self.options.sasl_mechanisms or ())
         self.client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
         self.rng = rng or random.Random()
+        self.desired_capabilities = desired_capabilities
         self._credentials = credentials
         self._planner = _Planner(self, ssl_context)
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
@@ -227,6 +231,9 @@ class _Planner:
     def __init__(self, factory: FactoryCore, context: ssl.SSLContext | None) -> None:
         self._factory = factory
         self._context = context
+        if context is not None and self._is_external():
+            msg = "option 'sasl_mechanisms': EXTERNAL takes tls_ca, tls_cert and tls_key, not an ssl_context"
+            raise ClusterURLError(msg, "sasl_mechanisms")
         if context is None and (factory.options.tls_ca or factory.options.tls_cert):
             self._context = self._load()  # now, for a wrong path is an error of the caller's
         self._domain: SSLDomain | None = None
@@ -265,6 +272,7 @@ class _Planner:
             password=credentials.password,
             mechanisms=options.sasl_mechanisms or (),
             plaintext=options.sasl_plaintext or endpoint.tls,
+            desired_capabilities=self._factory.desired_capabilities,
             properties={"product": "haclient", "version": _VERSION},
             tls_domain=self._external(endpoint),
             tls_name=name,
