@@ -11,11 +11,12 @@ decoded on the calling thread; what crosses to the loop thread crosses in batche
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -301,6 +302,15 @@ class _SendFuture(Future[Outcome]):
     """A future of a send; ``entry`` is its place in the ledger, once it has one."""
 
     entry: Entry[Any] | None = None
+
+    # Another thread may cancel it between a look at ``done`` and these.
+    def set_result(self, result: Outcome) -> None:
+        with contextlib.suppress(InvalidStateError):
+            super().set_result(result)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        with contextlib.suppress(InvalidStateError):
+            super().set_exception(exception)
 
 
 class Receiver:

@@ -14,6 +14,8 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import logging
 import os
 import threading
 import weakref
@@ -23,19 +25,25 @@ from typing import Any, TypeVar
 
 from haclient.errors import ConnectionClosed, WrongThread
 
+logger = logging.getLogger("haclient")
+
 T = TypeVar("T")
 
 # At the end of the process: long enough for a loop that only has to stop.
 _JOIN_TIMEOUT = 1.0
+_CLOSED = "the factory is closed"
 
 
 class LoopThread:
-    """Starts at the first call."""
+    """Starts when it is made."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
+        # Nothing reaches the loop once ``stop`` has begun: it could be left lying there for ever.
+        self._lock = threading.Lock()
+        self._stopped = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="haclient", daemon=True)
         self._thread.start()
@@ -45,15 +53,21 @@ class LoopThread:
         """Run a coroutine on the loop and wait for its result.
 
         An interrupt (``KeyboardInterrupt``) cancels it.
+
+        :raises ConnectionClosed: also when ``stop`` ends the loop meanwhile.
         """
         try:
             self.check()
+            with self._lock:
+                self._check_running()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:
             coroutine.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise ConnectionClosed(_CLOSED) from None
         except BaseException:
             future.cancel()
             raise
@@ -63,11 +77,14 @@ class LoopThread:
         self._posted.append((function, arguments))
         if not self._awake:
             self._awake = True
-            try:
-                self._loop.call_soon_threadsafe(self._run_posted)
-            except RuntimeError:
-                msg = "the connection is closed"
-                raise ConnectionClosed(msg) from None
+            self._check_process()
+            with self._lock:
+                if not self._stopped:
+                    self._loop.call_soon_threadsafe(self._run_posted)
+                    return
+            # Whatever was posted beside this finds its connection closed, and says so.
+            self._run_posted()
+            raise ConnectionClosed(_CLOSED)
 
     def check(self) -> None:
         """Raise unless a blocking call can be made here.
@@ -75,19 +92,26 @@ class LoopThread:
         :raises WrongThread: on the loop thread, or in a forked process.
         :raises ConnectionClosed: after ``stop``.
         """
-        if os.getpid() != self._pid:
-            msg = "this factory belongs to the parent process: make a new one after a fork"
-            raise WrongThread(msg)
+        self._check_process()
         if threading.current_thread() is self._thread:
             msg = "a blocking call on haclient's own thread would wait for itself"
             raise WrongThread(msg)
-        if not self._finalizer.alive:
-            msg = "the factory is closed"
-            raise ConnectionClosed(msg)
+        self._check_running()
 
     def stop(self) -> None:
         """End the thread.  What was posted before is done first."""
+        with self._lock:
+            self._stopped = True
         self._finalizer()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            msg = "this factory belongs to the parent process: make a new one after a fork"
+            raise WrongThread(msg)
+
+    def _check_running(self) -> None:
+        if self._stopped:
+            raise ConnectionClosed(_CLOSED)
 
     def _run_posted(self) -> None:
         # Reset first: a post that comes while this runs wakes the loop once more, at worst idly.
@@ -95,7 +119,10 @@ class LoopThread:
         posted = self._posted
         while posted:
             function, arguments = posted.popleft()
-            function(*arguments)
+            try:
+                function(*arguments)
+            except Exception:
+                logger.exception("a call that was left behind failed")
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

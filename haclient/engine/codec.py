@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import cproton
 import proton
 from cproton_ffi import ffi, lib
 
@@ -50,7 +51,8 @@ class Encoder:
         """The message as bytes, with ``duplicate_id`` unless the application set its own.
 
         :raises proton.MessageException: when a property key is not a string.
-        :raises proton.DataException: when a value cannot be an AMQP value.
+        :raises proton.DataException: when a value cannot be an AMQP value; proton has a
+            ``KeyError`` instead for a type that it does not know.
         """
         return self._encode_plain(message, duplicate_id) or self._encode_any(message, duplicate_id)
 
@@ -62,10 +64,10 @@ class Encoder:
         if properties is not None and (properties or duplicate_id is None):
             return None
         body = message.body
-        kind = type(body)
-        if kind is bytes:
+        content: bytes
+        if type(body) is bytes:
             section, short, long, content = _body_sections(message), b"\xa0", b"\xb0", body
-        elif kind is str:
+        elif type(body) is str:
             section, short, long, content = b"\x00\x53\x77", b"\xa1", b"\xb1", body.encode()
         else:
             return None
@@ -148,6 +150,26 @@ def _put_only_property(data: Any, duplicate_id: str) -> None:
     lib.pn_data_exit(data)
 
 
+class _Decoded(proton.Message):
+    """A message whose binary ids may be kept longer than itself."""
+
+    @property
+    def id(self) -> Any:
+        return _owned(super().id)
+
+    @id.setter  # noqa: A003
+    def id(self, value: Any) -> None:
+        cproton.pn_message_set_id(self._msg, value)
+
+    @property
+    def correlation_id(self) -> Any:
+        return _owned(super().correlation_id)
+
+    @correlation_id.setter
+    def correlation_id(self, value: Any) -> None:
+        cproton.pn_message_set_correlation_id(self._msg, value)
+
+
 def decode(data: bytes) -> proton.Message:
     """The message that ``data`` encodes.
 
@@ -156,7 +178,7 @@ def decode(data: bytes) -> proton.Message:
 
     :raises proton.MessageException: when it is not an AMQP message.
     """
-    message = proton.Message()
+    message = _Decoded()
     message.decode(data)
     message.body = _owned(message.body)
     for name in ("properties", "annotations", "instructions"):

@@ -40,6 +40,8 @@ _NOT_TERMINAL = (0, _PN_RECEIVED)
 _STATES = {state.value: state for state in OutcomeState}
 # Read whole small messages with one call; larger ones are read in pieces as they come.
 _READ_SIZE = 4096
+# In place of the largest message: the link is closing because of one, and reads to throw away.
+_OVERRUN = -1
 
 
 class SenderOwner(Protocol):
@@ -169,7 +171,7 @@ class SenderLink:
 class ReceiverLink:
     """The receiving end of a link.  ``endpoint`` is proton's ``Receiver``, for what is rare."""
 
-    __slots__ = ("_buffer", "_engine", "_partial", "_pn", "_unsettled", "dead", "endpoint", "owner")
+    __slots__ = ("_buffer", "_engine", "_limit", "_partial", "_pn", "_unsettled", "dead", "endpoint", "owner")
 
     def __init__(self, engine: Engine, endpoint: proton.Receiver, owner: ReceiverOwner | None) -> None:
         self._engine = engine
@@ -178,6 +180,7 @@ class ReceiverLink:
         self.dead = False
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
+        self._limit = engine.settings.max_message_size
         self._partial: bytearray | None = None
         self._buffer: Any = None
 
@@ -249,16 +252,21 @@ class ReceiverLink:
                 buffer = self._buffer = ffi.new("char[]", _READ_SIZE)
         count = lib.pn_link_recv(self._pn, buffer, size)
         data: bytes = ffi.unpack(buffer, count) if count > 0 else b""
-        if self._partial is None and not lib.pn_delivery_partial(delivery):
+        if self._partial is None and size <= self._limit and not lib.pn_delivery_partial(delivery):
             return data
         return self._assemble(delivery, data)
 
     def _assemble(self, delivery: DeliveryPointer, data: bytes) -> bytes | None:
+        if self._limit == _OVERRUN:
+            if not lib.pn_delivery_partial(delivery):
+                lib.pn_link_advance(self._pn)
+            return None
         if self._partial is None:
             self._partial = bytearray()
         self._partial += data
-        if len(self._partial) > self._engine.settings.max_message_size:
+        if len(self._partial) > self._limit:
             self._partial = None
+            self._limit = _OVERRUN
             self.close(proton.Condition("amqp:link:message-size-exceeded", "message too large"))
             return None
         if lib.pn_delivery_partial(delivery):

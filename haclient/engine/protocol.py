@@ -233,6 +233,9 @@ class Engine(asyncio.Protocol):
                 break
             position += taken
             self._dispatch()
+        if self.ending is None and self._reason is None and not self._peer_closed and capacity(pt) < 0:
+            # proton refuses some frames without a word: it just takes no more.
+            self.abort(proton.Condition("amqp:connection:framing-error", "the peer sent what is not AMQP"))
         self.wake()
 
     def eof_received(self) -> bool:

@@ -19,6 +19,9 @@ from haclient.engine.settings import Settings
 
 # What proton can do on the client side without Cyrus SASL.
 _BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
+# What a password is used with unless mechanisms are named.  Not EXTERNAL, which Cyrus prefers to PLAIN
+# although it cannot see a certificate of asyncio's TLS, nor what RFC 6331 moved to historic.
+_WITH_PASSWORD = ("SCRAM-SHA-512", "SCRAM-SHA-384", "SCRAM-SHA-256", "SCRAM-SHA-224", "SCRAM-SHA-1", "PLAIN")
 
 
 class SaslUnavailableError(RuntimeError):
@@ -49,13 +52,18 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
         return
     check_available(settings.mechanisms)
     layer.allow_insecure_mechs = settings.plaintext
-    if settings.mechanisms:
-        layer.allowed_mechs(list(settings.mechanisms))
-    elif settings.user is None:
-        layer.allowed_mechs("ANONYMOUS")
+    layer.allowed_mechs(list(_client_mechanisms(settings)))
     if settings.user is not None:
         connection.user = settings.user
         connection.password = settings.password or ""
+
+
+def _client_mechanisms(settings: Settings) -> tuple[str, ...]:
+    if not settings.mechanisms:
+        return ("ANONYMOUS",) if settings.user is None else _WITH_PASSWORD
+    if settings.tls_domain is not None:
+        return settings.mechanisms
+    return tuple(name for name in settings.mechanisms if name != "EXTERNAL") or settings.mechanisms
 
 
 def mechanism(transport: proton.Transport) -> str | None:

@@ -1,0 +1,72 @@
+"""5,000 connections at once, from this one process to one member process, all heartbeating."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from haclient import Message, aio
+from haclient.events import Event, Lost
+from haclient.links.connection import State
+from tests.members import Members
+
+CONNECTIONS = 5_000
+# Sockets beside those of the connections: the test runner's, the event loop's, pipes.
+SPARE = 1_000
+# A peer that is silent for this long is lost, so both sides send at least once in it, 5,000 times.
+HEARTBEAT = 4.0
+INTERVALS = 3
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Room for that many sockets in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = CONNECTIONS + SPARE
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.fail(f"this test needs {needed} open files, the hard limit is {hard}: raise it (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Watch:
+    """Counts events, and tells when a connection is lost."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.lost: list[Lost] = []
+        self.first_loss = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def put(self, event: Event) -> None:
+        self.counts[type(event).__name__] += 1
+        if isinstance(event, Lost):
+            self.lost.append(event)
+            self._loop.call_soon_threadsafe(self.first_loss.set)
+
+
+async def test_five_thousand_connections_of_one_process_stay_up_and_heartbeat(
+    members: Members, many_files: None
+) -> None:
+    member = members.start("primary", role="primary", heartbeat=HEARTBEAT, log_level="warning")
+    watch = Watch()
+    url = f"amqp://{member.address}?heartbeat={HEARTBEAT}"
+    async with aio.ConnectionFactory(url, on_event=watch.put) as factory:
+        connections = await asyncio.gather(*(factory.connect() for _ in range(CONNECTIONS)))
+        # Time has to pass here: whoever sends no heartbeat in it is dropped by the other side.
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(HEARTBEAT * INTERVALS):
+                await watch.first_loss.wait()
+        status = await asyncio.to_thread(member.status)
+        assert status.connections == CONNECTIONS + 1  # and the one that asks
+        assert watch.lost == []
+        assert {connection.state for connection in connections} == {State.CONNECTED}
+        sender = await connections[-1].create_sender("still here")
+        assert (await sender.send(Message(body="yes"), timeout=10)).accepted
+    assert watch.counts["Connected"] == CONNECTIONS
+    assert watch.counts["Lost"] == 0

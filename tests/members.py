@@ -1,0 +1,331 @@
+"""Real members for tests: ``python -m broker_stub serve`` as a child process.
+
+    with Members(tmp_path) as members:
+        primary = members.start("a", role="primary")
+        passive = members.start("b", primary=primary.address)
+        primary.kill()
+        passive.promote()
+
+Every call returns when what it says has happened: the process listens, is stopped, or is gone.
+Calls block, so a test on an event loop that must go on meanwhile puts them on a thread.  A
+member that a test forgets is killed, by its pid, at the end; and the kernel kills it when the
+tests die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from broker_stub.address import Address
+from broker_stub.admin import AdminClient, Credentials, MemberStatus
+from broker_stub.member_process import free_addresses
+from haclient import Credentials as ClientCredentials
+from haclient import aio
+from haclient.discovery.endpoint import Endpoint
+from tests.certificates import Authority, Certificate
+
+T = TypeVar("T")
+
+ADMIN_USER = "cluster-admin"
+ADMIN_PASSWORD = "the password of the cluster's admin"
+ADMIN = ClientCredentials(ADMIN_USER, ADMIN_PASSWORD)
+_SOURCES = Path(__file__).resolve().parent.parent
+# Python, proton and a port take a fraction of a second, except on a machine that is very busy.
+_PATIENCE = 30.0
+
+
+class Member:
+    """One member process, which may be killed and started again at the same port.
+
+    :param folder: for its log and its list of users.
+    :param spawner: the thread that starts the process; the process dies with that thread.
+    :param listen: port 0 takes a free port at the first start, and that one ever after.
+    :param primary: where the primary is, for a passive member.
+    :param certificate: makes the listener ``amqps``.
+    :param clients: the authority whose certificate each client must show.
+    :param options: more options of ``serve``; ``anonymous=False`` is ``--no-anonymous``, a tuple
+        repeats the option.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        spawner: ThreadPoolExecutor,
+        *,
+        role: str = "passive",
+        listen: str = "127.0.0.1:0",
+        users: Mapping[str, str] | None = None,
+        primary: str | None = None,
+        certificate: Certificate | None = None,
+        clients: Authority | None = None,
+        log_level: str = "info",
+        **options: Any,
+    ) -> None:
+        self.name = name
+        self._spawner = spawner
+        self.certificate = certificate
+        self.log = folder / f"{name}.log"
+        self._listen = Address.parse(listen)
+        self._users = folder / f"{name}.users"
+        self._passwords = {ADMIN_USER: ADMIN_PASSWORD, **(users or {})}
+        self._options: dict[str, Any] = {"name": name, "users": self._users, **options}
+        if certificate is not None:
+            self._options |= {"tls-cert": certificate.chain, "tls-key": certificate.key}
+        if clients is not None:
+            self._options["tls-client-ca"] = clients.file
+        self._tls = _context(certificate, clients)
+        self._role, self._primary, self._log_level = role, primary, log_level
+        self._process: subprocess.Popen[str] | None = None
+
+    # -- where it is --------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return self._listen.authority
+
+    @property
+    def url(self) -> str:
+        """With its scheme, as ``--primary`` and a redirect want it."""
+        return f"{'amqps' if self.certificate else 'amqp'}://{self.address}"
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """As events name it."""
+        return Endpoint(self._listen.host, self._listen.port, self.certificate is not None)
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise AssertionError(f"member {self.name} was not started")
+        return self._process
+
+    # -- the process --------------------------------------------------------------------------
+
+    def start(self, *, role: str | None = None, primary: str | None = None, **options: Any) -> None:
+        """Start, and wait until it listens.  What is given here holds for this start only."""
+        self._users.write_text("".join(f"{user}:{word}\n" for user, word in self._passwords.items()))
+        role, primary = role or self._role, primary or self._primary
+        changed = {"role": role, "listen": self.address, "log-level": self._log_level, **options}
+        if primary is not None and role == "passive":
+            changed["primary"] = primary
+        command = self._command({**self._options, **changed})
+        self._process = self._spawner.submit(self._spawn, command).result()
+        self._listen = Address.parse(self._first_line()["address"])
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self._reap()
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until it has said goodbye; its exit code."""
+        self.process.terminate()
+        self.process.wait(_PATIENCE)
+        return self._reap()
+
+    def pause(self) -> None:
+        """SIGSTOP: its kernel accepts and acknowledges, and nobody answers."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Kill it, if it is there."""
+        if self._process is not None:
+            self.kill()
+
+    def _spawn(self, command: list[str]) -> subprocess.Popen[str]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                env={**os.environ, "PYTHONPATH": str(_SOURCES)},
+                start_new_session=True,
+            )
+
+    def _reap(self) -> int:
+        process = self.process
+        code = process.wait(_PATIENCE)
+        assert process.stdout is not None
+        process.stdout.close()
+        self._process = None
+        return code
+
+    def _command(self, options: Mapping[str, Any]) -> list[str]:
+        command = [sys.executable, "-m", "broker_stub", "serve", "--json"]
+        command += ["--exit-with-parent", str(os.getpid())]
+        for name, value in options.items():
+            option = name.replace("_", "-")
+            if isinstance(value, bool):
+                command.append(f"--{option}" if value else f"--no-{option}")
+                continue
+            for each in value if isinstance(value, tuple) else (value,):
+                command += [f"--{option}", str(each)]
+        return command
+
+    def _first_line(self) -> dict[str, Any]:
+        stdout = self.process.stdout
+        assert stdout is not None
+        if select.select([stdout], [], [], _PATIENCE)[0] and (line := stdout.readline()):
+            facts: dict[str, Any] = json.loads(line)
+            return facts
+        self.end()
+        raise AssertionError(f"member {self.name} did not start: {self.log.read_text(errors='replace')}")
+
+    # -- as its cluster-admin -----------------------------------------------------------------
+
+    def status(self) -> MemberStatus:
+        """What it says of itself."""
+        return self.ask(AdminClient.status)
+
+    def promote(self, *, at_least: int = 0) -> MemberStatus:
+        """Make it the primary."""
+        return self.ask(lambda admin: admin.promote(at_least=at_least))
+
+    def follow(self, primary: Member, *, generation: int) -> MemberStatus:
+        """Tell it where the primary is."""
+        where = Address.parse(primary.url)
+        return self.ask(lambda admin: admin.set_primary(where, generation=generation))
+
+    def demote(self, successor: Member) -> MemberStatus:
+        """Make it passive; its clients are sent to the other one."""
+        return self.ask(lambda admin: admin.demote(Address.parse(successor.url)))
+
+    def depth(self, queue: str) -> int:
+        """Messages in a queue, those that a consumer holds included."""
+        queues = self.status().facts["queues"]
+        return next((int(each["depth"]) for each in queues if each["name"] == queue), 0)
+
+    def ask(self, question: Callable[[AdminClient], Coroutine[Any, Any, T]]) -> T:
+        """Ask its management node something."""
+
+        async def asking() -> T:
+            credentials = Credentials(ADMIN_PASSWORD, ADMIN_USER)
+            address = Address.parse(self.url)
+            async with await AdminClient.connect(
+                address, credentials, tls=self._tls, timeout=_PATIENCE
+            ) as admin:
+                return await question(admin)
+
+        return _on_a_thread(asking())
+
+    def bodies(self, queue: str) -> list[Any]:
+        """What stands in a queue, in its order; everything stays there."""
+        return [message.body for message in self.messages(queue)]
+
+    def messages(self, queue: str) -> list[Any]:
+        """The same, as whole messages."""
+
+        async def browsing() -> list[Any]:
+            found = []
+            async with (
+                aio.connect(self.url, credentials=ADMIN, ssl_context=self._tls) as connection,
+                await connection.create_receiver(queue, browse=True, credit=1000) as receiver,
+            ):
+                for _ in range(depth):
+                    delivery = await receiver.receive(timeout=_PATIENCE)
+                    found.append(delivery.message)
+                    await delivery.release()
+            return found
+
+        depth = self.depth(queue)
+        return _on_a_thread(browsing())
+
+    def wait_for(self, true: Callable[[MemberStatus], bool]) -> MemberStatus:
+        """Ask for its status until something is true of it."""
+        end = time.monotonic() + _PATIENCE
+        while not true(status := self.status()):
+            if time.monotonic() > end:
+                raise AssertionError(f"member {self.name}: {status}")
+        return status
+
+
+class Members:
+    """Starts members, and ends those that are left."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._members: list[Member] = []
+        # Linux takes the end of the thread that started a child for the end of its parent, and
+        # tests start members on threads that do not last.
+        self._spawner = ThreadPoolExecutor(1, thread_name_prefix="spawner")
+
+    def start(self, name: str, **arguments: Any) -> Member:
+        """A new member; ``arguments`` are those of ``Member``."""
+        member = self.make(name, **arguments)
+        member.start()
+        return member
+
+    def make(self, name: str, **arguments: Any) -> Member:
+        """The same, not started yet."""
+        member = Member(self._folder, name, self._spawner, **arguments)
+        self._members.append(member)
+        return member
+
+    def logs(self) -> list[str]:
+        """What every member wrote to its standard error."""
+        return [member.log.read_text(errors="replace") for member in self._members if member.log.exists()]
+
+    def pair(self, *, told: bool = False, **arguments: Any) -> tuple[Member, Member]:
+        """A primary, and a passive member that knows it.
+
+        :param told: both tell clients in their Open where the members are.
+        """
+        where = free_addresses((Address("127.0.0.1", 0), Address("127.0.0.1", 0)))
+        scheme = "amqps" if arguments.get("certificate") else "amqp"
+        listed = tuple(f"{scheme}://{each.authority}" for each in where)
+        if told:
+            arguments["member"] = listed
+        primary = self.start("primary", role="primary", listen=where[0].authority, **arguments)
+        known = {"primary": primary.url, "generation": 1}
+        passive = self.start("passive", listen=where[1].authority, **known, **arguments)
+        return primary, passive
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._spawner, contextlib.ExitStack() as stack:
+            for member in self._members:
+                stack.callback(member.end)
+
+
+def _context(certificate: Certificate | None, clients: Authority | None) -> ssl.SSLContext | None:
+    """How the admin reaches a member with this certificate, which may want to see one as well."""
+    if certificate is None:
+        return None
+    context = certificate.authority.client_context()
+    if clients is not None:
+        mine = clients.issue("admin@example.test")
+        context.load_cert_chain(mine.chain, mine.key)
+    return context
+
+
+def _on_a_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, whether or not an event loop runs here."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, coroutine).result()
