@@ -1,0 +1,222 @@
+"""``close()`` returns within a second in every state, whatever the peer does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from haclient import Message, State
+from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
+from haclient.events import AttemptStarted, BackingOff, Closed, Lost
+from haclient.outcome import ACCEPTED
+from tests.peers import BEHAVIOURS, Peer, primary, url
+from tests.peers.faces import Face
+from tests.peers.process import primary_process
+from tests.peers.watch import Watch
+
+NOBODY = Peer("127.0.0.1", 1)
+# The bound that the issue states.
+A_SECOND = 1.0
+
+
+async def assert_quick(close: Callable[[], Awaitable[Any]]) -> None:
+    begin = time.monotonic()
+    async with asyncio.timeout(10):
+        await close()
+    assert time.monotonic() - begin < A_SECOND
+
+
+@pytest.mark.parametrize("name", ["syn_drop", "silence", "stopped_process"])
+async def test_a_factory_closes_while_a_connection_hangs_at_its_first_member(face: Face, name: str) -> None:
+    watch = Watch()
+    async with BEHAVIOURS[name](NOBODY) as peer:
+        factory = await face.factory(url(peer), on_event=watch)
+        connecting = asyncio.ensure_future(factory.connect())
+        await watch.until(AttemptStarted)
+        await assert_quick(factory.close)
+        with pytest.raises(ConnectionClosed):
+            await connecting
+    assert len(await watch.until(Closed)) == 1
+
+
+async def test_a_factory_closes_while_a_connection_backs_off(face: Face) -> None:
+    watch = Watch()
+    async with BEHAVIOURS["refused"](NOBODY) as peer:
+        factory = await face.factory(url(peer), on_event=watch, backoff_base=30, backoff_max=60)
+        connecting = asyncio.ensure_future(factory.connect())
+        await watch.until(BackingOff)
+        await assert_quick(factory.close)
+        with pytest.raises(ConnectionClosed):
+            await connecting
+
+
+@pytest.mark.parametrize("name", ["syn_drop", "silence", "stopped_process", "refused"])
+async def test_a_connection_closes_while_it_searches_for_another_primary(face: Face, name: str) -> None:
+    watch = Watch()
+    async with BEHAVIOURS[name](NOBODY) as peer:
+        async with primary() as good:
+            connection = await face.connect(url(good, peer), on_event=watch, backoff_base=0.001)
+        await watch.until(Lost)
+        await watch.until(AttemptStarted, count=3)
+        assert connection.state is State.RECONNECTING
+        await assert_quick(connection.close)
+    assert connection.state is State.CLOSED
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+async def test_a_connection_closes_while_a_send_waits_for_credit(face: Face, stopped: bool) -> None:
+    with primary_process(grants=0) as process:
+        connection = await face.connect(url(*process.peers))
+        sender = await connection.create_sender("q")
+        sending = asyncio.ensure_future(sender.send(Message(body="blocked")))
+        await until_unsettled(sender, 1)
+        if stopped:
+            process.signal(signal.SIGSTOP)
+        await assert_quick(connection.close)
+        with pytest.raises(ConnectionClosed) as caught:
+            await sending
+    assert caught.value.delivered is False
+    assert caught.value.safe_to_retry
+
+
+async def test_a_connection_closes_while_the_window_is_full(face: Face) -> None:
+    async with primary(grants=0) as peer:
+        connection = await face.connect(url(peer), window=1)
+        sender = await connection.create_sender("q")
+        first = await sender.send_nowait(Message(body="fills the window"))
+        second = asyncio.ensure_future(sender.send(Message(body="waits for room")))
+        flushing = asyncio.ensure_future(sender.flush())
+        await asyncio.sleep(0)
+        await assert_quick(connection.close)
+        for waiting in (first, second):
+            with pytest.raises(ConnectionClosed):
+                await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(flushing, 5)
+
+
+async def test_a_message_that_was_on_the_wire_may_have_been_delivered(face: Face) -> None:
+    async with primary(outcome=None) as peer:
+        connection = await face.connect(url(peer))
+        sender = await connection.create_sender("q")
+        sending = asyncio.ensure_future(sender.send(Message(body="on the wire")))
+        await peer.until(lambda: peer.received)
+        await assert_quick(connection.close)
+        with pytest.raises(ConnectionClosed) as caught:
+            await sending
+    assert caught.value.delivered is None
+    assert not caught.value.safe_to_retry
+
+
+async def test_a_connection_closes_while_a_receive_waits(face: Face) -> None:
+    async with primary() as peer:
+        connection = await face.connect(url(peer))
+        receiver = await connection.create_receiver("q")
+        receiving = asyncio.ensure_future(receiver.receive())
+        await peer.until(lambda: peer.credit)
+        await assert_quick(connection.close)
+        with pytest.raises(ConnectionClosed):
+            await receiving
+
+
+async def test_a_connection_to_a_stopped_peer_closes(face: Face) -> None:
+    with primary_process() as process:
+        connection = await face.connect(url(*process.peers))
+        process.signal(signal.SIGSTOP)
+        await assert_quick(connection.close)
+    assert connection.state is State.CLOSED
+
+
+async def test_an_idle_connection_closes_with_a_goodbye(face: Face) -> None:
+    async with primary() as peer:
+        connection = await face.connect(url(peer))
+        assert len(peer.engines) == 1
+        await assert_quick(connection.close)
+        await peer.until(lambda: not peer.engines)
+        await assert_quick(connection.close)  # once more does no harm
+
+
+async def test_everything_on_a_closed_connection_raises(face: Face) -> None:
+    async with primary() as peer:
+        connection = await face.connect(url(peer))
+        sender = await connection.create_sender("q")
+        receiver = await connection.create_receiver("q")
+        await connection.close()
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: sender.send(Message()),
+            lambda: sender.send_nowait(Message()),
+            receiver.receive,
+            lambda: connection.create_sender("q"),
+            lambda: connection.create_receiver("q"),
+        ]
+        for call in calls:
+            with pytest.raises(ConnectionClosed):
+                await asyncio.wait_for(result_of(call), 5)
+
+
+async def result_of(call: Callable[[], Awaitable[Any]]) -> Any:
+    result = await call()
+    return await result if asyncio.isfuture(result) else result
+
+
+async def test_closing_a_link_fails_who_waits_on_it_and_leaves_the_rest(face: Face) -> None:
+    async with connected(face, grants=0) as (connection, _):
+        sender = await connection.create_sender("q")
+        receiver = await connection.create_receiver("q")
+        waiting = [
+            asyncio.ensure_future(sender.send(Message(body="blocked"))),
+            asyncio.ensure_future(receiver.receive()),
+        ]
+        await until_unsettled(sender, 1)
+        await sender.close()
+        await receiver.close()
+        for each in waiting:
+            with pytest.raises(LinkClosed):
+                await asyncio.wait_for(each, 5)
+        assert connection.state is State.CONNECTED
+        await connection.create_receiver("another")
+
+
+@asynccontextmanager
+async def connected(face: Face, **facts: Any) -> AsyncIterator[tuple[Any, Any]]:
+    async with primary(**facts) as peer:
+        connection = await face.connect(url(peer))
+        try:
+            yield connection, peer
+        finally:
+            await connection.close()
+
+
+async def until_unsettled(sender: Any, count: int) -> None:
+    """A sender tells nobody that a message waits for credit, so this looks again and again."""
+    async with asyncio.timeout(10):
+        while sender.unsettled < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def test_every_error_of_a_closed_connection_is_one_of_ours() -> None:
+    assert issubclass(ConnectionClosed, HaclientError)
+
+
+async def test_what_was_settled_before_a_close_arrives_at_a_slow_peer(face: Face) -> None:
+    async with primary() as peer:
+        connection = await face.connect(url(peer))
+        receiver = await connection.create_receiver("q")
+        peer.put("q", *range(20))
+        deliveries = [await receiver.receive() for _ in range(20)]
+        (transport,) = peer.transports
+        transport.pause_reading()
+        for delivery in deliveries:
+            await delivery.accept()
+        closing = asyncio.ensure_future(connection.close())
+        peer.put("q", *range(20))
+        await asyncio.sleep(0.05)  # a slow peer is what this is about
+        transport.resume_reading()
+        await closing
+        await peer.until(lambda: not peer.engines)
+    assert peer.outcomes == [ACCEPTED] * 20

@@ -1,0 +1,111 @@
+"""A search ends as its policy says, and the error lists every attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import proton
+import pytest
+
+from haclient import Message, State
+from haclient.discovery.evidence import MissKind
+from haclient.errors import ConnectionGaveUp, DeadlineExceeded
+from haclient.events import AttemptFailed, GaveUp, Lost
+from tests.peers import BEHAVIOURS, Peer, primary, url
+from tests.peers.faces import Face
+from tests.peers.watch import Watch
+
+NOBODY = Peer("127.0.0.1", 1)
+
+
+async def failure(face: Face, link: str, **arguments: Any) -> ConnectionGaveUp:
+    async with asyncio.timeout(20):
+        with pytest.raises(ConnectionGaveUp) as caught:
+            await face.connect(link, **arguments)
+    return caught.value
+
+
+@pytest.mark.parametrize("name", ["refused", "syn_drop", "silence", "open_and_close"])
+async def test_the_startup_deadline_ends_the_first_connect(face: Face, name: str) -> None:
+    watch = Watch()
+    behaviour = BEHAVIOURS["close_forced" if name == "open_and_close" else name]
+    async with behaviour(NOBODY) as peer:
+        error = await failure(face, url(peer, startup_deadline=0.3), on_event=watch)
+    assert isinstance(error, DeadlineExceeded)
+    assert isinstance(error, proton.Timeout)
+    assert not error.connection_usable
+    (gave_up,) = await watch.until(GaveUp)
+    assert [record.endpoint.port for record in error.attempts] == [peer.port] * len(error.attempts)
+    assert list(error.attempts) == [event.record for event in watch.of(AttemptFailed)]
+    assert gave_up.last == error.attempts[-1].miss
+    for record in error.attempts:
+        assert str(record.endpoint) in str(error)
+        assert record.started <= record.ended
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("syn_drop", MissKind.STOPPED, "deadline: no TCP connection"),
+        ("silence", MissKind.STOPPED, "then silence"),
+    ],
+)
+async def test_an_attempt_that_the_deadline_cut_off_is_listed(
+    face: Face, name: str, kind: MissKind, words: str
+) -> None:
+    async with BEHAVIOURS[name](NOBODY) as peer:
+        error = await failure(face, url(peer, startup_deadline=0.2))
+    (record,) = error.attempts
+    assert record.miss.kind is kind
+    assert words in record.miss.detail
+    assert words in str(error)
+
+
+async def test_max_attempts_ends_the_search(face: Face) -> None:
+    async with BEHAVIOURS["refused"](NOBODY) as one, BEHAVIOURS["close_forced"](NOBODY) as other:
+        error = await failure(face, url(one, other, max_attempts=5, backoff_base=0.001))
+    assert not isinstance(error, DeadlineExceeded)
+    assert [record.number for record in error.attempts] == [1, 2, 3, 4, 5]
+    assert [record.miss.kind for record in error.attempts[:2]] == [MissKind.REFUSED, MissKind.CLOSED]
+    assert "amqp:connection:forced" in str(error)
+
+
+async def test_a_name_that_does_not_resolve_is_in_the_error(face: Face) -> None:
+    async with BEHAVIOURS["unresolvable"](NOBODY) as peer:
+        error = await failure(face, url(peer, startup_deadline=0.3))
+    assert error.attempts[0].miss.kind is MissKind.UNRESOLVED
+    assert "nowhere.invalid" in str(error)
+    assert "no such name" in str(error)
+
+
+async def test_not_found_from_every_member_is_an_answer(face: Face) -> None:
+    async with BEHAVIOURS["close_not_found"](NOBODY) as one, BEHAVIOURS["close_not_found"](NOBODY) as other:
+        error = await failure(face, url(one, other))
+        assert len(one.accepted) == len(other.accepted) == 1
+    assert "amqp:not-found" in str(error)
+
+
+async def test_the_deadline_ends_a_search_after_a_loss_and_tells_who_waits(face: Face) -> None:
+    watch = Watch()
+    async with primary(grants=1, outcome=None) as peer:
+        connection = await face.connect(url(peer, deadline=0.2), on_event=watch)
+        sender = await connection.create_sender("q")
+        receiver = await connection.create_receiver("q")
+        sent, unsent = [await sender.send_nowait(Message(body=body)) for body in range(2)]
+        receiving = asyncio.ensure_future(receiver.receive())
+        await peer.until(lambda: peer.received)
+    await watch.until(GaveUp)
+    assert len(watch.of(Lost)) == 1
+    for waiting in (sent, unsent, receiving):
+        with pytest.raises(DeadlineExceeded):
+            await asyncio.wait_for(waiting, 5)
+    # What was on the wire may have arrived; what never left did not.
+    assert (sent.exception().delivered, sent.exception().safe_to_retry) == (None, False)
+    assert (unsent.exception().delivered, unsent.exception().safe_to_retry) == (False, True)
+    assert connection.state is State.FAILED
+    with pytest.raises(DeadlineExceeded):
+        await sender.send(Message())
+    with pytest.raises(DeadlineExceeded):
+        await connection.create_sender("q")
+    await connection.close()

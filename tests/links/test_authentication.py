@@ -1,0 +1,141 @@
+"""Wrong credentials end the search with one clear error; a callable gets another chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from haclient import Credentials, aio
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import MissKind
+from haclient.engine.sasl import write_user_database
+from haclient.errors import AuthenticationFailed
+from haclient.events import AttemptFailed, AttemptStarted, Connected, GaveUp
+from tests.peers import url
+from tests.peers.process import PrimaryProcess, primary_process
+from tests.peers.watch import Watch
+from tests.proxy import Proxy, proxy
+
+REALM = "cluster"
+USER = f"alice@{REALM}"
+RIGHT = Credentials(USER, "right-password")
+WRONG = Credentials(USER, "wrong-password")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
+
+
+@pytest.fixture(scope="module", params=MECHANISMS)
+def mechanism(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def process(mechanism: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrimaryProcess]:
+    users = tmp_path_factory.mktemp("sasl")
+    write_user_database(users, REALM, {"alice": "right-password"}, MECHANISMS)
+    with primary_process(count=3, users=users, mechanisms=[mechanism]) as started:
+        yield started
+
+
+@pytest.fixture
+async def members(process: PrimaryProcess) -> AsyncIterator[list[Proxy]]:
+    """Three members that know Alice, each of which would serve her; the proxies count who comes."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(proxy(peer)) for peer in process.peers]
+
+
+async def test_the_right_password_connects(members: list[Proxy]) -> None:
+    async with aio.connect(url(*members), credentials=RIGHT) as connection:
+        assert connection.endpoint == Endpoint(members[0].host, members[0].port)
+
+
+async def test_a_wrong_password_is_one_error_and_one_attempt_at_each_member(
+    members: list[Proxy], mechanism: str
+) -> None:
+    watch = Watch()
+    async with asyncio.timeout(10):
+        with pytest.raises(AuthenticationFailed) as caught:
+            await aio.connect(url(*members), credentials=WRONG, on_event=watch)
+    assert [len(member.accepted) for member in members] == [1, 1, 1]
+    error = caught.value
+    assert error.mechanism == mechanism
+    assert error.endpoint in {Endpoint(member.host, member.port) for member in members}
+    first_line = str(error).splitlines()[0]
+    assert mechanism in first_line
+    assert str(error.endpoint) in first_line
+    assert [record.miss.kind for record in error.attempts] == [MissKind.AUTHENTICATION] * 3
+    await watch.until(GaveUp)
+    assert len(watch.of(AttemptStarted)) == len(watch.of(AttemptFailed)) == 3
+    assert "wrong-password" not in f"{error!r} {error} {watch.events}"
+
+
+async def test_a_password_in_the_url_is_used_and_never_shown(members: list[Proxy]) -> None:
+    member = members[0]
+    with pytest.raises(AuthenticationFailed) as caught:
+        await aio.connect(f"amqp://alice%40{REALM}:wrong-password@{member.address}")
+    assert "wrong-password" not in f"{caught.value!r} {caught.value}"
+    async with aio.connect(f"amqp://alice%40{REALM}:right-password@{member.address}") as connection:
+        assert connection.endpoint is not None
+
+
+async def test_no_common_mechanism_is_an_authentication_failure(members: list[Proxy]) -> None:
+    with pytest.raises(AuthenticationFailed, match="no SASL mechanism in common") as caught:
+        await aio.connect(url(*members, sasl_mechanisms="ANONYMOUS"))
+    assert caught.value.mechanism is None
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_callable_that_returns_a_new_token_is_asked_again(members: list[Proxy], count: int) -> None:
+    tokens = iter([WRONG, RIGHT])
+    watch = Watch()
+    listed = members[:count]
+    async with aio.connect(
+        url(*listed, startup_deadline=10), credentials=lambda: next(tokens), on_event=watch
+    ) as connection:
+        assert connection.endpoint is not None
+    (connected,) = await watch.until(Connected)
+    assert connected.attempts == 2
+    assert watch.kinds() == [MissKind.AUTHENTICATION_TEMPORARY]
+
+
+async def test_a_coroutine_function_can_give_the_credentials(members: list[Proxy]) -> None:
+    async def ask() -> Credentials:
+        return RIGHT
+
+    async with aio.connect(url(*members), credentials=ask) as connection:
+        assert connection.endpoint is not None
+
+
+async def test_a_callable_that_returns_the_same_wrong_token_ends_the_search(members: list[Proxy]) -> None:
+    asked = []
+
+    def ask() -> Credentials:
+        asked.append(WRONG)
+        return Credentials(WRONG.user, WRONG.password)
+
+    async with asyncio.timeout(10):
+        with pytest.raises(AuthenticationFailed):
+            await aio.connect(url(*members), credentials=ask)
+    assert [len(member.accepted) for member in members] == [1, 1, 1]
+    assert len(asked) <= 6
+
+
+async def test_a_callable_that_raises_is_a_failed_attempt_and_asked_again(members: list[Proxy]) -> None:
+    asked = []
+
+    def ask() -> Credentials:
+        asked.append(None)
+        if len(asked) == 1:
+            raise ConnectionRefusedError("the token service knows the-secret")
+        return RIGHT
+
+    watch = Watch()
+    async with asyncio.timeout(5), aio.connect(url(*members), credentials=ask, on_event=watch):
+        pass
+    await watch.until(Connected)
+    ((_, miss),) = watch.misses()
+    assert miss.kind is MissKind.AUTHENTICATION_TEMPORARY
+    assert "ConnectionRefusedError" in miss.detail
+    assert "the-secret" not in str(watch.events)

@@ -1,0 +1,128 @@
+"""What a failed attempt means, as tables."""
+
+from __future__ import annotations
+
+import errno
+import math
+import ssl
+from typing import Any
+
+import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haclient.discovery.endpoint import Endpoint, Origin
+from haclient.discovery.evidence import MissKind
+from haclient.links import misses
+
+PLAIN = Endpoint("a", 5672)
+SECURE = Endpoint("a", 5671, tls=True)
+
+EXPIRED = ssl.SSLCertVerificationError(1, "certificate verify failed")
+EXPIRED.verify_message = "certificate has expired"
+
+SOCKET_ERRORS = [
+    (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), MissKind.REFUSED),
+    (ConnectionResetError(errno.ECONNRESET, "reset"), MissKind.ENDED),
+    (BrokenPipeError(errno.EPIPE, "broken"), MissKind.ENDED),
+    (TimeoutError(errno.ETIMEDOUT, "timed out"), MissKind.TIMED_OUT),
+    (OSError(errno.ENETUNREACH, "Network is unreachable"), MissKind.UNREACHABLE),
+    (OSError(errno.EHOSTUNREACH, "No route to host"), MissKind.UNREACHABLE),
+    (OSError(errno.EADDRNOTAVAIL, "Cannot assign"), MissKind.UNREACHABLE),
+    (ssl.SSLError(1, "wrong version number"), MissKind.TLS_FAILED),
+    (EXPIRED, MissKind.TLS_VERIFICATION),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), SOCKET_ERRORS, ids=str)
+def test_a_socket_error_is_told_apart(error: Exception, kind: MissKind) -> None:
+    miss = misses.from_socket_error(error)
+    assert miss.kind is kind
+    assert miss.detail
+
+
+def close(name: str = misses.REDIRECT, **info: Any) -> proton.Condition:
+    return proton.Condition(name, None, {proton.symbol(key.replace("_", "-")): v for key, v in info.items()})
+
+
+REDIRECTS = [
+    (PLAIN, {"network_host": "b"}, Endpoint("b", 5672)),
+    (PLAIN, {"network_host": "b", "port": 5673}, Endpoint("b", 5673)),
+    (PLAIN, {"network_host": "B.Example", "port": proton.uint(1)}, Endpoint("b.example", 1)),
+    (PLAIN, {"network_host": "::1", "port": 1}, Endpoint("::1", 1)),
+    (PLAIN, {"network_host": "[::1]", "port": 1}, Endpoint("::1", 1)),
+    (PLAIN, {"hostname": "b"}, Endpoint("b", 5672)),
+    (PLAIN, {"network_host": "b", "scheme": "amqps"}, Endpoint("b", 5671, tls=True)),
+    (SECURE, {"network_host": "b"}, Endpoint("b", 5671, tls=True)),
+    (SECURE, {"network_host": "b", "scheme": "amqp"}, Endpoint("b", 5672)),
+    (Endpoint("a", 9999), {"network_host": "b"}, Endpoint("b", 9999)),
+    (PLAIN, {}, None),
+    (PLAIN, {"port": 5672}, None),
+    (PLAIN, {"network_host": ""}, None),
+    (PLAIN, {"network_host": "b", "port": 0}, None),
+    (PLAIN, {"network_host": "b", "port": 65536}, None),
+    (PLAIN, {"network_host": "b", "port": -1}, None),
+    (PLAIN, {"network_host": "b", "port": True}, None),
+    (PLAIN, {"network_host": "b", "port": "5672"}, None),
+]
+
+
+@pytest.mark.parametrize(("source", "info", "target"), REDIRECTS)
+def test_a_redirect_names_an_endpoint_or_none(
+    source: Endpoint, info: dict[str, Any], target: Endpoint | None
+) -> None:
+    miss = misses.from_close(close(**info), source)
+    assert miss.redirect == target
+    assert miss.kind is (MissKind.REDIRECT_REFUSED if target is None else MissKind.REDIRECTED)
+    if target is not None:
+        assert miss.redirect is not None
+        assert miss.redirect.origin is Origin.REDIRECT
+
+
+def test_the_hostname_of_a_redirect_is_the_name_to_verify() -> None:
+    condition = close(network_host="10.0.0.7", hostname="broker-b.example", port=5671)
+    target = misses.from_close(condition, SECURE).redirect
+    assert target is not None
+    assert (target.host, target.tls_name) == ("10.0.0.7", "broker-b.example")
+
+
+HINTS = [
+    (0, 0.0),
+    (1500, 1.5),
+    (proton.uint(250), 0.25),
+    (2.5, 0.0025),
+    (None, None),
+    (-1, None),
+    (math.nan, None),
+    (math.inf, None),
+    (True, None),
+    ("1500", None),
+    ([], None),
+]
+
+
+@pytest.mark.parametrize(("value", "seconds"), HINTS)
+@pytest.mark.parametrize("name", ["amqp:connection:forced", misses.REDIRECT])
+def test_a_hint_is_milliseconds_or_nothing(name: str, value: object, seconds: float | None) -> None:
+    miss = misses.from_close(close(name, network_host="b", retry_after=value), PLAIN)
+    assert miss.retry_after == seconds
+
+
+@pytest.mark.parametrize("info", [None, [], "text", 7])
+def test_an_info_that_is_no_map_is_ignored(info: Any) -> None:
+    condition = proton.Condition("amqp:connection:forced", "go away", info)
+    miss = misses.from_close(condition, PLAIN)
+    assert (miss.kind, miss.condition, miss.retry_after) == (MissKind.CLOSED, "amqp:connection:forced", None)
+    assert "go away" in miss.detail
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=12), st.one_of(st.none(), st.integers(), st.text(), st.binary()), max_size=5
+    )
+)
+def test_no_info_map_whatever_raises(info: dict[str, Any]) -> None:
+    for name in ("network-host", "hostname", "scheme", "port", "retry-after"):
+        for value in info.values():
+            misses.from_close(proton.Condition(misses.REDIRECT, None, {**info, name: value}), PLAIN)

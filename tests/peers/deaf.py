@@ -1,0 +1,113 @@
+"""The passive behaviours below AMQP: nobody there, nobody listening, nobody that speaks AMQP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+import dns.flags
+import dns.message
+import dns.rcode
+
+from tests.peers.listening import Peer, bound, listening, loopback_host
+
+# A TCP connect to a broadcast address fails with ENETUNREACH before any packet is made, and this
+# one is the loopback interface's, so that none could leave the machine.
+_UNREACHABLE = "127.255.255.255"
+
+
+@asynccontextmanager
+async def refused(_primary: Peer) -> AsyncIterator[Peer]:
+    """The port is taken, so that nobody else gets it, but nothing listens."""
+    with bound() as taken:
+        yield Peer(*taken.getsockname())
+
+
+@asynccontextmanager
+async def unreachable(_primary: Peer) -> AsyncIterator[Peer]:
+    yield Peer(_UNREACHABLE, 5672)
+
+
+@asynccontextmanager
+async def syn_drop(_primary: Peer | None = None) -> AsyncIterator[Peer]:
+    """Linux drops every SYN to a port whose queue of connections to accept is full."""
+    with ExitStack() as stack:
+        full = stack.enter_context(bound())
+        full.listen(0)
+        filler = stack.enter_context(socket.socket())
+        filler.connect(full.getsockname())
+        yield Peer(*full.getsockname())
+
+
+@asynccontextmanager
+async def stopped_process(_primary: Peer) -> AsyncIterator[Peer]:
+    """A process that listens and is stopped: its kernel accepts, and nobody answers."""
+    with bound() as server:
+        server.listen()
+        process = subprocess.Popen(["sleep", "600"], pass_fds=[server.fileno()])
+        peer = Peer(*server.getsockname())
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield peer
+    finally:
+        process.kill()
+        process.wait()
+
+
+class _Deaf(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        transport.pause_reading()
+
+
+class _Http(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        transport.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+class _Dropping(asyncio.Protocol):
+    def connection_made(self, transport: Any) -> None:
+        transport.abort()
+
+
+def silence(_primary: Peer | None = None) -> Any:
+    return listening(lambda _: _Deaf())
+
+
+def garbage(_primary: Peer) -> Any:
+    return listening(lambda _: _Http())
+
+
+def accept_and_drop(_primary: Peer | None = None) -> Any:
+    return listening(lambda _: _Dropping())
+
+
+class _NoSuchName(asyncio.DatagramProtocol):
+    """A DNS server that knows no name."""
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, address: Any) -> None:
+        answer = dns.message.make_response(dns.message.from_wire(data))
+        answer.set_rcode(dns.rcode.NXDOMAIN)
+        answer.flags |= dns.flags.AA | dns.flags.RA
+        self._transport.sendto(answer.to_wire(), address)
+
+
+@asynccontextmanager
+async def unresolvable(_primary: Peer) -> AsyncIterator[Peer]:
+    """A name that a DNS server denies, with the option that asks this server."""
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(_NoSuchName, local_addr=(loopback_host(), 0))
+    host, port = transport.get_extra_info("sockname")
+    try:
+        yield Peer("nowhere.invalid", 5672, options={"nameserver": f"{host}:{port}"})
+    finally:
+        transport.close()
+        await asyncio.sleep(0)

@@ -1,0 +1,107 @@
+"""Both faces behind one set of awaited names, so that one test runs over both.
+
+The asyncio face is used as it is.  Every method of the blocking one runs on a thread of its own,
+and what it returns is wrapped in turn; so a blocking call that hangs does not hang the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import haclient
+from haclient import aio, blocking
+from haclient.subscriptions import BlockingEvents
+
+_WRAPPED = (
+    blocking.ConnectionFactory,
+    blocking.Connection,
+    blocking.Sender,
+    blocking.Receiver,
+    blocking.Delivery,
+)
+
+
+class AsyncFace:
+    """The asyncio face."""
+
+    name = "aio"
+
+    async def connect(self, url: str, **arguments: Any) -> Any:
+        return await aio.connect(url, **arguments)
+
+    async def factory(self, url: str, **arguments: Any) -> Any:
+        return aio.ConnectionFactory(url, **arguments)
+
+
+class BlockingFace:
+    """The blocking face, each call on a thread."""
+
+    name = "blocking"
+
+    async def connect(self, url: str, **arguments: Any) -> Any:
+        return await on_thread(haclient.connect, url, **arguments)
+
+    async def factory(self, url: str, **arguments: Any) -> Any:
+        return await on_thread(haclient.ConnectionFactory, url, **arguments)
+
+
+Face = AsyncFace | BlockingFace
+FACES = (AsyncFace, BlockingFace)
+
+
+class Threaded:
+    """A blocking object whose methods are awaited."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.inner, name)
+        if not callable(value) or name.startswith("_"):
+            return value
+        if name == "events":
+            return lambda: ThreadedEvents(value())
+
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await on_thread(value, *arguments, **named)
+
+        return call
+
+
+class ThreadedEvents:
+    """A blocking iterator, read on a thread."""
+
+    def __init__(self, events: BlockingEvents) -> None:
+        self._events = events
+
+    def __aiter__(self) -> ThreadedEvents:
+        return self
+
+    async def __anext__(self) -> Any:
+        event = await on_thread(next, self._events, None)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+async def on_thread(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Run a blocking call on a new thread; if this is cancelled, the thread is left alone."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            result = call(*arguments, **named)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=f"test {call!r}", daemon=True).start()
+    result = await asyncio.shield(asyncio.wrap_future(future))
+    if isinstance(result, concurrent.futures.Future):
+        return asyncio.wrap_future(result)
+    return Threaded(result) if isinstance(result, _WRAPPED) else result

@@ -1,0 +1,176 @@
+"""Sockets that peers listen on: loopback, an address of its own for each, ephemeral ports."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from haclient.engine import sasl
+from haclient.engine.protocol import Engine, EngineOwner
+from haclient.engine.settings import SaslServer, Settings
+
+ANONYMOUS = SaslServer()
+# Each process starts somewhere else in 127.0.0.0/8, so that two test runs do not meet.
+_HOSTS = itertools.count(os.getpid() * 64)
+_LOOPBACKS = 254 * 250 * 250
+
+
+@dataclass(slots=True)
+class Peer:
+    """Where a peer is, and who came.
+
+    :ivar accepted: when each TCP connection came, in the event loop's seconds.
+    :ivar options: URL options that a client needs to meet it.
+    :ivar transports: the connections that are open now.
+    """
+
+    host: str
+    port: int
+    accepted: list[float] = field(default_factory=list)
+    options: Mapping[str, str] = field(default_factory=dict)
+    transports: set[asyncio.Transport] = field(default_factory=set)
+
+    @property
+    def address(self) -> str:
+        """The peer as a member of a cluster URL."""
+        return f"{self.host}:{self.port}"
+
+
+P = TypeVar("P", bound=Peer)
+
+
+def loopback_host() -> str:
+    """A loopback address that no other peer of this process has."""
+    number = next(_HOSTS) % _LOOPBACKS
+    return f"127.{1 + number // 62500 % 254}.{1 + number // 250 % 250}.{1 + number % 250}"
+
+
+def bound(port: int = 0, host: str | None = None) -> socket.socket:
+    """A TCP socket with a loopback address; nobody listens on it yet."""
+    bound_socket = socket.socket()
+    bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound_socket.bind((host or loopback_host(), port))
+    return bound_socket
+
+
+def url(*peers: Peer, **options: object) -> str:
+    """The cluster URL that lists these peers."""
+    every: dict[str, object] = {}
+    for peer in peers:
+        every |= peer.options
+    every |= options
+    query = "&".join(f"{name}={value}" for name, value in every.items())
+    return f"amqp://{','.join(peer.address for peer in peers)}/" + (f"?{query}" if query else "")
+
+
+@asynccontextmanager
+async def listening(
+    protocol: Callable[[P], asyncio.Protocol],
+    make: Callable[[str, int], P] = Peer,  # type: ignore[assignment]
+    *,
+    port: int = 0,
+    host: str | None = None,
+) -> AsyncIterator[P]:
+    """A peer that serves each TCP connection with a protocol of its own; all end with the context."""
+    loop = asyncio.get_running_loop()
+    server_socket = bound(port, host)
+    peer = make(*server_socket.getsockname())
+    server = await loop.create_server(lambda: _Watched(peer, protocol(peer)), sock=server_socket)
+    try:
+        yield peer
+    finally:
+        server.close()
+        for transport in tuple(peer.transports):
+            transport.abort()
+        await asyncio.sleep(0)  # an aborted transport says so in the next turn of the loop
+        await server.wait_closed()
+
+
+class _Watched(asyncio.Protocol):
+    """Passes everything on and keeps the peer's book of connections."""
+
+    def __init__(self, peer: Peer, inner: Any) -> None:
+        self._peer = peer
+        self._inner = inner
+        self._transport: Any = None
+        self.data_received = inner.data_received
+        self.eof_received = inner.eof_received
+        self.pause_writing = inner.pause_writing
+        self.resume_writing = inner.resume_writing
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        self._peer.transports.add(transport)
+        self._peer.accepted.append(asyncio.get_running_loop().time())
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer.transports.discard(self._transport)
+        self._inner.connection_lost(exc)
+
+
+class PeerEngine(Engine):
+    """The server side of one connection, which can also be impolite.
+
+    :param hold: never close the socket, whatever was said on it.
+    :param eof_after_sasl: end the stream when SASL is done.
+    """
+
+    def __init__(
+        self,
+        owner: EngineOwner,
+        settings: Settings,
+        *,
+        hold: bool = False,
+        eof_after_sasl: bool = False,
+    ) -> None:
+        super().__init__(owner, settings, asyncio.get_running_loop())
+        self.tcp: Any = None
+        self._hold = hold
+        self._eof_after_sasl = eof_after_sasl
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.tcp = transport
+        super().connection_made(_Held(transport) if self._hold else transport)
+
+    def finish(self) -> None:
+        """Send what there is to send, then end the stream."""
+        super()._flush()
+        self.writable = False
+        self.tcp.write_eof()
+
+    def drop(self) -> None:
+        """Send what there is to send, then reset the connection."""
+        super()._flush()
+        self.abort()
+
+    def _flush(self) -> None:
+        super()._flush()
+        if self._eof_after_sasl and self.writable and sasl.outcome(self.transport) == 0:
+            self.finish()
+
+
+class _Held(asyncio.Transport):
+    """A transport that the engine cannot close."""
+
+    def __init__(self, transport: Any) -> None:
+        super().__init__()
+        self.write = transport.write
+        self.set_write_buffer_limits = transport.set_write_buffer_limits
+
+    def close(self) -> None:
+        """Nothing: that is the point."""
+
+    def abort(self) -> None:
+        """Nothing: that is the point."""
+
+
+def settings(**changes: Any) -> Settings:
+    """The settings of a peer: anonymous, unless told otherwise."""
+    return Settings(**{"container_id": "peer", "heartbeat": 0.0, "sasl_server": ANONYMOUS, **changes})

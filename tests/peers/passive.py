@@ -1,0 +1,156 @@
+"""The passive behaviours that speak AMQP: what members say when they are not the primary.
+
+Each is a script for ``Passive``: what to do when the client's Open comes, and when its Begin does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import proton
+
+from haclient.engine.links import Link
+from haclient.engine.protocol import Ending
+from haclient.links.misses import ESTABLISHMENT_FAILED, REDIRECT
+from tests.peers.listening import Peer, PeerEngine, bound, listening, settings
+
+# Long enough for the client to see an Open or Begin by itself, before the Close that follows.
+A_MOMENT = 0.02
+Step = Callable[[PeerEngine], None]
+
+
+@dataclass(slots=True)
+class Passive:
+    """The owner of one connection: does what its script says, and nothing else."""
+
+    on_open: Step
+    on_begin: Step | None = None
+
+    def opened(self, engine: PeerEngine) -> None:
+        self.on_open(engine)
+
+    def session_opened(self, engine: PeerEngine, session: proton.Session) -> None:
+        if self.on_begin is not None:
+            session.open()
+            engine.wake()
+            self.on_begin(engine)
+
+    def link_requested(self, engine: PeerEngine, link: Link) -> None:
+        """Neither served nor refused: it is somebody else's business."""
+
+    def peer_closed(self, engine: PeerEngine, condition: proton.Condition | None) -> None:
+        """The client says goodbye."""
+
+    def writable_again(self, engine: PeerEngine) -> None:
+        """Nothing waits."""
+
+    def ended(self, engine: PeerEngine, ending: Ending) -> None:
+        """The client is gone."""
+
+
+def speaking(on_open: Step, on_begin: Step | None = None, **how: Any) -> Any:
+    """A peer that opens connections by this script."""
+    place = {key: how.pop(key) for key in ("host", "port") if key in how}
+    return listening(lambda _: PeerEngine(Passive(on_open, on_begin), settings(), **how), **place)
+
+
+def _open(engine: PeerEngine) -> None:
+    engine.open()
+
+
+def _later(step: Step) -> Step:
+    def plan(engine: PeerEngine) -> None:
+        asyncio.get_running_loop().call_later(A_MOMENT, step, engine)
+
+    return plan
+
+
+def _both(*steps: Step) -> Step:
+    def plan(engine: PeerEngine) -> None:
+        for step in steps:
+            step(engine)
+
+    return plan
+
+
+def _close(condition: proton.Condition | None) -> Step:
+    return lambda engine: engine.close(condition)
+
+
+def eof_after_sasl(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
+    return speaking(_open, eof_after_sasl=True)
+
+
+def eof_after_open(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
+    return speaking(_both(_open, PeerEngine.finish))
+
+
+def open_then_close(name: str | None) -> Callable[[Peer], AbstractAsyncContextManager[Peer]]:
+    """Open and Close at once, and the socket stays open for ever."""
+    condition = proton.Condition(name, "this member serves nobody now") if name else None
+    return lambda _primary: speaking(_both(_open, _close(condition)), hold=True)
+
+
+def open_and_drop(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
+    return speaking(_open, PeerEngine.drop)
+
+
+def redirection(target: Peer, *, with_port: bool = True) -> proton.Condition:
+    """The condition of a Close that redirects there."""
+    info: dict[Any, Any] = {proton.symbol("network-host"): target.host}
+    if with_port:
+        info[proton.symbol("port")] = proton.uint(target.port)
+    return proton.Condition(REDIRECT, f"the primary is {target.host}", info)
+
+
+def _refuse(engine: PeerEngine) -> None:
+    engine.open(properties={ESTABLISHMENT_FAILED: True})
+
+
+def redirecting(*, opens: bool, begins: bool = False, with_port: bool) -> Any:
+    """A member that redirects to the primary.
+
+    :param opens: a good Open comes first, and the Close a moment later; otherwise the Open says
+        that the connection failed.
+    :param begins: the Begin is answered as well.
+    :param with_port: without a port the target has the port of the one that redirects.
+    """
+
+    def start(primary: Peer) -> AbstractAsyncContextManager[Peer]:
+        close = _close(redirection(primary, with_port=with_port))
+        where = {} if with_port else {"port": primary.port}
+        if begins:
+            return speaking(_open, _later(close), hold=True, **where)
+        return speaking(_both(_open, _later(close)) if opens else _both(_refuse, close), hold=True, **where)
+
+    return start
+
+
+def _redirect_to(target: Peer) -> Step:
+    return _both(_refuse, _close(redirection(target)))
+
+
+@asynccontextmanager
+async def redirect_loop(_primary: Peer) -> AsyncIterator[Peer]:
+    """Two members, each of which takes the other for the primary."""
+    with bound() as reserved:
+        second = Peer(*reserved.getsockname())
+    async with (
+        speaking(_redirect_to(second), hold=True) as first,
+        speaking(_redirect_to(first), hold=True, host=second.host, port=second.port),
+    ):
+        yield first
+
+
+@asynccontextmanager
+async def redirect_chain(primary: Peer) -> AsyncIterator[Peer]:
+    """Eight redirects from here to the primary, more than a client follows."""
+    async with AsyncExitStack() as stack:
+        target = primary
+        for _ in range(8):
+            target = await stack.enter_async_context(speaking(_redirect_to(target), hold=True))
+        yield target

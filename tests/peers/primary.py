@@ -1,0 +1,233 @@
+"""A member that serves: queues in memory, and a book of everything that a test may ask about.
+
+It drops second copies by ``_AMQ_DUPL_ID``, delivers in order, and takes back what was not settled
+when a link or a connection ends.  Nothing here is fast or complete: see ``broker_stub`` for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import proton
+
+from haclient.engine import codec
+from haclient.engine.links import Link, ReceiverLink, SenderLink
+from haclient.engine.protocol import Ending
+from haclient.engine.settings import SaslServer
+from haclient.outcome import ACCEPTED, Outcome, OutcomeState
+from tests.peers.listening import ANONYMOUS, Peer, PeerEngine, listening, settings
+
+_GIVEN_BACK = (OutcomeState.RELEASED, OutcomeState.MODIFIED)
+
+
+@dataclass(slots=True)
+class Primary(Peer):
+    """A member that serves.
+
+    :ivar properties: those of its Open, such as ``haclient:generation``.
+    :ivar grants: credit for each sender of a client; 0 lets none send.
+    :ivar outcome: what becomes of each message that comes; ``None`` leaves it unsettled, and grants no more.
+    :ivar refuses: the links to refuse, by address, and why.
+    :ivar begin_after: seconds from a client's Begin to the answer.
+    :ivar opening: connections that are not usable yet, and the most there were at once.
+    :ivar queues: what is waiting to be delivered, encoded, by address.
+    :ivar received: the messages that came, encoded, without second copies.
+    :ivar copies: how many second copies were dropped.
+    :ivar outcomes: those that clients gave to deliveries, in order.
+    :ivar credit: the credit of the client's receivers, each time they changed it.
+    :ivar engines: the connections that are open, with their links.
+    """
+
+    properties: dict[str, Any] = field(default_factory=dict)
+    sasl: SaslServer = ANONYMOUS
+    heartbeat: float = 0.0
+    grants: int = 100
+    outcome: Outcome | None = ACCEPTED
+    refuses: dict[str, proton.Condition] = field(default_factory=dict)
+    begin_after: float = 0.0
+    opening: int = 0
+    most_opening: int = 0
+    queues: defaultdict[str, deque[bytes]] = field(default_factory=lambda: defaultdict(deque))
+    received: list[bytes] = field(default_factory=list)
+    copies: int = 0
+    outcomes: list[Outcome | None] = field(default_factory=list)
+    credit: list[int] = field(default_factory=list)
+    engines: dict[PeerEngine, list[Link]] = field(default_factory=dict)
+    _out: dict[SenderLink, dict[int, bytes]] = field(default_factory=dict)
+    _source: dict[SenderLink, str] = field(default_factory=dict)
+    _number: int = 0
+    _seen: set[str] = field(default_factory=set)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # -- for tests ----------------------------------------------------------------------------
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The bodies of the messages that came."""
+        return [codec.decode(data).body for data in self.received]
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries that are at a client and not settled."""
+        return sum(len(each) for each in self._out.values())
+
+    def put(self, address: str, *bodies: Any) -> None:
+        """Queue messages for receivers."""
+        self.queues[address].extend(bytes(proton.Message(body=body).encode()) for body in bodies)
+        self._deliver()
+
+    def drop(self) -> None:
+        """Reset every connection, as a dying process does."""
+        for engine in tuple(self.engines):
+            engine.abort()
+
+    def close(self, condition: proton.Condition | None = None) -> None:
+        """Say goodbye on every connection."""
+        for engine in tuple(self.engines):
+            engine.close(condition)
+
+    def grant(self, credit: int) -> None:
+        """Let every sender of a client send that many more messages."""
+        for links in self.engines.values():
+            for link in links:
+                if isinstance(link, ReceiverLink):
+                    link.grant(credit)
+
+    def detach(self, condition: proton.Condition) -> None:
+        """Close every link."""
+        for links in self.engines.values():
+            for link in links:
+                link.close(condition)
+
+    async def until(self, true: Callable[[], Any], timeout: float = 10.0) -> None:
+        """Wait until something is true of this peer."""
+        async with asyncio.timeout(timeout):
+            while not true():
+                self._changed.clear()
+                await self._changed.wait()
+
+    # -- one connection -----------------------------------------------------------------------
+
+    def opened(self, engine: PeerEngine) -> None:
+        self.engines[engine] = []
+        self.opening += 1
+        self.most_opening = max(self.most_opening, self.opening)
+        engine.open(properties=self.properties)
+        self._changed.set()
+
+    def session_opened(self, engine: PeerEngine, session: proton.Session) -> None:
+        if self.begin_after:
+            asyncio.get_running_loop().call_later(self.begin_after, self._begin, engine, session)
+        else:
+            self._begin(engine, session)
+
+    def _begin(self, engine: PeerEngine, session: proton.Session) -> None:
+        if engine in self.engines:
+            self.opening -= 1
+            session.open()
+            engine.wake()
+
+    def link_requested(self, engine: PeerEngine, link: Link) -> None:
+        endpoint = link.endpoint
+        refusal = self.refuses.get(endpoint.remote_source.address) or self.refuses.get(
+            endpoint.remote_target.address
+        )
+        if refusal is not None:
+            engine.refuse(link, refusal)
+            return
+        link.owner = self  # type: ignore[assignment]
+        self.engines[engine].append(link)
+        endpoint.source.address = endpoint.remote_source.address
+        endpoint.target.address = endpoint.remote_target.address
+        engine.attach(link)
+        if isinstance(link, SenderLink):
+            self._out[link] = {}
+            self._source[link] = str(endpoint.remote_source.address)
+        else:
+            link.grant(self.grants)
+        self._changed.set()
+
+    def peer_closed(self, engine: PeerEngine, condition: proton.Condition | None) -> None:
+        """The client says goodbye."""
+
+    def writable_again(self, engine: PeerEngine) -> None:
+        self._deliver()
+
+    def ended(self, engine: PeerEngine, ending: Ending) -> None:
+        for link in self.engines.pop(engine, ()):
+            self._take_back(link)
+        self._changed.set()
+
+    # -- links --------------------------------------------------------------------------------
+
+    def link_opened(self, link: Link) -> None:
+        """Only the client opens links."""
+
+    def link_closed(self, link: Link, condition: proton.Condition | None) -> None:
+        for links in self.engines.values():
+            if link in links:
+                links.remove(link)
+        self._take_back(link)
+        self._changed.set()
+
+    def delivered(self, link: ReceiverLink, delivery: Any, data: bytes) -> None:
+        duplicate_id = (codec.decode(data).properties or {}).get(codec.DUPLICATE_ID_PROPERTY)
+        if duplicate_id in self._seen:
+            self.copies += 1
+        else:
+            self.received.append(data)
+        if duplicate_id is not None:
+            self._seen.add(duplicate_id)
+        if self.outcome is not None and delivery is not None:
+            link.settle(delivery, self.outcome)
+        if self.outcome is not None and link.credit * 2 <= self.grants:
+            link.grant(self.grants - link.credit)
+        self._changed.set()
+
+    def credit_given(self, link: SenderLink) -> None:
+        self.credit.append(link.credit)
+        self._deliver()
+        self._changed.set()
+
+    def settled(self, link: SenderLink, token: int, outcome: Outcome | None) -> None:
+        data = self._out[link].pop(token)
+        self.outcomes.append(outcome)
+        if outcome is not None and outcome.state in _GIVEN_BACK:
+            self.queues[self._source[link]].appendleft(data)
+            self._deliver()
+        self._changed.set()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        for engine, links in tuple(self.engines.items()):
+            for link in (each for each in links if isinstance(each, SenderLink)):
+                queue = self.queues[self._source[link]]
+                while queue and link.credit > 0 and engine.writable:
+                    self._number += 1
+                    self._out[link][self._number] = data = queue.popleft()
+                    link.send(data, self._number)
+
+    def _take_back(self, link: Link) -> None:
+        source = self._source.pop(link, "")
+        for data in reversed(self._out.pop(link, {}).values()):
+            self.queues[source].appendleft(data)
+
+
+@asynccontextmanager
+async def primary(*, host: str | None = None, port: int = 0, **facts: Any) -> AsyncIterator[Primary]:
+    """Start a primary; ``facts`` are the fields of ``Primary``."""
+
+    def make(host: str, port: int) -> Primary:
+        return Primary(host, port, **facts)
+
+    def serve(peer: Primary) -> PeerEngine:
+        return PeerEngine(peer, settings(sasl_server=peer.sasl, heartbeat=peer.heartbeat))
+
+    async with listening(serve, make, host=host, port=port) as peer:
+        yield peer

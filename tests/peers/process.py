@@ -1,0 +1,80 @@
+"""Primaries in a process of their own: it can be stopped and killed, and has its own Cyrus SASL.
+
+    with primary_process() as process:
+        (peer,) = process.peers
+        process.signal(signal.SIGSTOP)
+
+Cyrus reads its configuration once in the life of a process, for the first server; so servers
+with a user database are started here, whatever other tests of this process have served before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from haclient.engine.settings import SaslServer
+from tests.peers.listening import ANONYMOUS, Peer
+from tests.peers.primary import primary
+
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class PrimaryProcess:
+    """A process and the peers in it."""
+
+    peers: list[Peer]
+    process: subprocess.Popen[str]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, such as SIGSTOP."""
+        self.process.send_signal(number)
+
+
+@contextmanager
+def primary_process(
+    *, count: int = 1, grants: int = 100, users: Path | None = None, mechanisms: Sequence[str] = ()
+) -> Iterator[PrimaryProcess]:
+    """Good members in another process, which is killed at the end.
+
+    :param users: directory of a Cyrus configuration; without it everybody is anonymous.
+    """
+    sasl = {"config_dir": str(users), "mechanisms": tuple(mechanisms)} if users else None
+    plan = json.dumps({"count": count, "grants": grants, "sasl": sasl})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.peers.process", plan],
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        peers = [Peer(host, port) for host, port in json.loads(process.stdout.readline())]
+        yield PrimaryProcess(peers, process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def _serve(count: int, grants: int, sasl: dict[str, Any] | None) -> None:
+    server = ANONYMOUS if sasl is None else SaslServer(**sasl)
+    async with AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(primary(grants=grants, sasl=server)) for _ in range(count)]
+        sys.stdout.write(json.dumps([(peer.host, peer.port) for peer in peers]) + "\n")
+        sys.stdout.flush()
+        # The parent's end of this pipe closes when the parent is gone.
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(**json.loads(sys.argv[1])))

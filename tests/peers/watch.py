@@ -1,0 +1,48 @@
+"""Collects the events of a factory on the test's loop, and waits for one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Miss, MissKind
+from haclient.events import AttemptFailed, Event
+
+E = TypeVar("E")
+
+
+class Watch:
+    """An ``on_event`` callback."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+
+    def __call__(self, event: Event) -> None:
+        self._loop.call_soon_threadsafe(self._take, event)
+
+    def _take(self, event: Event) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of one kind so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def until(self, kind: type[E], count: int = 1, timeout: float = 20.0) -> list[E]:
+        """Wait for so many events of one kind, and return all of them."""
+        async with asyncio.timeout(timeout):
+            while len(self.of(kind)) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.of(kind)
+
+    def misses(self) -> list[tuple[Endpoint, Miss]]:
+        """The failed attempts, in order."""
+        return [(failed.record.endpoint, failed.record.miss) for failed in self.of(AttemptFailed)]
+
+    def kinds(self) -> list[MissKind]:
+        """Why attempts failed, in order."""
+        return [miss.kind for _, miss in self.misses()]

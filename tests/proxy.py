@@ -1,0 +1,122 @@
+"""A TCP proxy that cuts: now, after so many bytes, or again and again at planned points.
+
+    async with proxy(member, cuts=[100_000, 5_000]) as way:
+        ...aio.connect(url(way))...
+        way.cut()
+
+It is a ``Peer``, so ``url`` takes it as a member.  What came before a cut is delivered: the side
+that was being written to gets an end of stream, the other one a reset, as when a process dies
+after the kernel has taken its last bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from tests.peers.listening import Peer, bound
+
+_CHUNK = 65536
+
+
+@dataclass(slots=True)
+class Proxy(Peer):
+    """A way to another peer.
+
+    :ivar target: where it leads; may be changed, which new connections will see.
+    :ivar cuts: for each cut, the bytes in both directions since the one before.
+    :ivar made: how many cuts there were, the ones by ``cut`` included.
+    :ivar passed: bytes since the last cut.
+    """
+
+    target: Peer | None = None
+    cuts: Iterator[int] = field(default_factory=lambda: iter(()))
+    made: int = 0
+    passed: int = 0
+    _limit: int | None = None
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _flows: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def cut(self, flushed: asyncio.StreamWriter | None = None) -> None:
+        """Cut every connection; ``flushed`` may still get what was written to it."""
+        self.made += 1
+        self.passed = 0
+        self._limit = next(self.cuts, None)
+        for writer in tuple(self._writers):
+            if writer is flushed:
+                writer.close()
+            else:
+                writer.transport.abort()
+
+    def cut_after(self, count: int) -> None:
+        """Cut when so many more bytes have passed, in both directions together."""
+        self._limit = self.passed + count
+
+    def hold(self) -> None:
+        """Pass nothing on any more, without a word to anybody."""
+        self._flows.clear()
+
+    def release(self) -> None:
+        """Pass on again what comes, and what came meanwhile."""
+        self._flows.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted.append(asyncio.get_running_loop().time())
+        assert self.target is not None
+        try:
+            other_reader, other_writer = await asyncio.open_connection(self.target.host, self.target.port)
+        except OSError:
+            writer.transport.abort()
+            return
+        pair = (writer, other_writer)
+        self._writers.update(pair)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, other_writer, writer))
+                group.create_task(self._pump(other_reader, writer, other_writer))
+        finally:
+            self._writers.difference_update(pair)
+            for each in pair:
+                each.close()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(_CHUNK):
+                await self._flows.wait()
+                if self._limit is not None and self.passed + len(data) >= self._limit:
+                    writer.write(data[: self._limit - self.passed])
+                    self.cut(flushed=writer)
+                    return
+                self.passed += len(data)
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+            return
+        # One side was reset: so is the other.
+        writer.transport.abort()
+        back.transport.abort()
+
+
+@asynccontextmanager
+async def proxy(target: Peer, *, cuts: Iterable[int] = ()) -> AsyncIterator[Proxy]:
+    """Start a proxy to a peer."""
+    server_socket = bound()
+    way = Proxy(*server_socket.getsockname(), target=target, cuts=iter(cuts))
+    way._limit = next(way.cuts, None)
+    way.release()
+    server = await asyncio.start_server(way._serve, sock=server_socket)
+    try:
+        yield way
+    finally:
+        server.close()
+        way.release()
+        for writer in tuple(way._writers):
+            writer.transport.abort()
+        while way._writers:  # noqa: ASYNC110 - each needs a few turns of the loop to go
+            await asyncio.sleep(0)
+        await server.wait_closed()
