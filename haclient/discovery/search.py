@@ -86,15 +86,24 @@ class Search:
     :param now: monotonic seconds; the deadline counts from here.
     :param first: whether this is the first connect, and not the search after a loss.
     :param credentials: whether attempts send credentials, which a redirect could divert.
+    :param unstable: the member whose connection was lost before it was stable: the others come first.
     """
 
     def __init__(
-        self, *, policy: Policy, backoff: Backoff, now: float, first: bool, credentials: bool = False
+        self,
+        *,
+        policy: Policy,
+        backoff: Backoff,
+        now: float,
+        first: bool,
+        credentials: bool = False,
+        unstable: Endpoint | None = None,
     ) -> None:
         limit = policy.startup_deadline if first else policy.deadline
         self._policy = policy
         self._backoff = backoff
         self._credentials = credentials
+        self._unstable = unstable
         self._started = now
         self._deadline = math.inf if limit is None else now + limit
         self._flights = Flights()
@@ -171,6 +180,10 @@ class Search:
         if self._ended is not None:
             return self._ended
         candidates = tuple(c for c in topology.candidates() if c not in self._barred)
+        if self._unstable in candidates:
+            # A member that opens and drops must not keep the others from their turn.
+            turn = candidates.index(self._unstable) + 1
+            candidates = candidates[turn:] + candidates[:turn]
         view = _View(now, topology, candidates, lead, room, resolving)
         self._judge(view)
         return (

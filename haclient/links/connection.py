@@ -106,6 +106,7 @@ class ConnectionCore:
         self._topology_epoch = 0
         self._unresolved: dict[Endpoint, AttemptRecord] = {}
         self._farewell: Miss | None = None
+        self._unstable: Endpoint | None = None
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -214,6 +215,7 @@ class ConnectionCore:
             now=self._began,
             first=self.epoch == 0,
             credentials=shared.credentials,
+            unstable=self._unstable,
         )
         self._search = search
         return await episodes.Episode(shared.cluster, search, shared.planner, self).run()
@@ -260,7 +262,9 @@ class ConnectionCore:
         self._engine = self._session = self._over = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
-        if self._loop.time() - self._usable_at >= self._policy.stable_after:
+        stable = self._loop.time() - self._usable_at >= self._policy.stable_after
+        self._unstable = None if stable else self.endpoint
+        if stable:
             self._backoff.reset()
         unsettled = sum(_unsettled(link) for link in self._links)
         for link in tuple(self._links):

@@ -198,6 +198,21 @@ async def test_a_peer_that_opens_and_drops_is_met_ever_more_rarely() -> None:
     assert all(later == min(2 * sooner, 10) for sooner, later in pairwise(ceilings))
 
 
+async def test_a_session_that_breaks_while_the_other_attempts_are_ended_is_lost_like_any_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watch = Watch()
+    fast = {"stagger": 0.01, "backoff_base": 0.001, "backoff_max": 0.001}
+    # Ending the attempt at the first takes a turn of the loop; the session of the second breaks in it.
+    async with (
+        cluster("syn_drop") as (_, (hanging,)),
+        open_and_drop() as dropping,
+        aio.connect(url(hanging, dropping, **fast), on_event=watch),
+    ):
+        await watch.until(Lost, count=10)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 async def test_members_that_drop_syns_do_not_hold_up_a_cold_start() -> None:
     watch = Watch()
     async with cluster("syn_drop", "syn_drop", "syn_drop") as (good, dropping):
@@ -208,3 +223,13 @@ async def test_members_that_drop_syns_do_not_hold_up_a_cold_start() -> None:
     assert all(wait >= 0.25 for wait in waits)
     logger.info("connected %.3f s after a cold start behind three dead members", connected.duration)
     assert connected.duration < 1.5
+
+
+async def test_a_member_that_opens_and_drops_does_not_keep_the_client_from_the_primary() -> None:
+    """It is usable each time, so only its turn in the list can be taken from it."""
+    watch = Watch()
+    async with primary() as good, open_and_drop() as dropping:
+        fast = {"backoff_base": "0.01", "backoff_max": "0.05"}
+        async with aio.connect(url(dropping, good, **fast), on_event=watch):
+            await watch.until(Reconnected)
+            assert watch.of(Reconnected)[0].endpoint == endpoint(good)
