@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -112,6 +113,7 @@ class Engine(asyncio.Protocol):
         self._peer_closed = False
         self._hanging_up = False
         self._reason: Ending | None = None
+        self._peer_properties: Mapping[str, Any] | None = None
         self._create(settings)
 
     # -- life ---------------------------------------------------------------------------------
@@ -135,6 +137,19 @@ class Engine(asyncio.Protocol):
         self.transport.bind(self.connection)
         self._pt = self.transport._impl
         self._pc = self._collector._impl
+
+    @property
+    def peer_properties(self) -> Mapping[str, Any]:
+        """The properties of the peer's Open, by plain string; empty before it came."""
+        if self._peer_properties is None:
+            if self.ending is not None:
+                return {}
+            found = self.connection.remote_properties
+            if not isinstance(found, dict):
+                return {}
+            # Decoding takes as long as a dozen messages, and half a dozen places ask.
+            self._peer_properties = {str(key): value for key, value in found.items()}
+        return self._peer_properties
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is connected (and its TLS done, where asyncio does TLS)."""

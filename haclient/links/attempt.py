@@ -13,9 +13,8 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import proton
 
@@ -173,7 +172,7 @@ class Attempt:
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """Begin answered."""
-        if not self._over and not remote_properties(engine).get(misses.ESTABLISHMENT_FAILED):
+        if not self._over and not engine.peer_properties.get(misses.ESTABLISHMENT_FAILED):
             self.session = session
             self._reports.usable(self.number)
 
@@ -211,9 +210,3 @@ class Attempt:
         if not self._over:
             self._over = True
             self._reports.missed(self.number, miss)
-
-
-def remote_properties(engine: Engine) -> Mapping[str, Any]:
-    """The properties of the peer's Open, by plain string."""
-    properties = engine.connection.remote_properties
-    return {str(key): value for key, value in properties.items()} if isinstance(properties, dict) else {}

@@ -38,7 +38,7 @@ from haclient.engine.protocol import Ending, Engine
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.links import episode as episodes
 from haclient.links import misses
-from haclient.links.attempt import Attempt, Planner, remote_properties
+from haclient.links.attempt import Attempt, Planner
 from haclient.links.cluster import Cluster
 from haclient.links.receiver import ReceiverCore
 from haclient.links.sender import SenderCore
@@ -227,7 +227,7 @@ class ConnectionCore:
             self._over.set_result(str(engine.ending))
         self._engine, self._session = engine, session
         self.endpoint = attempt.endpoint
-        generation = remote_properties(engine).get("haclient:generation") if engine.ending is None else None
+        generation = engine.peer_properties.get("haclient:generation") if engine.ending is None else None
         self.generation = int(generation) if isinstance(generation, int) else None
         self._usable_at = self._loop.time()
         self._topology_epoch = self._shared.cluster.topology.epoch

@@ -16,7 +16,7 @@ from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import AttemptRecord, Claimed, Lost, Miss, Missed, MissKind, Pushed
 from haclient.discovery.search import Search
 from haclient.links import misses
-from haclient.links.attempt import Attempt, Planner, Reports, remote_properties
+from haclient.links.attempt import Attempt, Planner, Reports
 from haclient.links.cluster import Cluster, Seat
 
 
@@ -207,7 +207,7 @@ def _claim(attempt: Attempt) -> tuple[int | None, str | None]:
     """Generation and cluster id from the peer's Open."""
     if attempt.engine is None:
         return None, None
-    properties = remote_properties(attempt.engine)
+    properties = attempt.engine.peer_properties
     generation, cluster = properties.get("haclient:generation"), properties.get("haclient:cluster")
     if not isinstance(generation, int) or isinstance(generation, bool):
         generation = None
@@ -218,7 +218,7 @@ def pushed_members(attempt: Attempt) -> tuple[Endpoint, ...]:
     """The ``failover-server-list`` of the peer's Open, as Qpid JMS reads it: a list of maps."""
     if attempt.engine is None:
         return ()
-    listed = remote_properties(attempt.engine).get("failover-server-list")
+    listed = attempt.engine.peer_properties.get("failover-server-list")
     if not isinstance(listed, list):
         return ()
     found = (_member(entry, attempt.endpoint) for entry in listed if isinstance(entry, Mapping))

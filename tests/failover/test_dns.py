@@ -51,7 +51,9 @@ async def test_srv_targets_are_tried_by_priority_and_the_next_one_when_the_first
     dns.restart([srv(passive, "b.test", 20), srv(primary, "a.test", 10)])
     dns.set_hosts({"a.test": [HOSTS[0]], "b.test": [HOSTS[1]]})
     events = list[Event]()
-    url = f"amqp+srv://cluster.test?nameserver={dns.nameserver}&{OPTIONS}&redirects=none"
+    # Stable at once, so that the member that was lost keeps its place in the list.
+    options = f"{OPTIONS}&redirects=none&stable_after=0"
+    url = f"amqp+srv://cluster.test?nameserver={dns.nameserver}&{options}"
     async with aio.connect(url, on_event=events.append) as connection:
         assert connection.endpoint == primary.endpoint
         # The target of the lower priority was not even dialled.
