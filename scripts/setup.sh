@@ -66,6 +66,9 @@ need sasl2-bin command -v saslpasswd2
 # the tests move addresses and ask a real DNS server
 need dnsmasq-base command -v dnsmasq
 need iproute2 command -v ip
+# and keep the record of a pair in a real ZooKeeper
+need default-jre-headless command -v java
+need zookeeper any_file /usr/share/java/zookeeper.jar
 # a distribution's Python comes without its headers and without ensurepip
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 need "python$version-dev" "$python" -c "$python_header"

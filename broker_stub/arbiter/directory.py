@@ -1,0 +1,155 @@
+"""An arbiter in a directory that all members can write: a local disk for a local pair, or a shared one.
+
+    record       the record; replaced whole, by rename, and never written in place
+    initialised  there since the first record: without ``record`` beside it, that was lost
+    lock         held with flock during a compare-and-set; the kernel lets go of it when its holder dies
+
+Rules
+-----
+* The directory must exist.  A share that is not mounted must not look like a new cluster: make it a
+  directory *inside* the share, which is not there when the share is not.
+* An empty directory was never used: (0, "").  If ``initialised`` is there and ``record`` is not, somebody
+  deleted it: unavailable, until it is put back or all members are started anew on an empty directory.
+* Bytes reach the disk before the name does (fsync of the file, rename, fsync of the directory), so that
+  whoever dies at any point leaves the old record or the new one.
+* Whatever takes longer than the timeout is given up.  A rename that a hanging disk carries out later is
+  like one whose outcome was not known; the work looks at the clock before it, so that the window is small.
+
+The file system must have ``flock`` between all who use it and atomic renames: local ones, NFS 4 and the
+usual cluster file systems do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from broker_stub.arbiter.record import ArbiterUnavailableError, decode, encode
+from broker_stub.arbiter.threads import in_thread
+from broker_stub.generation import ArbiterRecord
+
+T = TypeVar("T")
+
+# A waiting flock can't be given up, so it is tried this often (seconds).
+_TRY_AGAIN = 0.01
+
+_INITIALISED = """\
+This directory holds the generation record of a haclient cluster, in the file `record`.
+Do not delete that file: without it no member can become primary.
+"""
+
+
+class DirectoryArbiter:
+    """The record in a directory.
+
+    :param path: the directory; it exists.
+    :param timeout: seconds that a call may take.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float) -> None:
+        self._path = Path(path)
+        self._timeout = timeout
+
+    async def read(self) -> ArbiterRecord:
+        """The record."""
+        return await self._bounded(lambda _: _read(self._path))
+
+    async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        """Replace the record if it is ``expected``."""
+        return await self._bounded(lambda deadline: _compare_and_set(self._path, expected, new, deadline))
+
+    async def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    async def _bounded(self, work: Callable[[float], T]) -> T:
+        try:
+            return await in_thread(work, timeout=self._timeout)
+        except TimeoutError:
+            raise ArbiterUnavailableError(
+                f"{self._path} did not answer within {self._timeout:g} s: is its disk or share there?"
+            ) from None
+        except OSError as error:
+            raise ArbiterUnavailableError(f"{self._path} can't be used as arbiter: {error}") from error
+
+
+def _read(path: Path) -> ArbiterRecord:
+    record, initialised = path / "record", path / "initialised"
+    # Twice: the first compare-and-set may come between the two looks.
+    for _ in range(2):
+        with contextlib.suppress(FileNotFoundError):
+            return decode(record.read_bytes(), str(record))
+        if not initialised.exists():
+            path.stat()  # if the directory itself is missing
+            return ArbiterRecord()
+    raise ArbiterUnavailableError(f"{record} is missing although {initialised.name} is there: it was deleted")
+
+
+def _compare_and_set(path: Path, expected: ArbiterRecord, new: ArbiterRecord, deadline: float) -> bool:
+    with _locked(path / "lock", deadline):
+        if _read(path) != expected:
+            return False
+        # Left by one that died, the same name is written anew: only the holder of the lock does.
+        _write(path / "record.new", encode(new))
+        if time.monotonic() > deadline:
+            raise ArbiterUnavailableError(f"{path} is too slow: the record was left as it is")
+        (path / "record.new").rename(path / "record")
+        _sync_directory(path)
+        if not (path / "initialised").exists():
+            _write(path / "initialised", _INITIALISED.encode())
+            _sync_directory(path)
+        return True
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked(path: Path, deadline: float) -> Iterator[None]:
+    descriptor = _lock(path, deadline)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(path: Path, deadline: float) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if _try_lock(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise ArbiterUnavailableError(f"{path} is held by another process: is one stopped?")
+        time.sleep(_TRY_AGAIN)
+
+
+def _try_lock(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    # Somebody may have deleted the file meanwhile: a lock on it keeps nobody out.
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False

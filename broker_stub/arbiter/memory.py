@@ -1,0 +1,26 @@
+"""An arbiter that is an object, for members in one process."""
+
+from __future__ import annotations
+
+from broker_stub.generation import ArbiterRecord
+
+
+class MemoryArbiter:
+    """Members share it by being given the same object; it ends with the process."""
+
+    def __init__(self) -> None:
+        self._record = ArbiterRecord()
+
+    async def read(self) -> ArbiterRecord:
+        """The record."""
+        return self._record
+
+    async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        """Replace the record if it is ``expected``; the loop runs nothing in between."""
+        if self._record != expected:
+            return False
+        self._record = new
+        return True
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,68 @@
+"""What an arbiter is, and its record as bytes.
+
+The record is one line of JSON: ``{"number": 7, "claim": "5f0c...", "check": "9a3b..."}``.  People can read
+it; the check keeps a cut or edited one from being believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Protocol
+
+from broker_stub.generation import ArbiterRecord
+
+
+class ArbiterUnavailableError(Exception):
+    """The arbiter did not answer, or with something that cannot be its record."""
+
+
+class Arbiter(Protocol):
+    """Holds the record."""
+
+    async def read(self) -> ArbiterRecord:
+        """The record; (0, "") if there was never one.
+
+        :raises ArbiterUnavailableError: if it can't be told.
+        """
+        ...
+
+    async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        """Replace the record if it is ``expected``; tells whether it was.
+
+        :raises ArbiterUnavailableError: if that can't be told: the record may have been replaced.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections.  Never waits for an arbiter that does not answer."""
+        ...
+
+
+def encode(record: ArbiterRecord) -> bytes:
+    """The record as a line."""
+    fields = {"number": record.number, "claim": record.claim, "check": _check(record)}
+    return json.dumps(fields).encode() + b"\n"
+
+
+def decode(data: bytes, where: str) -> ArbiterRecord:
+    """The record in a line.
+
+    :param where: what holds it, for the error.
+    :raises ArbiterUnavailableError: if it isn't one.
+    """
+    try:
+        fields = json.loads(data)
+        number, claim, check = fields["number"], fields["claim"], fields["check"]
+    except (ValueError, TypeError, KeyError):
+        raise ArbiterUnavailableError(f"{where} is damaged: it holds {data[:80]!r}") from None
+    if type(number) is not int or type(claim) is not str or number < 0:
+        raise ArbiterUnavailableError(f"{where} is damaged: it holds {data[:80]!r}")
+    record = ArbiterRecord(number, claim)
+    if check != _check(record):
+        raise ArbiterUnavailableError(f"{where} is damaged: its check does not fit generation {number}")
+    return record
+
+
+def _check(record: ArbiterRecord) -> str:
+    return hashlib.sha256(f"{record.number} {record.claim}".encode()).hexdigest()[:16]

@@ -1,0 +1,56 @@
+"""Work that blocks, and may hang, beside the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+T = TypeVar("T")
+
+# How much later than its own deadline the work is waited for (seconds): it tells better what was wrong.
+_GRACE = 0.5
+
+
+async def in_thread(work: Callable[[float], T], *, timeout: float) -> T:
+    """Like ``asyncio.to_thread``, but nobody waits for work that hangs: not the loop, not the interpreter.
+
+    :param work: is given its deadline, by ``time.monotonic()``, and should end by itself then.
+    :param timeout: seconds until that deadline.
+    :raises TimeoutError: if it hangs; the thread is left to itself.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[Callable[[], T]] = loop.create_future()
+    deadline = time.monotonic() + timeout
+
+    def tell(outcome: Callable[[], T]) -> None:
+        if not ended.done():
+            ended.set_result(outcome)
+
+    def run() -> None:
+        outcome = _outcome(work, deadline)
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(tell, outcome)
+
+    threading.Thread(target=run, name="arbiter", daemon=True).start()
+    async with asyncio.timeout(timeout + _GRACE):
+        outcome = await ended
+    return outcome()
+
+
+def _outcome(work: Callable[[float], T], deadline: float) -> Callable[[], T]:
+    try:
+        result = work(deadline)
+    except Exception as error:  # noqa: BLE001  (whoever waits raises it again)
+        return _raising(error)
+    return lambda: result
+
+
+def _raising(error: Exception) -> Callable[[], NoReturn]:
+    def raise_it() -> NoReturn:
+        raise error
+
+    return raise_it

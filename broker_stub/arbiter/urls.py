@@ -1,0 +1,43 @@
+"""Arbiters by URL."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from broker_stub.arbiter.directory import DirectoryArbiter
+from broker_stub.arbiter.memory import MemoryArbiter
+from broker_stub.arbiter.record import Arbiter
+
+# Long enough for a busy disk or an election in ZooKeeper; clients wait for it, so not longer.
+TIMEOUT = 5.0
+
+FORMS = "directory:/path, zookeeper:host:port,host:port/path or memory:"
+
+
+def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:
+    """The arbiter that a URL names.  Nothing is opened or asked before the first call.
+
+    :param url: ``directory:/path``, ``zookeeper:host:port,host:port/path`` or ``memory:``.  The last one
+        is new each time: members that shall share it are given the same object.
+    :param timeout: seconds that a call may take.
+    :raises ValueError: for another URL, or when a library is missing; it says which.
+    """
+    kind, colon, rest = url.partition(":")
+    match kind if colon else "":
+        case "directory" if rest:
+            return DirectoryArbiter(rest, timeout=timeout)
+        case "zookeeper":
+            hosts, slash, path = rest.partition("/")
+            if hosts and path.strip("/"):
+                return _zookeeper(hosts, slash + path.strip("/"), timeout)
+        case "memory" if not rest:
+            return MemoryArbiter()
+    raise ValueError(f"{url!r} names no arbiter; it is one of {FORMS}")
+
+
+def _zookeeper(hosts: str, path: str, timeout: float) -> Arbiter:
+    if importlib.util.find_spec("kazoo") is None:
+        raise ValueError("an arbiter in ZooKeeper needs kazoo: pip install 'haclient[zookeeper]'")
+    from broker_stub.arbiter.zookeeper import ZooKeeperArbiter  # noqa: PLC0415  (imports kazoo)
+
+    return ZooKeeperArbiter(hosts, path, timeout=timeout)

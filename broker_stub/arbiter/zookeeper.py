@@ -1,0 +1,172 @@
+"""An arbiter in ZooKeeper, through kazoo.
+
+    PATH/record       the record; its version is what compare-and-set compares
+    PATH/initialised  made with the first record: without ``record`` beside it, that was lost
+
+Rules
+-----
+* A call has a session of its own.  Calls are rare, a session takes milliseconds, and one that is left
+  open would carry out later what its caller has given up: kazoo keeps requests while it reconnects.
+* A read comes after ``sync``: a server may lag behind the ensemble.
+* When the connection is lost in the middle of a set, it is read back: the claim is used by nobody else, so
+  the record tells whether it was set.  ZooKeeper takes no request of a session from its old connection once
+  it has moved to a new one, so what is read then is final.
+* If there is no answer in time, the outcome is not known.
+
+Sources: ZooKeeper Programmer's Guide, "Consistency Guarantees" and "ZooKeeper Sessions".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from broker_stub.arbiter.record import ArbiterUnavailableError, decode, encode
+from broker_stub.arbiter.threads import in_thread
+from broker_stub.generation import ArbiterRecord
+
+T = TypeVar("T")
+
+# Of the time for a call, what one server may be silent: the rest is for another server.
+_SESSION_SHARE = 0.4
+
+_INITIALISED = b"The generation record of a haclient cluster is beside this node. Do not delete it."
+
+
+class ZooKeeperArbiter:
+    """The record in ZooKeeper.
+
+    :param hosts: ``host:port,host:port``.
+    :param path: where the nodes are; made when they are needed.
+    :param timeout: seconds that a call may take.
+    """
+
+    def __init__(self, hosts: str, path: str, *, timeout: float) -> None:
+        self._hosts = hosts
+        self._path = path
+        self._timeout = timeout
+
+    async def read(self) -> ArbiterRecord:
+        """The record."""
+        return await self._ask(lambda session: session.repeat(session.read)[0])
+
+    async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        """Replace the record if it is ``expected``."""
+        return await self._ask(lambda session: session.compare_and_set(expected, new))
+
+    async def close(self) -> None:
+        """Nothing is open between two calls."""
+
+    async def _ask(self, question: Callable[[_Session], T]) -> T:
+        try:
+            return await in_thread(lambda deadline: self._answer(question, deadline), timeout=self._timeout)
+        except (TimeoutError, KazooTimeoutError):
+            text = f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s"
+            raise ArbiterUnavailableError(text) from None
+        except KazooException as error:
+            text = f"ZooKeeper at {self._hosts} refused: {type(error).__name__} {error}"
+            raise ArbiterUnavailableError(text) from error
+
+    def _answer(self, question: Callable[[_Session], T], deadline: float) -> T:
+        client = KazooClient(self._hosts, timeout=self._timeout * _SESSION_SHARE)
+        try:
+            if not client.start_async().wait(deadline - time.monotonic()):
+                raise TimeoutError
+            return question(_Session(client, self._path, deadline))
+        finally:
+            # It says goodbye to the server, and waits long for one that does not answer.
+            threading.Thread(target=_stop, args=(client,), name="arbiter-goodbye", daemon=True).start()
+
+
+class _Session:
+    """One client, for one call."""
+
+    def __init__(self, client: Any, path: str, deadline: float) -> None:
+        self._client = client
+        self._path = path
+        self._record = f"{path}/record"
+        self._initialised = f"{path}/initialised"
+        self._deadline = deadline
+
+    def read(self) -> tuple[ArbiterRecord, int | None]:
+        """The record and its version, ``None`` if there was never one."""
+        self._wait(self._client.sync_async(self._path))
+        with contextlib.suppress(NoNodeError):
+            data, stat = self._wait(self._client.get_async(self._record))
+            return decode(data, self._record), stat.version
+        if self._wait(self._client.exists_async(self._initialised)) is None:
+            return ArbiterRecord(), None
+        # Both nodes are made at once, perhaps between the two looks.
+        if self._wait(self._client.exists_async(self._record)) is not None:
+            return self.read()
+        raise ArbiterUnavailableError(f"{self._record} is missing in ZooKeeper: it was deleted")
+
+    def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        """Until it is known how that ended."""
+        asked = False
+
+        def attempt() -> bool | None:
+            nonlocal asked
+            record, version = self.read()
+            if record != expected:
+                return asked and record == new
+            asked = True
+            return self._replace(new, version) or None
+
+        return self.repeat(attempt)
+
+    def repeat(self, attempt: Callable[[], T | None]) -> T:
+        """Again after the loss of the connection, and while there is no result."""
+        while True:
+            with contextlib.suppress(ConnectionLoss, SessionExpiredError):
+                result = attempt()
+                if result is not None:
+                    return result
+            if time.monotonic() > self._deadline:
+                raise TimeoutError
+
+    def _replace(self, new: ArbiterRecord, version: int | None) -> bool:
+        if version is None:
+            return self._create(new)
+        try:
+            self._wait(self._client.set_async(self._record, encode(new), version=version))
+        except BadVersionError:
+            return False
+        return True
+
+    def _create(self, new: ArbiterRecord) -> bool:
+        self._wait(self._client.ensure_path_async(self._path))
+        both = self._client.transaction()
+        both.create(self._record, encode(new))
+        both.create(self._initialised, _INITIALISED)
+        results = self._wait(both.commit_async())
+        failures = [result for result in results if isinstance(result, Exception)]
+        if not failures:
+            return True
+        if any(isinstance(failure, NodeExistsError) for failure in failures):
+            return False
+        raise failures[0]
+
+    def _wait(self, answer: Any) -> Any:
+        return answer.get(timeout=max(0.0, self._deadline - time.monotonic()))
+
+
+def _stop(client: Any) -> None:
+    with contextlib.suppress(Exception):
+        client.stop()
+    with contextlib.suppress(Exception):
+        client.close()

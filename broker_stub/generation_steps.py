@@ -1,0 +1,155 @@
+"""What ``broker_stub.generation`` speaks in: records, and the steps that its machines ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+# --- Records ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ArbiterRecord:
+    """What the arbiter holds; an arbiter that was never used holds (0, "")."""
+
+    number: int = 0
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A generation that a member has asked for, or heard that its primary asks for."""
+
+    number: int
+    claim: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationState:
+    """What one member has durably.
+
+    :param number: the generation of whose settled messages it has all; ``None`` when that is not
+        known (in catch-up, after the loss of its store).  A store that was never part of a cluster has 0.
+    """
+
+    number: int | None = 0
+    pending: Pending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something is not allowed; its text names both generations."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+# --- Steps: what a driver does next --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MakeClaim:
+    """Make an id that was never used, and call ``with_claim``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotePending:
+    """Send the pending to these replicas; each writes it durably and acknowledges."""
+
+    replicas: frozenset[str]
+    pending: Pending
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitNoted:
+    """Call ``noted`` for each acknowledgement; nothing else to do.  ``dropped`` ends the wait too."""
+
+    replicas: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WritePending:
+    """Write this state durably."""
+
+    state: GenerationState
+
+
+@dataclass(frozen=True, slots=True)
+class CompareAndSet:
+    """Ask the arbiter, and call ``compared``, or ``unreachable`` when the outcome is not known."""
+
+    expected: ArbiterRecord
+    new: ArbiterRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNumber:
+    """Write this state durably."""
+
+    state: GenerationState
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Send the number to these replicas; nobody waits for their acknowledgement."""
+
+    replicas: frozenset[str]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartWaiting:
+    """From now on settle nothing without the acknowledgement of this replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitDrained:
+    """Wait until the replica has acknowledged all that was settled before ``StartWaiting``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitGate:
+    """Wait until no going alone is under way; then ``HandOver`` in the same turn of the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """All is written: this member may settle in the generation of this record (its own, for ``GoAlone``)."""
+
+    record: ArbiterRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Stay what you are."""
+
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class StepDown:
+    """Settle nothing more, send the clients away, and look for the primary."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsReady:
+    """The replica counts as ready: when it drops, rule 2 applies."""
+
+
+PromotionStep: TypeAlias = WritePending | CompareAndSet | WriteNumber | Done | Refused
+GoAloneStep: TypeAlias = (
+    MakeClaim
+    | NotePending
+    | AwaitNoted
+    | WritePending
+    | CompareAndSet
+    | WriteNumber
+    | HandOver
+    | Done
+    | StepDown
+)
+BecomeReadyStep: TypeAlias = StartWaiting | AwaitDrained | AwaitGate | HandOver | IsReady

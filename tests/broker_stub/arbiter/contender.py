@@ -1,0 +1,29 @@
+"""A process that takes one generation after another: ``python -m tests.broker_stub.arbiter.contender URL``.
+
+It prints the number of each generation that it wins, and ends when the record is at the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+
+from broker_stub.arbiter import open_arbiter
+from broker_stub.generation import ArbiterRecord
+
+
+async def contend(url: str, last: int) -> None:
+    arbiter = open_arbiter(url, timeout=30.0)
+    record = await arbiter.read()
+    while record.number < last:
+        asked = ArbiterRecord(record.number + 1, uuid.uuid4().hex)
+        if await arbiter.compare_and_set(record, asked):
+            sys.stdout.write(f"{asked.number} {asked.claim}\n")
+            sys.stdout.flush()
+        record = await arbiter.read()
+    await arbiter.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(contend(sys.argv[1], int(sys.argv[2])))

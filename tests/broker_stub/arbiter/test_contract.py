@@ -1,0 +1,90 @@
+"""What every arbiter does."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker_stub.arbiter import open_arbiter
+from broker_stub.generation import ArbiterRecord
+from tests.broker_stub.arbiter.conftest import Open
+
+NEVER_USED = ArbiterRecord(0, "")
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def contender(url: str, last: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.broker_stub.arbiter.contender", url, str(last)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+async def test_one_that_was_never_used_holds_generation_0(open_it: Open) -> None:
+    assert await open_it().read() == NEVER_USED
+
+
+async def test_what_one_sets_the_others_read(open_it: Open) -> None:
+    one, other = open_it(), open_it()
+    assert await one.compare_and_set(NEVER_USED, ArbiterRecord(1, "a"))
+    assert await other.read() == ArbiterRecord(1, "a")
+    assert await other.compare_and_set(ArbiterRecord(1, "a"), ArbiterRecord(2, "b"))
+    assert await one.read() == ArbiterRecord(2, "b")
+
+
+@pytest.mark.parametrize("expected", [ArbiterRecord(1, "other"), ArbiterRecord(0, ""), ArbiterRecord(2, "a")])
+async def test_another_record_than_expected_is_left_alone(open_it: Open, expected: ArbiterRecord) -> None:
+    """The whole record counts: the number with another claim is another record."""
+    arbiter = open_it()
+    await arbiter.compare_and_set(NEVER_USED, ArbiterRecord(1, "a"))
+    assert not await arbiter.compare_and_set(expected, ArbiterRecord(3, "b"))
+    assert await arbiter.read() == ArbiterRecord(1, "a")
+
+
+async def test_setting_it_twice_is_won_once(open_it: Open) -> None:
+    arbiter = open_it()
+    assert await arbiter.compare_and_set(NEVER_USED, ArbiterRecord(1, "a"))
+    assert not await arbiter.compare_and_set(NEVER_USED, ArbiterRecord(1, "a"))
+
+
+async def test_of_many_tasks_one_wins_each_generation(open_it: Open) -> None:
+    record = NEVER_USED
+    for number in range(1, 4):
+        asked = [ArbiterRecord(number, f"{number}-{task}") for task in range(16)]
+        won = await asyncio.gather(*(open_it().compare_and_set(record, each) for each in asked))
+        assert sum(won) == 1
+        record = asked[won.index(True)]
+        assert await open_it().read() == record
+
+
+async def test_of_many_processes_one_wins_each_generation(url: str) -> None:
+    last = 40
+    contenders = [contender(url, last) for _ in range(4)]
+    won = [
+        line.split()
+        for each in contenders
+        for line in (await asyncio.to_thread(each.communicate))[0].splitlines()
+    ]
+    assert all(each.returncode == 0 for each in contenders)
+    assert sorted(int(number) for number, _ in won) == list(range(1, last + 1))
+    assert [str(last), (await open_arbiter(url).read()).claim] in won
+
+
+async def test_a_process_that_is_killed_leaves_a_record(url: str) -> None:
+    """Each is killed somewhere in the middle; the next one goes on from what it left."""
+    reached = 0
+    for _ in range(6):
+        victim = contender(url, 100_000)
+        assert victim.stdout is not None
+        lines = [await asyncio.to_thread(victim.stdout.readline) for _ in range(3)]
+        victim.kill()
+        rest, _ = await asyncio.to_thread(victim.communicate)
+        told = [int(line.split()[0]) for line in [*lines, *rest.splitlines()] if len(line.split()) == 2]
+        record = await open_arbiter(url).read()
+        assert told[0] in (reached + 1, reached + 2)
+        # What it told it had won is there, and at most one more that it could not tell any more.
+        assert told[-1] <= record.number <= told[-1] + 1
+        reached = record.number
+    assert await open_arbiter(url).compare_and_set(record, ArbiterRecord(reached + 1, "after"))

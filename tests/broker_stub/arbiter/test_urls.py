@@ -1,0 +1,35 @@
+"""Arbiters by URL."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from broker_stub.arbiter import open_arbiter
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "/var/lib/arbiter",
+        "directory",
+        "directory:",
+        "zookeeper:",
+        "zookeeper:host:2181",
+        "zookeeper:/path",
+        "zookeeper:host/",
+        "memory:name",
+        "etcd:host/path",
+    ],
+)
+def test_what_names_no_arbiter_is_refused_with_the_forms_there_are(url: str) -> None:
+    with pytest.raises(ValueError, match=r"names no arbiter; it is one of directory:/path, zookeeper:"):
+        open_arbiter(url)
+
+
+def test_without_kazoo_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match=r"needs kazoo: pip install 'haclient\[zookeeper\]'"):
+        open_arbiter("zookeeper:127.0.0.1:2181/haclient")

@@ -1,0 +1,168 @@
+"""An arbiter in ZooKeeper: partitions, lost connections, lost nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Self
+
+import pytest
+from kazoo.client import KazooClient
+
+from broker_stub.arbiter import ArbiterUnavailableError, open_arbiter
+from broker_stub.generation import ArbiterRecord
+from tests.dnsmasq import free_port
+from tests.zookeeper import ZooKeeper
+
+
+class Cut:
+    """A proxy that cuts the first connection at the request with a certain text.
+
+    :param forwards: whether the server still gets that request.
+    """
+
+    def __init__(self, server: ZooKeeper, text: bytes, *, forwards: bool) -> None:
+        self.cuts = 0
+        self.port = 0
+        self._server = server
+        self._text = text
+        self._forwards = forwards
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_server(self._connected, "127.0.0.1")
+        self.port = self._listener.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        await self._listener.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server.port)
+        answers = asyncio.create_task(self._answer(from_server, writer))
+        while data := await reader.read(65536):
+            if self._text in data and not self.cuts:
+                self.cuts += 1
+                await self._cut(answers, from_server, to_server, data)
+                break
+            to_server.write(data)
+        answers.cancel()
+        await asyncio.wait([answers])
+        for each in (to_server, writer):
+            each.close()
+
+    async def _cut(
+        self,
+        answers: asyncio.Task[None],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        data: bytes,
+    ) -> None:
+        answers.cancel()
+        await asyncio.wait([answers])
+        if self._forwards:
+            writer.write(data)
+            # The answer is the proof that it was carried out; the client does not get it.
+            await reader.read(1)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+
+
+FIRST, SECOND = ArbiterRecord(1, "a"), ArbiterRecord(2, "b")
+
+
+@pytest.fixture
+def path(paths: Iterator[int]) -> str:
+    return f"/haclient/alone-{next(paths)}"
+
+
+@pytest.fixture
+def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper.address)
+    client.start()
+    with closing(client):
+        yield client
+        client.stop()
+
+
+async def test_a_server_that_does_not_answer_is_unavailable_in_time(zookeeper: ZooKeeper, path: str) -> None:
+    arbiter = open_arbiter(zookeeper.url(path), timeout=1.5)
+    assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+    zookeeper.pause()
+    try:
+        for call in (arbiter.read(), arbiter.compare_and_set(FIRST, SECOND)):
+            started = time.monotonic()
+            with pytest.raises(ArbiterUnavailableError, match=r"did not answer within 1.5 s"):
+                await call
+            assert time.monotonic() - started < 4.0
+    finally:
+        zookeeper.resume()
+    assert await arbiter.read() in (FIRST, SECOND)
+
+
+async def test_a_port_where_nobody_listens_is_unavailable_in_time() -> None:
+    arbiter = open_arbiter(f"zookeeper:127.0.0.1:{free_port()}/haclient", timeout=0.5)
+    with pytest.raises(ArbiterUnavailableError, match="did not answer within"):
+        await arbiter.read()
+
+
+async def test_another_server_is_asked_when_the_first_is_down(zookeeper: ZooKeeper, path: str) -> None:
+    arbiter = open_arbiter(f"zookeeper:127.0.0.1:{free_port()},{zookeeper.address}{path}")
+    assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+
+
+@pytest.mark.parametrize("forwards", [True, False])
+async def test_when_the_connection_is_lost_in_a_set_the_record_tells_how_it_ended(
+    zookeeper: ZooKeeper, path: str, *, forwards: bool
+) -> None:
+    assert await open_arbiter(zookeeper.url(path)).compare_and_set(ArbiterRecord(), FIRST)
+    asked = ArbiterRecord(2, "in the middle")
+    async with Cut(zookeeper, asked.claim.encode(), forwards=forwards) as proxy:
+        arbiter = open_arbiter(f"zookeeper:127.0.0.1:{proxy.port}{path}")
+        assert await arbiter.compare_and_set(FIRST, asked)
+        assert proxy.cuts == 1
+    assert await open_arbiter(zookeeper.url(path)).read() == asked
+
+
+async def test_a_server_that_is_killed_and_started_again_has_the_record(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with ZooKeeper(tmp_path_factory.mktemp("restarted")) as server:
+        arbiter = open_arbiter(server.url("/haclient"))
+        assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+        server.stop()
+        server.start()
+        assert await arbiter.read() == FIRST
+        assert await arbiter.compare_and_set(FIRST, SECOND)
+
+
+@pytest.mark.parametrize("call", ["read", "compare_and_set"])
+async def test_a_deleted_record_is_no_new_cluster(
+    zookeeper: ZooKeeper, client: KazooClient, path: str, call: str
+) -> None:
+    arbiter = open_arbiter(zookeeper.url(path))
+    assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+    await asyncio.to_thread(client.delete, f"{path}/record")
+    with pytest.raises(ArbiterUnavailableError, match="deleted"):
+        await (arbiter.read() if call == "read" else arbiter.compare_and_set(ArbiterRecord(), FIRST))
+
+
+async def test_a_damaged_record_is_not_believed(zookeeper: ZooKeeper, client: KazooClient, path: str) -> None:
+    arbiter = open_arbiter(zookeeper.url(path))
+    assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+    await asyncio.to_thread(client.set, f"{path}/record", b"")
+    with pytest.raises(ArbiterUnavailableError, match="record is damaged"):
+        await arbiter.compare_and_set(FIRST, SECOND)
+
+
+async def test_a_node_that_somebody_made_before_is_a_place_for_a_new_record(
+    zookeeper: ZooKeeper, client: KazooClient, path: str
+) -> None:
+    await asyncio.to_thread(client.create, path, b"", makepath=True)
+    arbiter = open_arbiter(zookeeper.url(path))
+    assert await arbiter.read() == ArbiterRecord()
+    assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)

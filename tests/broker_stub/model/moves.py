@@ -1,0 +1,360 @@
+"""Everything that can happen next.  What a member then does is decided by ``broker_stub.generation``.
+
+A move changes one member, or a primary and one of its replicas; what it does to the others is an
+``Effect``.  Durable writes, sends and the arbiter's compare-and-set are moves of their own, so that a crash
+(``crash``, always possible) falls between any two of them.  Sent orders arrive later, also when the
+primary has given up the link or died.  Messages are stored and acknowledged in one move, and the primary
+remembers acknowledgements, for it may act on them when the replica has long gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker_stub import generation
+from broker_stub.generation import ArbiterRecord, BecomeReady, GoAlone, Pending, Promotion
+from tests.broker_stub.model.members import NAMES, Link, Member, Order, Serving, renamed
+from tests.broker_stub.model.rules import DEAD, LATE, LIVE, RECORD, Rules
+
+
+class Effect(NamedTuple):
+    """What a move does to the other members.
+
+    :param renames: claims that have ended, with what they are called now.
+    :param gone: the member that dies, as far as the links of others are concerned.
+    :param orders: what is sent, from whom, and to whom.
+    """
+
+    renames: tuple[tuple[str, str], ...] = ()
+    gone: str | None = None
+    sender: str | None = None
+    replicas: frozenset[str] = frozenset()
+    order: Order | None = None
+
+    def on(self, name: str, member: Member) -> Member:
+        if self.renames:
+            member = renamed(member, dict(self.renames))
+        if self.gone is not None and member.follows == self.gone:
+            member = member._replace(follows=None)
+        if self.order is not None and name in self.replicas and member.follows == self.sender:
+            member = member._replace(inbox=(*member.inbox, self.order))
+        return member
+
+
+NOTHING = Effect()
+NEW = Member()
+
+
+class Move(NamedTuple):
+    """One thing that can happen.
+
+    :param other: the replica, if the move is one of a pair.
+    :param record: the arbiter's, if it changes.
+    :param late: whether a compare-and-set is on its way whose member has given up; ``None`` for no change.
+    :param settles: the messages that are settled, a bit for each.
+    """
+
+    label: str
+    member: Member
+    other: Member | None = None
+    effect: Effect = NOTHING
+    record: ArbiterRecord | None = None
+    settles: int = 0
+    late: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The moves under some rules.
+
+    :param generations: the arbiter goes no further.
+    :param late: whether a compare-and-set may be carried out when its member has long given up.
+    :param wipes: whether members may lose their disks.
+    """
+
+    rules: Rules
+    members: int
+    messages: int
+    generations: int
+    late: bool = False
+    wipes: bool = False
+
+    # --- One member ---------------------------------------------------------------------------
+
+    def of_one(self, i: int, member: Member, record: ArbiterRecord, settled: int) -> Iterator[Move]:
+        """What a member does by itself, or with the arbiter."""
+        name = NAMES[i]
+        if member.crashed != member:
+            yield self._crash(name, member)
+        if member.serving is not None:
+            yield from self._serve(name, member, member.serving, settled)
+            if member.serving.work is not None:
+                yield from self._go_alone(name, member, member.serving, member.serving.work, record)
+        elif member.promotion is not None:
+            yield from self._promote(name, member, member.promotion, record)
+        else:
+            yield from self._begin_promotion(name, member, record)
+            if member.follows is None and member.inbox:
+                yield Move(f"{name} carries out a late order", carried_out(self.rules, member))
+        if self.wipes and member.crashed != NEW:
+            crash = self._crash(name, member)
+            yield crash._replace(label=f"{name} loses its disk and starts with a new one", member=NEW)
+
+    def _crash(self, name: str, member: Member) -> Move:
+        renames = self._ended(name, DEAD) if member.attempts else ()
+        effect = Effect(renames, gone=name) if member.serving or renames else NOTHING
+        return Move(f"{name} crashes or gives up", self._claims(member.crashed, renames), effect=effect)
+
+    def _begin_promotion(self, name: str, member: Member, record: ArbiterRecord) -> Iterator[Move]:
+        if record.number >= self.generations:
+            return
+        member = member.crashed if self.rules.leaves_first else member
+        promotion = self.rules.begin_promotion(member.durable, record, self.rules.claim(name))
+        if not isinstance(promotion.step, generation.Refused):
+            yield Move(
+                f"{name} is told to promote, reads {_text(record)}", member._replace(promotion=promotion)
+            )
+
+    def _promote(
+        self, name: str, member: Member, promotion: Promotion, record: ArbiterRecord
+    ) -> Iterator[Move]:
+        match promotion.step:
+            case generation.WritePending(state):
+                after = member._replace(durable=state, promotion=promotion.finished(promotion.step))
+                yield Move(f"{name} writes pending {_text(promotion.pending)}", after)
+            case generation.CompareAndSet(expected, new) if expected == record:
+                yield from self._leave_under_way(name, member)
+                after = member._replace(promotion=promotion.compared(won=True))
+                yield self._won(name, after, new)
+            case generation.WriteNumber(state):
+                done = promotion.finished(promotion.step).step
+                assert isinstance(done, generation.Done)
+                serving = Serving(done.record, (None,) * self.members)
+                after = Member(state, member.stored, serving=serving)
+                yield Move(f"{name} writes number {state.number} and is primary", after)
+            case _:  # it lost: it gives up, as in a crash
+                pass
+
+    def _won(self, name: str, member: Member, record: ArbiterRecord) -> Move:
+        over = ((RECORD, DEAD), (LATE, DEAD))
+        renames = (*over, *self._ended(name, RECORD)) if self.rules.renames else ()
+        new = renamed(record, dict(renames))
+        label = f"{name} compares-and-sets {_text(new)}"
+        return Move(label, self._claims(member, renames), effect=Effect(renames), record=new, late=False)
+
+    def _leave_under_way(self, name: str, member: Member) -> Iterator[Move]:
+        """It gives up, or dies, and the arbiter gets to its request later."""
+        if self.late:
+            renames = self._ended(name, LATE)
+            effect = Effect(renames, gone=name)
+            label = f"{name} gives up while its compare-and-set is under way"
+            yield Move(label, self._claims(member.crashed, renames), effect=effect, late=True)
+
+    def arrival(self, record: ArbiterRecord) -> tuple[Effect, ArbiterRecord]:
+        """The compare-and-set that was under way.  Had another one been first, it would be forgotten."""
+        return Effect(((RECORD, DEAD), (LATE, RECORD))), ArbiterRecord(record.number + 1, RECORD)
+
+    # --- A primary ----------------------------------------------------------------------------
+
+    def _serve(self, name: str, member: Member, serving: Serving, settled: int) -> Iterator[Move]:
+        for bit in self._bits():
+            if bit & serving.taken:
+                if not bit & member.stored:
+                    yield Move(f"{name} stores {_bits(bit)}", member._replace(stored=member.stored | bit))
+                elif serving.work is None and self._acknowledged(serving, bit):
+                    yield Move(f"{name} settles {_bits(bit)}", _settled(member, serving, bit), settles=bit)
+            elif bit & ~settled & ~member.stored:
+                taken = serving._replace(taken=serving.taken | bit)
+                yield Move(f"{name} takes {_bits(bit)}", member._replace(serving=taken))
+            elif bit & ~settled and serving.work is None:
+                # Its client sends it again after a failover, and the broker knows it by its id.
+                yield Move(f"{name} settles {_bits(bit)}, which it had already", member, settles=bit)
+
+    def _acknowledged(self, serving: Serving, bit: int) -> bool:
+        waited_for = [link for link in serving.links if link and self.rules.waits(link.becoming)]
+        return all(bit & link.acknowledged for link in waited_for)
+
+    def _go_alone(
+        self, name: str, member: Member, serving: Serving, work: GoAlone, record: ArbiterRecord
+    ) -> Iterator[Move]:
+        after, effect = member, NOTHING
+        match work.step:
+            case generation.NotePending(replicas, pending):
+                label = f"{name} sends pending {_text(pending)} to {_names(replicas)}"
+                effect = Effect(sender=name, replicas=replicas, order=pending)
+            case generation.WritePending(state):
+                label, after = f"{name} writes {_text(work.pending)}", member._replace(durable=state)
+            case generation.CompareAndSet(expected, new):
+                if expected == record and new.number <= self.generations:
+                    yield from self._leave_under_way(name, member)
+                    won = serving._replace(work=work.compared(won=True))
+                    yield self._won(name, member._replace(serving=won), new)
+                return
+            case generation.WriteNumber(state):
+                label, after = f"{name} writes number {state.number}", member._replace(durable=state)
+            case generation.HandOver(replicas, number):
+                label = f"{name} sends number {number} to {_names(replicas)}"
+                effect = Effect(sender=name, replicas=replicas, order=number)
+            case _:
+                return
+        after, renames = self._working(name, after, serving, work.finished(work.step))
+        yield Move(label, after, effect=effect._replace(renames=renames))
+
+    def _working(
+        self, name: str, member: Member, serving: Serving, work: GoAlone
+    ) -> tuple[Member, tuple[tuple[str, str], ...]]:
+        """The next step; if that is a new round, its claim is made and the last one's has ended."""
+        renames: tuple[tuple[str, str], ...] = ()
+        if isinstance(work.step, generation.Done):
+            serving = serving._replace(held=work.step.record, work=None)
+            return member._replace(serving=serving), renames
+        if isinstance(work.step, generation.MakeClaim):
+            renames = self._ended(name, DEAD)
+            member, serving = self._claims(member, renames), renamed(serving, dict(renames))
+            work = renamed(work, dict(renames)).with_claim(self.rules.claim(name))
+        return member._replace(serving=serving._replace(work=work)), renames
+
+    # --- A primary and a replica -----------------------------------------------------------------
+
+    def of_two(self, i: int, primary: Member, j: int, replica: Member) -> Iterator[Move]:
+        """What happens between a member that serves and another."""
+        serving = primary.serving
+        assert serving is not None
+        link, one, two = serving.links[j], NAMES[i], NAMES[j]
+        if link is None:
+            yield from self._join(one, primary, serving, two, replica)
+            return
+        yield self._drop(one, primary, serving, two, replica)
+        if replica.follows != one:
+            return
+        yield from self._replicate(primary, serving, link, two, replica)
+        yield from self._become_ready(primary, serving, link, two, replica)
+        if replica.inbox:
+            yield self._obey(one, primary, serving, two, replica)
+
+    def _join(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Iterator[Move]:
+        if replica.follows is not None or replica.promotion is not None or replica.serving is not None:
+            return
+        number = primary.durable.number
+        assert number is not None
+        if self.rules.may_follow(replica.durable, number) is None:
+            erased = Member(self.rules.erase(replica.durable), replica.stored, one)
+            linked = _linked(serving, two, Link(BecomeReady(two), 0))
+            yield Move(f"{two} erases, follows {one}", primary._replace(serving=linked), erased)
+
+    def _drop(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Move:
+        """The primary finds that a replica has gone, or that it takes too long."""
+        ready = serving.ready
+        if replica.inbox and not self.rules.counts_from_sending:
+            ready -= {two}
+        serving = _linked(serving, two, None)
+        work, renames = serving.work, ()
+        if work is not None:
+            work = work.dropped(two)
+        elif self.rules.must_go_alone(ready, two):
+            work = self.rules.begin_going_alone(primary.durable, serving.held, ready - {two})
+        primary = primary._replace(serving=serving)
+        if work is not None and work != serving.work:
+            primary, renames = self._working(one, primary, serving, work)
+        if replica.follows == one:
+            replica = replica._replace(follows=None)
+        return Move(f"{one} drops {two}", primary, self._claims(replica, renames), Effect(renames))
+
+    def _replicate(
+        self, primary: Member, serving: Serving, link: Link, two: str, replica: Member
+    ) -> Iterator[Move]:
+        content = primary.stored | serving.taken
+        if not link.becoming.counts and not link.acknowledged:
+            for left, label in ((replica.stored & content, "what the primary lacks"), (0, "all")):
+                if left != replica.stored:
+                    yield Move(f"{two} discards {label}", primary, replica._replace(stored=left))
+        for bit in self._bits():
+            news = bit & serving.taken & ~link.acknowledged
+            if news or bit & content & ~replica.stored:
+                linked = _linked(serving, two, link._replace(acknowledged=link.acknowledged | news))
+                stored = replica._replace(stored=replica.stored | bit)
+                yield Move(
+                    f"{two} stores and acknowledges {_bits(bit)}", primary._replace(serving=linked), stored
+                )
+
+    def _become_ready(
+        self, primary: Member, serving: Serving, link: Link, two: str, replica: Member
+    ) -> Iterator[Move]:
+        becoming = link.becoming
+        match becoming.step:
+            case generation.StartWaiting():
+                if not replica.stored & ~(primary.stored | serving.taken):
+                    waiting = link._replace(becoming=becoming.finished(becoming.step))
+                    after = primary._replace(serving=_linked(serving, two, waiting))
+                    yield Move(f"the primary starts to wait for {two}", after, replica)
+            case generation.AwaitDrained():
+                drained = not primary.stored & ~serving.taken & ~replica.stored
+                if drained or not self.rules.drains:
+                    after = link._replace(becoming=becoming.finished(becoming.step))
+                    linked = primary._replace(serving=_linked(serving, two, after))
+                    yield Move(f"{two} has acknowledged all that was settled before", linked, replica)
+            case generation.AwaitGate() if serving.work is None:
+                yield self._hand_over(primary, serving, link, two, replica)
+
+    def _hand_over(self, primary: Member, serving: Serving, link: Link, two: str, replica: Member) -> Move:
+        becoming = link.becoming.finished(link.becoming.step, number=primary.durable.number)
+        assert isinstance(becoming.step, generation.HandOver)
+        number = becoming.step.number
+        ready = link._replace(becoming=becoming.finished(becoming.step))
+        sent = replica._replace(inbox=(*replica.inbox, number))
+        after = primary._replace(serving=_linked(serving, two, ready))
+        return Move(f"the primary sends number {number} to {two}", after, sent)
+
+    def _obey(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Move:
+        order, work = replica.inbox[0], serving.work
+        renames: tuple[tuple[str, str], ...] = ()
+        if work is not None and isinstance(order, Pending):
+            primary, renames = self._working(one, primary, serving, work.noted(two, order))
+        label = f"{two} carries out {order if isinstance(order, int) else _text(order)}"
+        return Move(label, primary, self._claims(carried_out(self.rules, replica), renames), Effect(renames))
+
+    # --- What they share -----------------------------------------------------------------------
+
+    def _ended(self, name: str, now: str) -> tuple[tuple[str, str], ...]:
+        return ((LIVE + name, now),) if self.rules.renames else ()
+
+    def _claims(self, member: Member, renames: tuple[tuple[str, str], ...]) -> Member:
+        renewed: Member = renamed(member, dict(renames)) if renames else member
+        return renewed
+
+    def _bits(self) -> tuple[int, ...]:
+        return tuple(1 << n for n in range(self.messages))
+
+
+def carried_out(rules: Rules, member: Member) -> Member:
+    """The member when it has done the first thing that it was sent."""
+    order = member.inbox[0]
+    if isinstance(order, Pending):
+        durable = rules.note_pending(member.durable, order)
+    else:
+        durable = rules.hand_over(member.durable, order)
+    return member._replace(durable=durable, inbox=member.inbox[1:])
+
+
+def _linked(serving: Serving, name: str, link: Link | None) -> Serving:
+    j = NAMES.index(name)
+    return serving._replace(links=(*serving.links[:j], link, *serving.links[j + 1 :]))
+
+
+def _settled(member: Member, serving: Serving, bit: int) -> Member:
+    links = tuple(link and link._replace(acknowledged=link.acknowledged & ~bit) for link in serving.links)
+    return member._replace(serving=serving._replace(taken=serving.taken & ~bit, links=links))
+
+
+def _text(asked: ArbiterRecord | Pending | None) -> str:
+    return "nothing" if asked is None else f"({asked.number}, {asked.claim or '-'})"
+
+
+def _names(replicas: frozenset[str]) -> str:
+    return ", ".join(sorted(replicas)) or "nobody"
+
+
+def _bits(bits: int) -> str:
+    return "m" + "+m".join(str(n + 1) for n in range(bits.bit_length()) if bits >> n & 1)

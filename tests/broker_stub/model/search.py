@@ -1,0 +1,104 @@
+"""Breadth-first search over all states, up to the names of the members."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+from broker_stub.generation import ArbiterRecord
+from tests.broker_stub.model import invariants
+from tests.broker_stub.model.invariants import Broken, Globals
+from tests.broker_stub.model.members import Member
+from tests.broker_stub.model.moves import Moves
+from tests.broker_stub.model.rules import RECORD, RULES, Rules
+from tests.broker_stub.model.tables import BITS, State, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search found.
+
+    :param complete: whether every reachable state was seen, and all invariants held.
+    :param trace: the moves to the first violation.
+    """
+
+    states: int
+    transitions: int
+    complete: bool
+    broken: frozenset[Broken] = frozenset()
+    trace: tuple[str, ...] = ()
+
+
+def explore(
+    *,
+    members: int,
+    messages: int = 1,
+    generations: int = 3,
+    rules: Rules = RULES,
+    watch: frozenset[Broken] = invariants.ALL,
+    late: bool = False,
+    wipes: bool = False,
+    most_states: int | None = None,
+) -> Outcome:
+    """Look at every state until an invariant of ``watch`` is broken, or until there were so many.
+
+    :param late: whether a compare-and-set may be carried out when its member has long given up.
+    :param wipes: whether members may lose their disks.
+    """
+    tables = Tables(Moves(rules, members, messages, generations, late, wipes))
+    world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""))
+    start = tables.state([Member()] * members, world)
+    gc.disable()  # nothing here is a cycle, and looking for some takes half the time
+    try:
+        return _search(tables, start, watch, most_states)
+    finally:
+        gc.enable()
+
+
+def _search(tables: Tables, start: State, watch: frozenset[Broken], most_states: int | None) -> Outcome:
+    first = tables.canonical(start)
+    parents = {_packed(first): -1}
+    frontier, transitions = [first], 0
+    while frontier and (most_states is None or len(parents) < most_states):
+        level: list[State] = []
+        for state in frontier:
+            number = _packed(state)
+            for _, after in tables.after(state):
+                transitions += 1
+                found = tables.canonical(after)
+                packed = _packed(found)
+                if packed in parents:
+                    continue
+                parents[packed] = number
+                level.append(found)
+                broken = tables.broken(found) & watch
+                if broken:
+                    trace = _trace(tables, start, _path(parents, packed))
+                    return Outcome(len(parents), transitions, False, broken, trace)
+        frontier = level
+    return Outcome(len(parents), transitions, not frontier)
+
+
+def _packed(state: State) -> int:
+    packed = 0
+    for number in state:
+        packed = packed << BITS | number
+    return packed
+
+
+def _path(parents: dict[int, int], last: int) -> list[int]:
+    path = [last]
+    while parents[path[-1]] >= 0:
+        path.append(parents[path[-1]])
+    return path[-2::-1]
+
+
+def _trace(tables: Tables, state: State, path: list[int]) -> tuple[str, ...]:
+    """The labels along a path of canonical states, with one set of names from the start to the end."""
+    labels = []
+    for wanted in path:
+        step, state = next(
+            (step, after) for step, after in tables.after(state) if _packed(tables.canonical(after)) == wanted
+        )
+        labels.append(step.label)
+    return tuple(labels)

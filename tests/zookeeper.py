@@ -1,0 +1,130 @@
+"""A real ZooKeeper for tests: Debian's package as a child process, on a loopback address and a high port.
+
+    with ZooKeeper(tmp_path) as zookeeper:
+        ...open_arbiter(zookeeper.url("/arbiter"))...
+
+It needs no privilege, keeps its files in the folder it is given, and is killed by its process id.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from tests.dnsmasq import free_port
+
+# A JVM on a busy machine with two cores starts in about 3 seconds.
+_PATIENCE = 60.0
+_JARS = ("zookeeper.jar", "slf4j-simple.jar")
+_READY = "PrepRequestProcessor (sid:0) started"
+
+_CONFIGURATION = """\
+tickTime=500
+dataDir={folder}
+clientPort={port}
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+admin.enableServer=false
+"""
+
+
+def find_classpath() -> str:
+    """What the server needs; Debian's jar names the rest in its manifest."""
+    jars = [Path("/usr/share/java") / jar for jar in _JARS]
+    missing = [jar for jar in jars if not jar.exists()]
+    if missing or shutil.which("java") is None:
+        raise AssertionError(f"these tests need {missing or 'java'}: install the package zookeeper")
+    return os.pathsep.join(map(str, jars))
+
+
+class ZooKeeper:
+    """One server, an ensemble of its own.
+
+    :param folder: an empty folder for its files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        self._log: list[str] = []
+        self._ready = threading.Event()
+        self._reader: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            raise AssertionError("ZooKeeper was not started")
+        return self._process
+
+    def url(self, path: str) -> str:
+        """As ``open_arbiter`` wants it."""
+        return f"zookeeper:{self.address}{path}"
+
+    def start(self) -> None:
+        """Start, and wait until it takes requests."""
+        self._ready.clear()
+        configuration = self._folder / "zoo.cfg"
+        configuration.write_text(_CONFIGURATION.format(folder=self._folder / "data", port=self.port))
+        self._process = subprocess.Popen(
+            self._command(configuration), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stderr is not None
+        self._reader = threading.Thread(target=self._read, args=(self._process.stderr,))
+        self._reader.start()
+        if not self._ready.wait(_PATIENCE) or self._process.poll() is not None:
+            self.stop()
+            raise AssertionError("ZooKeeper does not start:\n" + "".join(self._log[-20:]))
+
+    def stop(self) -> None:
+        """End it, whatever state it is in; its data stay for the next start."""
+        if self._process is None or self._reader is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        self._process = None
+
+    def pause(self) -> None:
+        """A server that takes connections and does not answer."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let it answer again, what it got meanwhile too."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _command(self, configuration: Path) -> list[str]:
+        # A small and quickly started JVM; what it says goes where the test can read it.
+        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return ["java", *options, "-cp", find_classpath(), main, str(configuration)]
+
+    def _read(self, log: IO[str]) -> None:
+        for line in log:
+            self._log.append(line)
+            if _READY in line:
+                self._ready.set()
+        # Who waits for a server that has ended waits no longer.
+        self._ready.set()
