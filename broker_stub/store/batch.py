@@ -1,0 +1,102 @@
+"""What one transaction will do, folded while it is collected.  No I/O.
+
+Rules
+-----
+* A batch belongs to the loop's thread until it is handed to the writer, and to the writer then.
+* Operations on messages of different ids commute, so they are gathered by kind: a message that is
+  put and removed within a batch is never written.  A statement about anything else stays where it
+  is in the order, and closes what was gathered before it.
+* Gathered changes are applied in the order counted, removed, put.  That is right for any order in
+  which they came: counting or removing a message that is put in the batch changes the put itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+
+class Statement(NamedTuple):
+    """One SQL statement."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+
+class Read(NamedTuple):
+    """Something to be read after the commit, and who waits for it."""
+
+    function: Callable[[sqlite3.Connection], Any]
+    future: asyncio.Future[Any]
+
+
+class Changes:
+    """What happens to the content of one queue."""
+
+    __slots__ = ("_counted", "_removed", "duplicates", "last_id", "puts")
+
+    def __init__(self) -> None:
+        self.puts: dict[int, tuple[bytes, int, int | None]] = {}
+        self.duplicates: list[tuple[int, bytes, int]] = []
+        self.last_id = 0
+        self._removed: dict[int, None] = {}
+        self._counted: dict[int, int] = {}
+
+    def remove(self, message_id: int) -> None:
+        """The message is gone, be it in the database or in this batch."""
+        self.puts.pop(message_id, None)
+        self._removed[message_id] = None
+
+    def count(self, message_id: int) -> None:
+        """One more delivery of the message."""
+        put = self.puts.get(message_id)
+        if put is not None:
+            data, delivery_count, expires_at = put
+            self.puts[message_id] = (data, delivery_count + 1, expires_at)
+        elif message_id not in self._removed:
+            self._counted[message_id] = self._counted.get(message_id, 0) + 1
+
+    @property
+    def removed(self) -> list[int]:
+        """The ids to remove."""
+        return list(self._removed)
+
+    def counted(self) -> Iterable[list[int]]:
+        """Groups of ids, each of which gets one delivery more."""
+        most = max(self._counted.values(), default=0)
+        for times in range(1, most + 1):
+            yield [message_id for message_id, count in self._counted.items() if count >= times]
+
+
+class Batch:
+    """The operations of one transaction, and what is read after it.
+
+    :param sequence: of the last operation, 0 while there is none.
+    """
+
+    __slots__ = ("_changes", "reads", "sequence", "steps")
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.reads: list[Read] = []
+        self._changes: dict[int, Changes] = {}
+        self.steps: list[Statement | dict[int, Changes]] = [self._changes]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.sequence and not self.reads
+
+    def of(self, queue: int) -> Changes:
+        """What is gathered for a queue."""
+        changes = self._changes.get(queue)
+        if changes is None:
+            changes = self._changes[queue] = Changes()
+        return changes
+
+    def add(self, sql: str, *parameters: Any) -> None:
+        """A statement, after all that was added before."""
+        self._changes = {}
+        self.steps += (Statement(sql, parameters), self._changes)

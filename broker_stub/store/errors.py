@@ -1,0 +1,50 @@
+"""What can be wrong with a store, as exceptions."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+
+class StoreFailedError(Exception):
+    """The store does not work (any more), and nothing that is not committed yet ever will be.
+
+    The cause, where there is one, is the error of SQLite or of the operating system.
+    """
+
+
+class StoreLockedError(StoreFailedError):
+    """Another process, or another store of this one, has the directory open.
+
+    :param directory: the directory.
+    :param holder: what the holder wrote into the lock file: its process id.
+    """
+
+    def __init__(self, directory: Path, holder: str) -> None:
+        super().__init__(
+            f"the store {directory} is in use by process {holder or 'unknown'}: "
+            "stop that member first, or give this one a directory of its own"
+        )
+        self.directory = directory
+        self.holder = holder
+
+    def __reduce__(self) -> tuple[type[StoreLockedError], tuple[Path, str]]:
+        return type(self), (self.directory, self.holder)
+
+
+class StoreDamagedError(Exception):
+    """What was read cannot be what was written.  ``open_store`` handles it; callers see ``damage``."""
+
+
+class UnknownQueueError(KeyError):
+    """A message for a queue that the store does not have (any more).
+
+    :param queue: its key, or its identity.
+    """
+
+    def __init__(self, queue: int | uuid.UUID) -> None:
+        super().__init__(queue)
+        self.queue = queue
+
+    def __str__(self) -> str:
+        return f"the store has no queue {self.queue}: put_queue comes before its messages"

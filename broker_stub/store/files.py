@@ -1,0 +1,141 @@
+"""The directory of a store: which files there are, who holds it, and how damaged ones are kept.
+
+Files
+-----
+``store.db``, ``store.db-wal``  the database and its write-ahead log (gone after a clean close)
+``identity``                    the store's UUID, as text
+``committed``                   how many commits were reported: see ``mark``
+``lock``                        held (flock) while the store is open; its content is the holder's pid
+``store.db.new``                a database that is being made
+``damaged-<time>/``             what was found damaged, unchanged
+
+Rules
+-----
+* A store exists from the moment ``store.db.new`` becomes ``store.db``.  The other files are there
+  by then, so that whichever of them is missing later was taken away.
+* Nothing damaged is deleted or changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from broker_stub.store import mark
+from broker_stub.store.errors import StoreDamagedError, StoreLockedError
+
+DATABASE, NEW_DATABASE = "store.db", "store.db.new"
+IDENTITY, MARK, LOCK = "identity", "committed", "lock"
+_PARTS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", IDENTITY, MARK)
+_DAMAGED = "damaged-"
+
+
+def lock(directory: Path) -> int:
+    """Take the directory for this store; the file descriptor holds it.
+
+    :raises StoreLockedError: when another store has it.
+    """
+    holder = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(holder, 0)
+        os.pwrite(holder, f"{os.getpid()}\n".encode(), 0)
+    except BlockingIOError as error:
+        content = os.pread(holder, 32, 0).decode(errors="replace").strip()
+        os.close(holder)
+        raise StoreLockedError(directory, content) from error
+    except BaseException:
+        os.close(holder)
+        raise
+    return holder
+
+
+def unlock(holder: int) -> None:
+    """Give the directory back."""
+    os.close(holder)
+
+
+def present(directory: Path) -> list[str]:
+    """Which parts of a store there are."""
+    return [name for name in _PARTS if (directory / name).exists()]
+
+
+def was_set_aside(directory: Path) -> bool:
+    """Whether there has been a store that was damaged."""
+    return any(directory.glob(f"{_DAMAGED}*"))
+
+
+def forget_unfinished(directory: Path) -> None:
+    """Remove a store that never came into being: nothing was ever put into it."""
+    if (directory / NEW_DATABASE).exists() and not (directory / DATABASE).exists():
+        for name in (IDENTITY, MARK, f"{NEW_DATABASE}-wal", f"{NEW_DATABASE}-journal", NEW_DATABASE):
+            (directory / name).unlink(missing_ok=True)
+
+
+def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
+    """Move every part of the store away, as it is; where to."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(clock()))
+    target, attempt = directory / f"{_DAMAGED}{stamp}", 1
+    while target.exists():
+        attempt += 1
+        target = directory / f"{_DAMAGED}{stamp}-{attempt}"
+    target.mkdir()
+    sync_directory(directory)
+    for name in present(directory):
+        (directory / name).rename(target / name)
+    sync_directory(target)
+    sync_directory(directory)
+    return target
+
+
+def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
+    """The identity that the files beside the database tell, and how many commits were reported.
+
+    :raises StoreDamagedError: when one is missing, no longer readable, or they differ.
+    """
+    for name in (DATABASE, IDENTITY, MARK):
+        if not (directory / name).exists():
+            raise StoreDamagedError(f"the file {name} is missing")
+    if not (directory / DATABASE).stat().st_size:
+        # SQLite would take it for a new one, and delete the log that is beside it.
+        raise StoreDamagedError("the database is empty")
+    try:
+        identity = uuid.UUID((directory / IDENTITY).read_text("ascii").strip())
+    except ValueError as error:
+        raise StoreDamagedError("the identity file holds no identity") from error
+    marked, commits = mark.decode((directory / MARK).read_bytes())
+    if marked != identity:
+        raise StoreDamagedError("the identity file and the commit mark belong to different stores")
+    return identity, commits
+
+
+def write_identity(directory: Path, identity: uuid.UUID) -> None:
+    """Make the files that tell the identity."""
+    _write(directory / IDENTITY, f"{identity}\n".encode())
+    _write(directory / MARK, mark.encode(identity, 0))
+
+
+def finish_new(directory: Path) -> None:
+    """The new database becomes the store."""
+    (directory / NEW_DATABASE).rename(directory / DATABASE)
+    sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,157 @@
+"""What is in the database, as the facts of ``interface``.  Runs where the connection is.
+
+Rule: every row that is read is checked against its seal; a wrong one raises ``StoreDamagedError``.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from broker_stub.store.errors import StoreDamagedError
+from broker_stub.store.interface import (
+    BindingRecord,
+    ExchangeRecord,
+    Pending,
+    QueueRecord,
+    Replica,
+    Snapshot,
+    StoredMessage,
+    StoredQueue,
+)
+from broker_stub.store.schema import check_message, unsealed
+
+# A chunk ends with either: small messages by number, large ones by size.
+CHUNK_MESSAGES = 1000
+CHUNK_BYTES = 4 * 1024 * 1024
+
+_CHUNK = (
+    "SELECT id, data, delivery_count, expires_at, checksum FROM messages"
+    " WHERE queue = ? AND id > ? ORDER BY id LIMIT ?"
+)
+_DUPLICATES = "SELECT * FROM duplicates WHERE queue = ? ORDER BY position"
+
+
+def rows(connection: sqlite3.Connection, table: str, order: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table, without their checksums."""
+    for row in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):  # noqa: S608 - our own words
+        yield unsealed(table, row)
+
+
+def meta(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The facts about the store itself, decoded."""
+    return {name: json.loads(value) for name, value in rows(connection, "meta", "name")}
+
+
+def counters(connection: sqlite3.Connection) -> dict[int, int]:
+    """The last id of each queue, and the commits."""
+    return {queue: value for queue, value in rows(connection, "counters", "queue")}  # noqa: C416 - checks arity
+
+
+def snapshot(connection: sqlite3.Connection, *, was_clean: bool) -> Snapshot:
+    """All but messages and duplicate-detection ids."""
+    facts, last_ids = meta(connection), counters(connection)
+    pending = facts["pending"]
+    return Snapshot(
+        was_clean=was_clean,
+        number=facts["number"],
+        pending=None if pending is None else Pending(*pending),
+        replicas=tuple(Replica(*replica) for replica in facts["replicas"]),
+        cluster=facts["cluster"],
+        queues=tuple(
+            StoredQueue(key, record, last_ids.get(key, 0)) for key, record in _queues(connection).items()
+        ),
+        exchanges=tuple(_exchanges(connection)),
+        bindings=tuple(_bindings(connection)),
+    )
+
+
+def _queues(connection: sqlite3.Connection) -> dict[int, QueueRecord]:
+    return {
+        key: QueueRecord(
+            identity=uuid.UUID(bytes=identity),
+            name=name,
+            replicate=replicate,
+            durable=bool(durable),
+            arguments=json.loads(arguments),
+        )
+        for key, identity, name, replicate, durable, arguments in rows(connection, "queues", "queue")
+    }
+
+
+def _exchanges(connection: sqlite3.Connection) -> Iterator[ExchangeRecord]:
+    for identity, name, kind, arguments in rows(connection, "exchanges", "name, identity"):
+        yield ExchangeRecord(
+            identity=uuid.UUID(bytes=identity), name=name, type=kind, arguments=json.loads(arguments)
+        )
+
+
+def _bindings(connection: sqlite3.Connection) -> Iterator[BindingRecord]:
+    for exchange, queue, key, arguments in rows(connection, "bindings", "exchange, queue, key"):
+        yield BindingRecord(
+            exchange=uuid.UUID(bytes=exchange),
+            queue=uuid.UUID(bytes=queue),
+            key=key,
+            arguments=json.loads(arguments),
+        )
+
+
+def chunk(connection: sqlite3.Connection, queue: int, after: int) -> list[StoredMessage]:
+    """The next messages of a queue behind an id; empty at the end."""
+    messages: list[StoredMessage] = []
+    size = 0
+    cursor = connection.execute(_CHUNK, (queue, after, CHUNK_MESSAGES))
+    try:
+        for number, data, delivery_count, expires_at, checksum in cursor:
+            check_message(checksum, queue, number, data, delivery_count, expires_at)
+            messages.append(StoredMessage(number, data, delivery_count, expires_at))
+            size += len(data)
+            if size >= CHUNK_BYTES:
+                break
+    finally:
+        cursor.close()
+    return messages
+
+
+def duplicates(connection: sqlite3.Connection, queue: int) -> list[tuple[int, bytes, int]]:
+    """Position, id and message of what is remembered, oldest first."""
+    found = [unsealed("duplicates", row) for row in connection.execute(_DUPLICATES, (queue,))]
+    return [(position, duplicate_id, message) for _, position, duplicate_id, message in found]
+
+
+def last_positions(connection: sqlite3.Connection) -> dict[int, int]:
+    """The last position in each window of duplicate-detection ids."""
+    return dict(connection.execute("SELECT queue, max(position) FROM duplicates GROUP BY queue"))
+
+
+def check_all_messages(connection: sqlite3.Connection, queues: set[int]) -> None:
+    """Read every message: its seal, its queue, and that the order of the keys holds.
+
+    :raises StoreDamagedError: at the first that is wrong.
+    """
+    before = (0, 0)
+    for queue, number, data, delivery_count, expires_at, checksum in connection.execute(
+        "SELECT queue, id, data, delivery_count, expires_at, checksum FROM messages"
+    ):
+        check_message(checksum, queue, number, data, delivery_count, expires_at)
+        if (queue, number) <= before or queue not in queues:
+            raise StoreDamagedError(f"message {number} of queue {queue} is not where it belongs")
+        before = (queue, number)
+
+
+def check_all_duplicates(connection: sqlite3.Connection, queues: set[int]) -> None:
+    """Read every remembered id: its seal, its queue, and that the order of the keys holds.
+
+    :raises StoreDamagedError: at the first that is wrong.
+    """
+    before = (0, 0)
+    for row in connection.execute("SELECT * FROM duplicates"):
+        queue, position, _, _ = unsealed("duplicates", row)
+        if (queue, position) <= before or queue not in queues:
+            raise StoreDamagedError(
+                f"duplicate-detection id {position} of queue {queue} is not where it belongs"
+            )
+        before = (queue, position)

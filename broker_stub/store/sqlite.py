@@ -1,0 +1,367 @@
+"""The store in a directory: the loop's side of it.
+
+Theory of operation
+-------------------
+Each operation changes the current batch, which belongs to the loop.  When the writer is idle the
+batch is handed over at the end of the loop's turn, so that what one turn appended is one
+transaction; while it is busy the batch grows.  When the writer has committed, the loop hands over
+the next batch first and tells the callbacks then: the disk works while they run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker_stub.dedup import DEFAULT_WINDOW
+from broker_stub.store import files, reading, schema
+from broker_stub.store.batch import Batch, Read
+from broker_stub.store.commits import Commits, again
+from broker_stub.store.errors import StoreFailedError, UnknownQueueError
+from broker_stub.store.interface import (
+    MAX_MESSAGE_ID,
+    BindingRecord,
+    ExchangeRecord,
+    Pending,
+    QueueRecord,
+    Replica,
+    Snapshot,
+    StoredMessage,
+)
+from broker_stub.store.opening import Opened, QueueState, open_files
+from broker_stub.store.writer import Writer
+
+T = TypeVar("T")
+
+
+async def open_store(
+    directory: Path | str,
+    *,
+    duplicates: int = DEFAULT_WINDOW,
+    delay: float = 0.0,
+    expected_identity: uuid.UUID | None = None,
+    clock: Callable[[], float] = time.time,
+) -> SqliteStore:
+    """Open the store of a directory, or make one; ``damage`` tells when it replaces a damaged one.
+
+    :param duplicates: how many duplicate-detection ids a queue remembers.
+    :param delay: seconds to collect operations after the first one, before they are written.
+    :param expected_identity: the store that should be there, where somebody knows it.
+    :param clock: seconds since the epoch, for the names of damaged stores.
+    :raises StoreLockedError: when another process has it open.
+    :raises StoreFailedError: when the directory cannot be used.
+    """
+    opening = asyncio.ensure_future(
+        asyncio.to_thread(open_files, Path(directory), expected_identity=expected_identity, clock=clock)
+    )
+    try:
+        opened = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_drop)
+        raise
+    return SqliteStore(opened, duplicates=duplicates, delay=delay)
+
+
+def _drop(opening: asyncio.Future[Opened]) -> None:
+    """Nobody waits for the opened files any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opened = opening.result()
+        opened.connection.close()
+        opened.mark.close(sync=False)
+        files.unlock(opened.lock)
+
+
+class SqliteStore:
+    """``Store`` in a directory.  ``open_store`` makes it."""
+
+    def __init__(self, opened: Opened, *, duplicates: int, delay: float) -> None:
+        self.identity = opened.identity
+        self.damage = opened.damage
+        self._was_clean = opened.was_clean
+        self._lock = opened.lock
+        self._identities = opened.queues
+        self._queues = {state.key: state for state in opened.queues.values()}
+        self._last_key = max(self._queues, default=schema.COMMITS)
+        self._window = duplicates
+        self._delay = delay
+        self._loop = asyncio.get_running_loop()
+        self._commits = Commits()
+        self._batch = Batch()
+        self._busy = False
+        self._scheduled = False
+        self._closing: asyncio.Task[None] | None = None
+        self._writer = Writer(opened.connection, opened.mark, opened.commits, duplicates, self._done)
+
+    @property
+    def sequence(self) -> int:
+        """See ``Store``."""
+        return self._commits.sequence
+
+    @property
+    def committed(self) -> int:
+        """See ``Store``."""
+        return self._commits.committed
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def load(self) -> Snapshot:
+        """See ``Store``."""
+        snapshot = await self._read(lambda connection: reading.snapshot(connection, was_clean=True))
+        return replace(snapshot, was_clean=self._was_clean)
+
+    async def messages(self, queue: int) -> AsyncIterator[list[StoredMessage]]:
+        """See ``Store``."""
+        after = 0
+        while chunk := await self._read(
+            lambda connection, after=after: reading.chunk(connection, queue, after)  # type: ignore[misc]
+        ):
+            after = chunk[-1].id
+            yield chunk
+
+    async def duplicates(self, queue: int) -> list[tuple[bytes, int]]:
+        """See ``Store``."""
+        found = await self._read(lambda connection: reading.duplicates(connection, queue))
+        return [(duplicate_id, message) for _, duplicate_id, message in found[-self._window :]]
+
+    def queue_key(self, identity: uuid.UUID) -> int:
+        """See ``Store``."""
+        state = self._identities.get(identity)
+        if state is None:
+            raise UnknownQueueError(identity)
+        return state.key
+
+    # -- commits --------------------------------------------------------------------------------
+
+    def on_committed(self, callback: Callable[[int], None]) -> None:
+        """See ``Store``."""
+        self._commits.on_committed(callback)
+
+    def on_failed(self, callback: Callable[[StoreFailedError], None]) -> None:
+        """See ``Store``."""
+        self._commits.on_failed(callback)
+
+    def when_committed(self, sequence: int) -> asyncio.Future[None]:
+        """See ``Store``."""
+        return self._commits.when_committed(sequence)
+
+    # -- generation and cluster -----------------------------------------------------------------
+
+    def write_generation(self, number: int | None) -> asyncio.Future[None]:
+        """See ``Store``."""
+        return self.when_committed(self._put_meta("number", number))
+
+    def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
+        """See ``Store``."""
+        value = None if pending is None else [pending.number, pending.claim]
+        return self.when_committed(self._put_meta("pending", value))
+
+    def put_replicas(self, replicas: Iterable[Replica]) -> int:
+        """See ``Store``."""
+        return self._put_meta("replicas", [[replica.name, replica.address] for replica in replicas])
+
+    def put_cluster(self, name: str) -> int:
+        """See ``Store``."""
+        return self._put_meta("cluster", name)
+
+    def _put_meta(self, name: str, value: Any) -> int:
+        return self._append(schema.PUT_META, *schema.sealed(name, json.dumps(value)))
+
+    # -- wiring ---------------------------------------------------------------------------------
+
+    def put_queue(self, record: QueueRecord) -> int:
+        """See ``Store``."""
+        arguments = json.dumps(dict(record.arguments))
+        self._check()
+        state = self._identities.get(record.identity)
+        if state is None:
+            self._last_key += 1
+            state = QueueState(self._last_key, record.identity)
+            self._identities[record.identity] = self._queues[state.key] = state
+        facts = (record.identity.bytes, record.name, record.replicate, int(record.durable), arguments)
+        return self._append(schema.PUT_QUEUE, *schema.sealed(state.key, *facts))
+
+    def delete_queue(self, queue: int) -> int:
+        """See ``Store``."""
+        identity = self._state(queue).identity
+        del self._queues[queue], self._identities[identity]
+        for table in ("queues", "messages", "duplicates", "counters"):
+            self._batch.add(f"DELETE FROM {table} WHERE queue = ?", queue)  # noqa: S608 - our own words
+        return self._append("DELETE FROM bindings WHERE queue = ?", identity.bytes)
+
+    def put_exchange(self, record: ExchangeRecord) -> int:
+        """See ``Store``."""
+        facts = (record.identity.bytes, record.name, record.type, json.dumps(dict(record.arguments)))
+        return self._append(schema.PUT_EXCHANGE, *schema.sealed(*facts))
+
+    def delete_exchange(self, identity: uuid.UUID) -> int:
+        """See ``Store``."""
+        self._append("DELETE FROM exchanges WHERE identity = ?", identity.bytes)
+        return self._append("DELETE FROM bindings WHERE exchange = ?", identity.bytes)
+
+    def put_binding(self, record: BindingRecord) -> int:
+        """See ``Store``."""
+        place = (record.exchange.bytes, record.queue.bytes, record.key)
+        return self._append(schema.PUT_BINDING, *schema.sealed(*place, json.dumps(dict(record.arguments))))
+
+    def delete_binding(self, record: BindingRecord) -> int:
+        """See ``Store``."""
+        place = (record.exchange.bytes, record.queue.bytes, record.key)
+        return self._append("DELETE FROM bindings WHERE exchange = ? AND queue = ? AND key = ?", *place)
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def put_message(
+        self,
+        queue: int,
+        message_id: int,
+        data: bytes,
+        *,
+        delivery_count: int = 0,
+        expires_at: int | None = None,
+        duplicate_id: bytes | None = None,
+    ) -> int:
+        """See ``Store``."""
+        state = self._state(queue)
+        if not 0 < message_id <= MAX_MESSAGE_ID:
+            raise ValueError(f"a message id has 63 bits and is above 0, unlike {message_id}")
+        state.last_id = max(state.last_id, message_id)
+        changes = self._batch.of(queue)
+        changes.puts[message_id] = (data, delivery_count, expires_at)
+        changes.last_id = state.last_id
+        if duplicate_id is not None:
+            state.position += 1
+            changes.duplicates.append((state.position, duplicate_id, message_id))
+        return self._appended()
+
+    def remove_messages(self, queue: int, ids: Iterable[int]) -> int:
+        """See ``Store``."""
+        self._check()
+        if queue in self._queues:
+            remove = self._batch.of(queue).remove
+            for message_id in ids:
+                remove(message_id)
+        return self._appended()
+
+    def count_delivery(self, queue: int, ids: Iterable[int]) -> int:
+        """See ``Store``."""
+        self._check()
+        if queue in self._queues:
+            count = self._batch.of(queue).count
+            for message_id in ids:
+                count(message_id)
+        return self._appended()
+
+    def put_duplicates(self, queue: int, duplicates: Iterable[tuple[bytes, int]]) -> int:
+        """See ``Store``."""
+        state = self._state(queue)
+        remembered = self._batch.of(queue).duplicates
+        for duplicate_id, message_id in duplicates:
+            state.position += 1
+            remembered.append((state.position, duplicate_id, message_id))
+        return self._appended()
+
+    def clear_duplicates(self, queue: int) -> int:
+        """See ``Store``."""
+        self._state(queue)
+        return self._append("DELETE FROM duplicates WHERE queue = ?", queue)
+
+    def discard_content(self, queue: int) -> int:
+        """See ``Store``."""
+        self._state(queue)
+        self._batch.add("DELETE FROM messages WHERE queue = ?", queue)
+        return self.clear_duplicates(queue)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    async def close(self, *, clean: bool = True) -> None:
+        """See ``Store``."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(clean=clean))
+        await asyncio.shield(self._closing)
+
+    async def _close(self, *, clean: bool) -> None:
+        self._commits.close()
+        if not self._batch.empty:
+            self._hand_over()
+        try:
+            await self._writer.finish(clean=clean)
+        finally:
+            files.unlock(self._lock)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._commits.refusal is not None:
+            self._commits.refuse()
+
+    def _state(self, queue: int) -> QueueState:
+        if self._commits.refusal is not None:
+            self._commits.refuse()
+        state = self._queues.get(queue)
+        if state is None:
+            raise UnknownQueueError(queue)
+        return state
+
+    def _append(self, sql: str, *parameters: Any) -> int:
+        self._check()
+        self._batch.add(sql, *parameters)
+        return self._appended()
+
+    def _appended(self) -> int:
+        self._commits.sequence = self._batch.sequence = sequence = self._commits.sequence + 1
+        if not self._busy and not self._scheduled:
+            self._schedule()
+        return sequence
+
+    async def _read(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        self._check()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._batch.reads.append(Read(function, future))
+        if not self._busy and not self._scheduled:
+            self._schedule()
+        return await future
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        if self._delay:
+            self._loop.call_later(self._delay, self._turn)
+        else:
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if not self._busy and not self._batch.empty:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        batch, self._batch = self._batch, Batch()
+        self._busy = True
+        self._writer.submit(batch)
+
+    def _done(self, batch: Batch, results: list[Any], error: StoreFailedError | None) -> None:
+        """The writer is through with a batch."""
+        self._busy = False
+        if error is not None:
+            self._fail(batch, error)
+            return
+        if not self._batch.empty and not self._scheduled:
+            self._schedule() if self._delay else self._hand_over()
+        for read, result in zip(batch.reads, results, strict=True):
+            if not read.future.done():
+                read.future.set_result(result)
+        if batch.sequence:
+            self._commits.done(batch.sequence)
+
+    def _fail(self, batch: Batch, error: StoreFailedError) -> None:
+        waiting, self._batch = (*batch.reads, *self._batch.reads), Batch()
+        for read in waiting:
+            if not read.future.done():
+                read.future.set_exception(again(error))
+        self._commits.fail(error)

@@ -1,0 +1,210 @@
+"""The one thread that writes: a batch is a transaction.
+
+Theory of operation
+-------------------
+The loop's thread hands over a batch when the one before is done, so nothing is shared and there is
+no lock; what comes in meanwhile is the next batch.  The slower the disk, the larger the batches:
+group commit needs no delay.
+
+Rules
+-----
+* A batch is reported after its COMMIT has returned and the mark is written, in order.
+* The first error is final: roll back, close the connection, refuse every later batch.  After a
+  failed fsync the kernel may have dropped the pages, and a second try would lie.
+* SQLite's module gives up the GIL for each step of a statement, and a loop that is busy may keep it
+  for many turns.  What a commit costs then is its number of steps: so many rows go into one
+  statement, and ids go as one JSON array.
+
+Sources: Rebello et al., "Can Applications Recover from fsync Failures?" (2020);
+docs.python.org/3/library/sqlite3.html.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from itertools import chain
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from broker_stub.store.batch import Batch, Changes, Statement
+from broker_stub.store.errors import StoreFailedError
+from broker_stub.store.mark import CommitMark
+from broker_stub.store.schema import (
+    COMMITS,
+    COUNT_DELIVERY,
+    PUT_COUNTER,
+    PUT_META,
+    REMOVE_MESSAGES,
+    TRIM_DUPLICATES,
+    message_checksum,
+    put_rows,
+    sealed,
+)
+
+# Rows in one statement: the widest of these tables then has 24,576 of the 32,766 variables that SQLite
+# takes.  A power of two, so that no more than 13 statements for a table have to be kept prepared.
+_MOST_ROWS = 4096
+
+T = TypeVar("T")
+Done = Callable[[Batch, list[Any], StoreFailedError | None], None]
+
+
+class _Finish(NamedTuple):
+    """The last thing the thread is given."""
+
+    clean: bool
+    future: asyncio.Future[None]
+
+
+class Writer:
+    """Owns the connection and the mark.
+
+    :param commits: how many commits the store has seen.
+    :param window: how many duplicate-detection ids a queue keeps.
+    :param done: called on the loop after each batch: what its reads gave, or why it failed.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, mark: CommitMark, commits: int, window: int, done: Done
+    ) -> None:
+        self._connection = connection
+        self._mark = mark
+        self._commits = commits
+        self._window = window
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._error: StoreFailedError | None = None
+        self._inbox: SimpleQueue[Batch | _Finish] = SimpleQueue()
+        # A daemon: a member that dies without closing its store must not hang on it.
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    # -- on the loop's thread -------------------------------------------------------------------
+
+    def submit(self, batch: Batch) -> None:
+        """Have a batch committed."""
+        self._inbox.put(batch)
+
+    async def finish(self, *, clean: bool) -> None:
+        """Commit what was submitted, mark the store if it is clean, and end the thread.
+
+        :raises StoreFailedError: when the mark could not be written.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._inbox.put(_Finish(clean, future))
+        try:
+            await future
+        finally:
+            await asyncio.to_thread(self._thread.join)
+
+    # -- on the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not isinstance(item := self._inbox.get(), _Finish):
+            results = self._attempt(self._execute, item) or []
+            self._tell(self._done, item, results, self._error)
+        before = self._error
+        self._attempt(self._end, item)
+        self._tell(_resolve, item.future, self._error if before is None else None)
+
+    def _attempt(self, job: Callable[[T], Any], item: T) -> Any:
+        """Do it, unless something failed before; an error becomes the final one."""
+        if self._error is not None:
+            return None
+        try:
+            return job(item)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread must tell
+            self._error = StoreFailedError(f"the store failed: {error}")
+            self._error.__cause__ = error
+            self._abandon()
+            return None
+
+    def _execute(self, batch: Batch) -> list[Any]:
+        if batch.sequence:
+            commits = self._commits + 1
+            commit(self._connection, batch, commits, self._window)
+            self._mark.write(commits)
+            self._commits = commits
+        return [read.function(self._connection) for read in batch.reads]
+
+    def _end(self, finish: _Finish) -> None:
+        if finish.clean:
+            self._connection.execute(PUT_META, sealed("clean", json.dumps(obj=True)))
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        self._connection.close()
+        self._mark.close(sync=finish.clean)
+
+    def _abandon(self) -> None:
+        """Close without another attempt to write: the log stays as it is for the next start."""
+        for end in (self._connection.rollback, self._connection.close, lambda: self._mark.close(sync=False)):
+            try:
+                end()
+            except (sqlite3.Error, OSError):
+                continue  # the first error is told; these are its consequences
+
+    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            return  # the loop is closed: there is nobody left to tell
+
+
+def _resolve(future: asyncio.Future[None], error: StoreFailedError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+
+
+def commit(connection: sqlite3.Connection, batch: Batch, commits: int, window: int) -> None:
+    """One transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    for step in batch.steps:
+        if isinstance(step, Statement):
+            connection.execute(step.sql, step.parameters)
+        elif step:
+            _apply(connection, step, window)
+    connection.execute(PUT_COUNTER, sealed(COMMITS, commits))
+    connection.execute("COMMIT")
+
+
+def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: int) -> None:
+    for queue, change in changes.items():
+        for ids in change.counted():
+            connection.execute(COUNT_DELIVERY, (queue, json.dumps(ids)))
+        if removed := change.removed:
+            connection.execute(REMOVE_MESSAGES, (queue, json.dumps(removed)))
+    _put(
+        connection,
+        "messages",
+        [
+            (queue, number, data, count, expires_at, message_checksum(queue, number, data, count, expires_at))
+            for queue, change in changes.items()
+            for number, (data, count, expires_at) in change.puts.items()
+        ],
+    )
+    _put(
+        connection,
+        "counters",
+        [sealed(queue, change.last_id) for queue, change in changes.items() if change.last_id],
+    )
+    for queue, change in changes.items():
+        if change.duplicates:
+            _put(connection, "duplicates", [sealed(queue, *entry) for entry in change.duplicates])
+            connection.execute(TRIM_DUPLICATES, (queue, change.duplicates[-1][0] - window))
+
+
+def _put(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Put rows with few statements: the number of rows as a sum of powers of two."""
+    position = 0
+    while left := len(rows) - position:
+        count = min(_MOST_ROWS, 1 << (left.bit_length() - 1))
+        statement = put_rows(table, len(rows[0]), count)
+        connection.execute(statement, tuple(chain.from_iterable(rows[position : position + count])))
+        position += count
