@@ -287,6 +287,8 @@ class Engine(asyncio.Protocol):
         self._flush_handle = None
         if self.ending is not None or self._socket is None or not self.writable:
             return
+        if self._socket.is_closing():  # uvloop refuses to write then; ``connection_lost`` follows
+            return
         output = self._take_output()
         if output:
             self._socket.write(output)
