@@ -77,6 +77,9 @@ async def test_the_end_tells_what_was_wrong() -> None:
 class Wire(asyncio.Transport):
     """A transport that leads nowhere."""
 
+    def is_closing(self) -> bool:
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self.closed = False

@@ -159,6 +159,9 @@ class PeerEngine(Engine):
 class _Held(asyncio.Transport):
     """A transport that the engine cannot close."""
 
+    def is_closing(self) -> bool:
+        return False
+
     def __init__(self, transport: Any) -> None:
         super().__init__()
         self.write = transport.write
