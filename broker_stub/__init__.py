@@ -12,6 +12,12 @@ Where to look:
 * ``process``, ``member_process``  a member as a process, from inside and from outside
 * ``manager``, ``pair_state``  who runs, who is primary, who knows it
 * ``cli``  the commands
+
+Groundwork for replication, which no member uses yet:
+
+* ``generation``, ``generation_steps``  who may be primary, and in which order it is written (pure)
+* ``arbiter``  the record that decides: a directory or ZooKeeper
+* ``store``    what a member keeps from one life to the next
 """
 
 from __future__ import annotations
