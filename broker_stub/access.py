@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 import proton
 
 from broker_stub.address import Address
-from broker_stub.membership import Membership, Role
+from broker_stub.membership import Membership
 from haclient.engine import sasl
 from haclient.engine.settings import SaslServer
 
@@ -74,7 +74,7 @@ class Access:
 
 def refusal(membership: Membership) -> proton.Condition | None:
     """Why a member does not serve ordinary users now; ``None`` when it does."""
-    if membership.role is Role.PRIMARY:
+    if membership.role.serves:
         return None
     if membership.primary is None:
         return proton.Condition("amqp:connection:forced", "this member is passive and knows no primary")

@@ -18,6 +18,7 @@ import importlib.metadata
 import logging
 import os
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -28,8 +29,9 @@ from broker_stub.access import Access
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
 from broker_stub.management import Management
-from broker_stub.membership import Membership, Role
-from broker_stub.messages import DEFAULT_LIMITS, QueueLimits
+from broker_stub.member import ClusterSetup
+from broker_stub.membership import Membership
+from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
 from broker_stub.sessions import ClientConnection
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import (
@@ -57,6 +59,7 @@ class BrokerOptions:
 
     :param listen: where; port 0 takes a free one.
     :param name: the member's name in its cluster.
+    :param replicate: what the backups have of a queue that does not say it itself.
     :param members: where the members of the cluster are, told to clients in Open.
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
@@ -73,6 +76,7 @@ class BrokerOptions:
     tls: TlsFiles | None = None
     limits: QueueLimits = DEFAULT_LIMITS
     auto_create: bool = True
+    replicate: Replicate = Replicate.ALL
     handshake_timeout: float = 10.0
     max_connections: int = 20_000
     heartbeat: float = DEFAULT_HEARTBEAT
@@ -84,11 +88,19 @@ class BrokerOptions:
 class Broker:
     """One member of the cluster, in this process's event loop."""
 
-    def __init__(self, options: BrokerOptions) -> None:
+    def __init__(self, options: BrokerOptions, cluster: ClusterSetup | None = None) -> None:
         self.options = options
         self.membership = options.membership
         self._loop = asyncio.get_running_loop()
-        self.addresses = Addresses(self._loop.time, limits=options.limits, auto_create=options.auto_create)
+        self.addresses = Addresses(
+            self._loop.time,
+            limits=options.limits,
+            auto_create=options.auto_create,
+            replicate=options.replicate,
+            now_ms=self.now_ms,
+        )
+        self.member = None if cluster is None else cluster.member(self, self.addresses)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._management = Management(self)
         self._settings = self._connection_settings()
         self._server: asyncio.Server | None = None
@@ -119,6 +131,8 @@ class Broker:
 
         :raises OSError: when the address cannot be had.
         """
+        if self.member is not None:
+            await self.member.start()
         listen = self.options.listen
         self._server = await self._loop.create_server(
             self._accepted, listen.host, listen.port, backlog=_BACKLOG
@@ -149,6 +163,8 @@ class Broker:
         if self._expiry is not None:
             self._expiry.cancel()
         reason = self._goodbye("the member stops")
+        if self.member is not None:
+            await self.member.stop()
         for connection in tuple(self._connections):
             connection.turn_away(reason)
         try:
@@ -216,33 +232,49 @@ class Broker:
 
     # -- management -----------------------------------------------------------------------------
 
-    def promote(self, *, at_least: int = 0) -> None:
+    async def promote(self, *, at_least: int = 0, force: bool = False) -> None:
         """Become the primary.
 
-        :raises MoveRefusedError: when the membership table does not allow it.
+        :param at_least: the lowest generation, for a member without an arbiter.
+        :param force: whatever the store lacks, for a member with one.
+        :raises MoveRefusedError: when the membership table or the arbiter does not allow it.
         """
-        self._change(self.membership.promote(at_least=at_least))
+        if self.member is not None:
+            await self.member.promote(force=force)
+        else:
+            self.become(self.membership.promote(at_least=at_least))
 
-    def demote(self, primary: Address | None = None) -> None:
+    async def demote(self, primary: Address | None = None) -> None:
         """Become passive, and send the clients away."""
-        self._change(self.membership.demote(primary))
-        reason = self._goodbye("this member is passive now")
+        if self.member is not None:
+            await self.member.demote()
+        else:
+            self.become(self.membership.demote(primary))
+            self.send_clients_away("this member is passive now")
+
+    def send_clients_away(self, why: str) -> None:
+        """End every connection but the cluster-admin's."""
+        reason = self._goodbye(why)
         for connection in tuple(self._connections):
-            if connection.opened_at is not None and not connection.admin:
+            if connection.opened_at is not None and (not connection.admin or connection.replicates):
                 connection.turn_away(reason)
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> None:
         """Learn where the primary is."""
-        self._change(self.membership.follow(primary, generation=generation))
+        if self.member is None:
+            self.become(self.membership.follow(primary, generation=generation))
+        else:
+            self.member.follow_hint(primary)
 
-    def _change(self, membership: Membership) -> None:
+    def become(self, membership: Membership) -> None:
+        """Show the world what this member is now."""
         self.membership = membership
         self._describe()
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
 
     def _goodbye(self, why: str) -> proton.Condition:
         membership = self.membership
-        if membership.role is Role.PASSIVE and membership.primary is not None:
+        if not membership.role.serves and membership.primary is not None:
             return access.redirect(membership.primary)
         return proton.Condition("amqp:connection:forced", why)
 
@@ -258,6 +290,7 @@ class Broker:
             "primary": None if membership.primary is None else membership.primary.authority,
             "members": [member.authority for member in self.options.members],
             "connections": len(self._connections),
+            **({} if self.member is None else {"replication": self.member.status()}),
             "queues": self.queue_status(),
             "uptime": self._loop.time() - self._started_at,
             "pid": os.getpid(),
@@ -269,7 +302,28 @@ class Broker:
 
     def management_for(self, connection: ClientConnection) -> ManagementLink:
         """The management node, as one connection sees it."""
-        return ManagementLink(self.addresses, self._management, connection)
+        return ManagementLink(self, connection)
+
+    def run_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the connection that asked for it."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a management request failed", exc_info=error)
+
+    async def answer(self, message: proton.Message, *, admin: bool) -> None:
+        """Carry a management request out, and put the response where it was asked for."""
+        response = await self._management.answer(message, admin=admin)
+        try:
+            queue = self.addresses.queue(message.reply_to)
+        except AddressRefusedError as refused:
+            logger.info("management response dropped: %s", refused.description)
+        else:
+            queue.enqueue(bytes(response.encode()), _nobody, None)
 
     @staticmethod
     def now_ms() -> int:
@@ -279,10 +333,9 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class ManagementLink:
-    """Decodes a connection's requests and puts the responses where they were asked for."""
+    """Decodes a connection's requests."""
 
-    addresses: Addresses
-    management: Management
+    broker: Broker
     connection: ClientConnection
 
     def request(self, data: bytes) -> None:
@@ -293,13 +346,7 @@ class ManagementLink:
         except (proton.ProtonException, ValueError, TypeError) as error:
             logger.info("management request dropped: %s", type(error).__name__)
             return
-        response = self.management.answer(message, admin=self.connection.admin)
-        try:
-            queue = self.addresses.queue(message.reply_to)
-        except AddressRefusedError as refused:
-            logger.info("management response dropped: %s", refused.description)
-        else:
-            queue.enqueue(bytes(response.encode()), _nobody, None)
+        self.broker.run_task(self.broker.answer(message, admin=self.connection.admin))
 
 
 def _nobody(_token: object) -> None:

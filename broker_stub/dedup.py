@@ -27,6 +27,10 @@ class DuplicateWindow:
     def __len__(self) -> int:
         return len(self._messages)
 
+    def pairs(self) -> list[tuple[bytes, int]]:
+        """Every id with its message, the oldest first."""
+        return list(self._messages.items())
+
     def first_copy(self, duplicate_id: bytes) -> int | None:
         """The queue's number of the message that had this id first, ``None`` for a new one."""
         return self._messages.get(duplicate_id)

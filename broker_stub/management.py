@@ -8,7 +8,7 @@ and ``name``, arguments in a map as its body, and a ``reply-to``.  The response 
 type                  operation                   arguments, answer
 ====================  ==========================  ==================================================
 ``haclient.member``   ``READ``                    the member's status
-``haclient.member``   ``PROMOTE``                 ``generation`` (at least); the new status
+``haclient.member``   ``PROMOTE``                 ``generation`` (at least), ``force``; the status
 ``haclient.member``   ``DEMOTE``                  ``primary`` (``host:port``); the new status
 ``haclient.member``   ``SET-PRIMARY``             ``primary``, ``generation``; the new status
 ``haclient.member``   ``STOP``                    nothing
@@ -21,6 +21,7 @@ Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,10 +57,10 @@ class Member(Protocol):
     def queue_status(self) -> list[dict[str, Any]]:
         """Depth and counters of every queue."""
 
-    def promote(self, *, at_least: int = 0) -> None:
+    async def promote(self, *, at_least: int = 0, force: bool = False) -> None:
         """Become the primary."""
 
-    def demote(self, primary: Address | None = None) -> None:
+    async def demote(self, primary: Address | None = None) -> None:
         """Become passive."""
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> None:
@@ -123,11 +124,12 @@ class Management:
             (QUEUE_TYPE, "READ"): self._read_queue,
         }
 
-    def answer(self, message: proton.Message, *, admin: bool) -> proton.Message:
+    async def answer(self, message: proton.Message, *, admin: bool) -> proton.Message:
         """Carry out the request in a message; the response says how that went."""
         status, description, body = HTTPStatus.OK, "OK", None
         try:
-            body = self._perform(message, admin=admin)
+            result = self._perform(message, admin=admin)
+            body = await result if inspect.isawaitable(result) else result
         except RequestRefusedError as refused:
             status, description = refused.status, refused.description
         except MoveRefusedError as refused:
@@ -156,12 +158,13 @@ class Management:
     def _read(self, _request: Request) -> dict[str, Any]:
         return self._member.status()
 
-    def _promote(self, request: Request) -> dict[str, Any]:
-        self._member.promote(at_least=request.number("generation"))
+    async def _promote(self, request: Request) -> dict[str, Any]:
+        force = request.arguments.get("force") is True
+        await self._member.promote(at_least=request.number("generation"), force=force)
         return self._member.status()
 
-    def _demote(self, request: Request) -> dict[str, Any]:
-        self._member.demote(request.address("primary"))
+    async def _demote(self, request: Request) -> dict[str, Any]:
+        await self._member.demote(request.address("primary"))
         return self._member.status()
 
     def _set_primary(self, request: Request) -> dict[str, Any]:

@@ -11,10 +11,8 @@ Rules
 -----
 * A member is dead when its process has ended.  Nothing else counts: one that does not answer is
   killed first (fenced), so that there are never two primaries by the manager's doing.
-* A new primary's generation is above every generation the manager has seen.
+* Which member may be promoted is the arbiter's business: a refusal means to try the next one.
 * Children die with the manager, however it ends.
-
-Messages are in the members' memory: what a killed primary had is gone.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class Pair:
     ) -> None:
         self.options = options
         self.members: tuple[Member, ...] = ()
-        self.generation = 0
+        self._generation = 0
         self.events: list[PairEvent] = []
         self._on_event = on_event
         self._directory: Path | None = None
@@ -84,12 +82,22 @@ class Pair:
         options = self.options
         arguments = ["--listen", address.authority, "--name", name, "--cluster", options.cluster]
         arguments += ["--users", str(self._directory), "--loop", options.loop]
+        arguments += self._replication(name)
         for other in addresses:
             arguments += ["--member", other.authority]
         if not options.anonymous:
             arguments.append("--no-anonymous")
         process = MemberProcess((*arguments, *options.serve_arguments), self.directory / f"{name}.log")
         return Member(name, address, process)
+
+    def _replication(self, name: str) -> list[str]:
+        options = self.options
+        arbiter = self._data / "arbiter"
+        arbiter.mkdir(parents=True, exist_ok=True)
+        store = "memory" if options.memory else str(self._data / name)
+        arguments = ["--arbiter", f"directory:{arbiter}", "--store", store]
+        arguments += ["--password-file", str(self.password_file)]
+        return [*arguments, "--backup-timeout", str(options.backup_timeout)]
 
     async def stop(self) -> None:
         """Stop the members and remove what was written for them."""
@@ -129,6 +137,11 @@ class Pair:
         return self._directory
 
     @property
+    def _data(self) -> Path:
+        """Where the stores and the arbiter are."""
+        return self.options.store or self.directory
+
+    @property
     def password_file(self) -> Path:
         """The file with the cluster-admin's password."""
         return self.directory / "cluster-admin.password"
@@ -140,20 +153,25 @@ class Pair:
         return self._credentials
 
     @property
+    def generation(self) -> int:
+        """The highest generation seen."""
+        return max(self._generation, *(member.generation for member in self.members), 0)
+
+    @property
     def primary(self) -> Member | None:
         """The primary, ``None`` while there is none."""
-        primaries = [member for member in self.members if member.state is MemberState.PRIMARY]
+        primaries = [member for member in self.members if member.state.serves]
         return max(primaries, key=lambda member: member.generation, default=None)
 
     @property
     def ready(self) -> bool:
-        """Whether there is one primary and every other member is passive and knows it."""
+        """Whether there is one primary and every other member is ready and knows it."""
         primary = self.primary
         if primary is None or not primary.alive:
             return False
-        knows = (primary.address, self.generation)
-        others = (member for member in self.members if member is not primary)
-        return all(member.state is MemberState.PASSIVE and member.follows == knows for member in others)
+        others = [member for member in self.members if member is not primary]
+        follow = all(member.follows == primary.address for member in others)
+        return follow and all(member.state is MemberState.READY for member in others)
 
     async def wait_ready(self, timeout: float = 30.0) -> None:
         """Wait until the pair is ``ready``."""
@@ -295,15 +313,16 @@ class Pair:
         primary = self.primary or await self._promote_one()
         if primary is None:
             return
-        self.generation = max(self.generation, primary.generation)
+        self._generation = self.generation
         for member in self.members:
             if member is not primary and member.alive and member.admin is not None:
                 await self._align(member, member.admin, primary)
 
     async def _promote_one(self) -> Member | None:
-        for member in self.members:
+        standing_by = [member for member in self.members if member.state.stands_by]
+        for member in sorted(standing_by, key=lambda member: member.state is not MemberState.READY):
             admin = member.admin
-            if member.state is not MemberState.PASSIVE or admin is None:
+            if admin is None:
                 continue
             try:
                 member.status = await admin.promote(at_least=self.generation + 1)
@@ -311,22 +330,21 @@ class Pair:
                 # Only a refusal is certain: a member that did not answer may be primary by now.
                 self._tell("failed", member, f"not promoted: {refused}")
                 continue
-            self.generation = member.generation
+            self._generation = max(self._generation, member.generation)
             self._tell("promoted", member, f"generation {self.generation}")
-            self._now(member, MemberState.PRIMARY)
+            self._now(member, MemberState(member.status.role))
             return member
         return None
 
     async def _align(self, member: Member, admin: AdminClient, primary: Member) -> None:
         """Make a member a passive one that knows the primary."""
-        if member.state is MemberState.PRIMARY:
+        if member.state.serves:
             member.status = await admin.demote(primary.address)
             self._tell("demoted", member, f"{primary.name} is primary")
-            self._now(member, MemberState.PASSIVE)
-        knows = (primary.address, primary.generation)
-        if member.follows != knows:
+            self._now(member, MemberState(member.status.role))
+        if member.follows != primary.address:
             member.status = await admin.set_primary(primary.address, generation=primary.generation)
-            member.follows = knows
+            member.follows = primary.address
             self._tell("follows", member, f"{primary.name}, generation {primary.generation}")
 
     def _now(self, member: Member, state: MemberState) -> None:

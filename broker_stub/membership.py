@@ -1,15 +1,26 @@
-"""The role of this member, as a table.  No I/O.
+"""The states of this member, as a table.  No I/O.
 
 States
 ------
-``passive``  refuses clients: with a redirect when it knows the primary, otherwise outright.
-``primary``  serves clients.
+A member with an arbiter goes round these (docs/replication.md):
+
+``connecting``  looks for the primary.
+``catchup``     is sent what it lacks.
+``ready``       has every settled message.
+``recovering``  is promoted: takes messages, settles none yet.
+``primary``     serves clients.
+
+A member without an arbiter is told what it is, by hand: ``passive`` or ``primary``.
 
 Rules
 -----
 * ``MOVES`` is the whole truth: any move that is not in it is refused and changes nothing.
-* A promotion makes a generation higher than any this member has heard of.
+* What decides over a promotion from ``connecting`` or ``ready`` is the arbiter (``generation``);
+  in ``catchup`` a promotion is refused before anybody is asked.
+* Without an arbiter, a promotion makes a generation higher than any this member has heard of.
 * A member follows a primary only of a generation that is not below its own.
+
+Source: Apache Qpid, "An active-passive, hot-standby design", "Broker discovery and lifecycle".
 """
 
 from __future__ import annotations
@@ -23,22 +34,50 @@ from broker_stub.address import Address
 class Role(enum.StrEnum):
     """What this member is in the cluster."""
 
+    CONNECTING = "connecting"
+    CATCHUP = "catchup"
+    READY = "ready"
+    RECOVERING = "recovering"
     PASSIVE = "passive"
     PRIMARY = "primary"
 
+    @property
+    def serves(self) -> bool:
+        """Whether clients are let in."""
+        return self in (Role.PRIMARY, Role.RECOVERING)
+
 
 class Move(enum.StrEnum):
-    """What can be asked of a member."""
+    """What can be asked of a member, or happen to it."""
 
     PROMOTE = "promote"
+    RECOVERED = "recovered"
     DEMOTE = "demote"
     FOLLOW = "set-primary"
+    FOUND = "found-primary"
+    CAUGHT_UP = "caught-up"
+    LOST = "lost-primary"
 
 
 MOVES: dict[tuple[Role, Move], Role] = {
+    (Role.CONNECTING, Move.FOUND): Role.CATCHUP,
+    (Role.CATCHUP, Move.CAUGHT_UP): Role.READY,
+    (Role.CONNECTING, Move.LOST): Role.CONNECTING,
+    (Role.CATCHUP, Move.LOST): Role.CONNECTING,
+    (Role.READY, Move.LOST): Role.CONNECTING,
+    (Role.CONNECTING, Move.PROMOTE): Role.RECOVERING,
+    (Role.READY, Move.PROMOTE): Role.RECOVERING,
+    (Role.RECOVERING, Move.RECOVERED): Role.PRIMARY,
+    (Role.RECOVERING, Move.DEMOTE): Role.CONNECTING,
+    # Told by hand, without an arbiter:
     (Role.PASSIVE, Move.PROMOTE): Role.PRIMARY,
-    (Role.PRIMARY, Move.DEMOTE): Role.PASSIVE,
     (Role.PASSIVE, Move.FOLLOW): Role.PASSIVE,
+    # With an arbiter the manager's word of where the primary is serves for redirects only.
+    (Role.CONNECTING, Move.FOLLOW): Role.CONNECTING,
+    (Role.CATCHUP, Move.FOLLOW): Role.CATCHUP,
+    (Role.READY, Move.FOLLOW): Role.READY,
+    # To ``passive`` without an arbiter, to ``connecting`` with one.
+    (Role.PRIMARY, Move.DEMOTE): Role.PASSIVE,
 }
 
 
@@ -51,21 +90,24 @@ class Membership:
     """What this member is, and what it knows of the primary.
 
     :param generation: the highest this member has served in or heard of; 0 for none.
-    :param primary: where the primary is, as far as a passive member knows.
+    :param primary: where the primary is, as far as a member that does not serve knows.
+    :param arbitrated: whether an arbiter decides.
     """
 
     role: Role = Role.PASSIVE
     generation: int = 0
     primary: Address | None = None
+    arbitrated: bool = False
 
     def promote(self, *, at_least: int = 0) -> Membership:
         """Become the primary, in a generation above this member's and not below ``at_least``."""
         role = self._move(Move.PROMOTE)
-        return Membership(role, max(self.generation + 1, at_least))
+        return replace(self, role=role, generation=max(self.generation + 1, at_least), primary=None)
 
     def demote(self, primary: Address | None = None) -> Membership:
-        """Become passive."""
-        return replace(self, role=self._move(Move.DEMOTE), primary=primary)
+        """Serve no longer."""
+        role = self._move(Move.DEMOTE)
+        return replace(self, role=Role.CONNECTING if self.arbitrated else role, primary=primary)
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> Membership:
         """Take note of where the primary is, or that nobody knows."""
@@ -74,7 +116,36 @@ class Membership:
             raise MoveRefusedError(
                 f"{primary} is of generation {generation}; this member knows of generation {self.generation}"
             )
-        return Membership(role, max(generation, self.generation), primary)
+        return replace(self, role=role, generation=max(generation, self.generation), primary=primary)
+
+    def found(self, primary: Address | None, generation: int) -> Membership:
+        """A primary is followed."""
+        generation = max(generation, self.generation)
+        return replace(self, role=self._move(Move.FOUND), primary=primary, generation=generation)
+
+    def caught_up(self, generation: int) -> Membership:
+        """The primary handed over its number."""
+        role = Role.READY if self.role is Role.READY else self._move(Move.CAUGHT_UP)
+        return replace(self, role=role, generation=max(generation, self.generation))
+
+    def lost(self) -> Membership:
+        """The primary is followed no longer."""
+        return replace(self, role=self._move(Move.LOST), primary=None)
+
+    def serve(self, generation: int) -> Membership:
+        """The arbiter gave this member a generation; ``recovering`` until ``recovered``."""
+        return replace(self, role=self._move(Move.PROMOTE), generation=generation, primary=None)
+
+    def recovered(self) -> Membership:
+        """What is complete may be settled."""
+        return replace(self, role=self._move(Move.RECOVERED))
+
+    def check(self, move: Move) -> None:
+        """Refuse a move that the table does not have.
+
+        :raises MoveRefusedError: with the reason.
+        """
+        self._move(move)
 
     def _move(self, move: Move) -> Role:
         role = MOVES.get((self.role, move))

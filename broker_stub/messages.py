@@ -28,21 +28,49 @@ class Place(enum.Enum):
 
 
 class Message:
-    """One message of one queue.  Changes only through its queue."""
+    """One message of one queue.  Changes only through its queue.
 
-    __slots__ = ("data", "delivery_count", "envelope", "expires_at", "number", "place", "refused_by")
+    :ivar expires_at: by the queue's clock; ``expires_at_ms``: the same in milliseconds since the
+        epoch, which is what a store and a replica are told.
+    :ivar waits: how many must still have the message before its producer may be told;
+        ``calls``: whom to tell then (see ``replication.guard``).
+    """
 
-    def __init__(self, number: int, data: bytes, envelope: Envelope, expires_at: float | None) -> None:
+    __slots__ = (
+        "calls",
+        "data",
+        "delivery_count",
+        "envelope",
+        "expires_at",
+        "expires_at_ms",
+        "number",
+        "place",
+        "refused_by",
+        "waits",
+    )
+
+    def __init__(self, number: int, data: bytes, envelope: Envelope) -> None:
         self.number = number
         self.data = data
         self.envelope = envelope
-        self.expires_at = expires_at
+        self.expires_at: float | None = None
+        self.expires_at_ms: int | None = None
         self.delivery_count = envelope.delivery_count
         self.place = Place.AVAILABLE
         self.refused_by: set[Consumer] | None = None
+        self.waits = 0
+        self.calls: list[tuple[Done, Any]] | None = None
 
     def __lt__(self, other: Message) -> bool:
         return self.number < other.number
+
+
+class Replicate(enum.StrEnum):
+    """What of a queue the backups have: the values of ``x-qpid-replicate``."""
+
+    NONE = "none"
+    CONFIGURATION = "configuration"
+    ALL = "all"
 
 
 class Sink(Protocol):
@@ -99,12 +127,15 @@ class Observer(Protocol):
     def dequeued(self, queue: Queue, message: Message) -> None:
         """The message is gone, for whatever reason."""
 
+    def acquired(self, queue: Queue, message: Message) -> None:
+        """A consumer was given the message: another delivery will be a redelivery."""
+
 
 class Guard(Protocol):
     """Holds the completion of a message until whoever must have it, has it."""
 
-    def hold(self, queue: Queue, number: int, done: Done, token: Any) -> None:
-        """Call ``done(token)`` once message ``number`` is safe."""
+    def hold(self, message: Message, done: Done, token: Any) -> None:
+        """Call ``done(token)`` once the message is safe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,3 +168,10 @@ class Counters:
 
 
 DEFAULT_LIMITS = QueueLimits()
+
+SEQUENCE_BITS = 40
+"""A message's number is its primary's generation above so many bits of sequence: room for eight
+million generations and a trillion messages in each, within SQLite's 63 bits."""
+
+SAFE = Message(0, b"", Envelope())
+"""Stands for a message that nobody has to wait for any more."""

@@ -7,6 +7,7 @@ import enum
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from broker_stub.address import Address
 from broker_stub.admin import AdminClient, MemberStatus
@@ -17,9 +18,22 @@ class MemberState(enum.StrEnum):
     """A member as the manager sees it."""
 
     STARTING = "starting"
-    PASSIVE = "passive"
+    CONNECTING = "connecting"
+    CATCHUP = "catchup"
+    READY = "ready"
+    RECOVERING = "recovering"
     PRIMARY = "primary"
     DEAD = "dead"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is, or is about to be, the primary."""
+        return self in (MemberState.PRIMARY, MemberState.RECOVERING)
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether it could be promoted, as far as one can tell from outside."""
+        return self in (MemberState.READY, MemberState.CONNECTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +61,14 @@ class PairOptions:
     :param listen: where the members listen; port 0 is replaced by a free one.
     :param passwords: ordinary users and their passwords.
     :param anonymous: whether clients may come without a name.
-    :param restart: whether a dead member is started again, as passive.
+    :param restart: whether a dead member is started again, as a backup.
     :param probe_interval: seconds between two looks at a member.
     :param probe_timeout: seconds it may take to answer.
     :param probes_missed: so many unanswered probes in a row, and it is killed.
+    :param store: directory of the members' stores and the arbiter; ``None`` for one that is removed
+        at the end.
+    :param memory: keep messages in memory only.
+    :param backup_timeout: see ``member.ClusterOptions``.
     :param serve_arguments: more arguments for every ``serve``.
     """
 
@@ -63,6 +81,9 @@ class PairOptions:
     probe_timeout: float = 2.0
     probes_missed: int = 3
     loop: str = "auto"
+    store: Path | None = None
+    memory: bool = False
+    backup_timeout: float = 10.0
     serve_arguments: tuple[str, ...] = ()
 
 
@@ -76,7 +97,7 @@ class Member:
         self.state = MemberState.STARTING
         self.status: MemberStatus | None = None
         self.admin: AdminClient | None = None
-        self.follows: tuple[Address, int] | None = None
+        self.follows: Address | None = None
         self.wanted = asyncio.Event()
 
     @property
@@ -92,7 +113,7 @@ class Member:
     @property
     def alive(self) -> bool:
         """Whether it can be managed."""
-        return self.state in (MemberState.PASSIVE, MemberState.PRIMARY) and self.admin is not None
+        return self.state not in (MemberState.STARTING, MemberState.DEAD) and self.admin is not None
 
 
 DEFAULT_OPTIONS = PairOptions()

@@ -16,6 +16,9 @@ Rules
   when it comes back.
 * The producer is told by ``done(token)``: at once, or by the ``Guard`` when it lets the message
   go.  A second copy of a message is told when the first one is.
+* A number is a generation and a sequence (``SEQUENCE_BITS``), so two primaries never give
+  the same number to different messages.
+* A copy of a queue takes the numbers it is told (``copy``, ``forget``, ``count``).
 * Above its high-water mark the queue takes messages still, but senders get no new credit
   (``full``, ``when_room``) until it has sunk below the low-water mark.
 
@@ -25,6 +28,7 @@ Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4
 from __future__ import annotations
 
 import heapq
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -34,6 +38,8 @@ from broker_stub.dedup import DuplicateWindow
 from broker_stub.messages import (
     DEFAULT_LIMITS,
     NO_SINK,
+    SAFE,
+    SEQUENCE_BITS,
     Consumer,
     Counters,
     Done,
@@ -42,6 +48,7 @@ from broker_stub.messages import (
     Observer,
     Place,
     QueueLimits,
+    Replicate,
     Sink,
 )
 from broker_stub.sections import PLAIN, Envelope
@@ -63,8 +70,13 @@ class Queue:
         limits: QueueLimits = DEFAULT_LIMITS,
         exclusive_to: object | None = None,
         temporary: bool = False,
+        identity: str | None = None,
+        replicate: Replicate = Replicate.NONE,
+        now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.name = name
+        self.identity = identity or str(uuid.uuid4())
+        self.replicate = replicate
         self.exclusive_to = exclusive_to
         self.temporary = temporary
         self.deleted = False
@@ -72,8 +84,10 @@ class Queue:
         self.counters = Counters()
         self.guard: Guard | None = None
         self._clock = clock
+        self._now_ms = now_ms
         self._limits = limits
         self._last_number = 0
+        self._unsafe: dict[int, Message] = {}
         self._messages: dict[int, Message] = {}
         self._fresh: deque[Message] = deque()
         self._returned: list[Message] = []
@@ -112,6 +126,10 @@ class Queue:
         """Tell an observer of every message from now on."""
         self._observers = (*self._observers, observer)
 
+    def unobserve(self, observer: Observer) -> None:
+        """Tell it no longer."""
+        self._observers = tuple(other for other in self._observers if other is not observer)
+
     def when_room(self, call: Callable[[], None]) -> None:
         """Call once when the queue has sunk below its low-water mark."""
         self._stalled.append(call)
@@ -136,31 +154,43 @@ class Queue:
             first = self._duplicates.first_copy(envelope.duplicate_id)
             if first is not None:
                 self.counters.duplicates += 1
-                self._complete(first, done, token)
+                self._complete(self._unsafe.get(first), done, token)
                 return
             self._duplicates.remember(envelope.duplicate_id, number)
-        self._last_number = number
-        expires_at = None if lifetime is None else self._clock() + lifetime
-        message = Message(number, data, envelope, expires_at)
-        self._messages[number] = message
-        self._fresh.append(message)
-        self.size += len(data)
+        message = Message(number, data, envelope)
+        if lifetime is not None:
+            message.expires_at = self._clock() + lifetime
+            message.expires_at_ms = self._now_ms() + int(lifetime * 1000)
+        self._append(message)
         self.counters.enqueued += 1
-        if expires_at is not None:
-            heapq.heappush(self._expiring, (expires_at, number))
         for observer in self._observers:
             observer.enqueued(self, message)
-        self._complete(number, done, token)
+        if message.waits:
+            self._unsafe[number] = message
+            message.calls = [(self._safe, number)]
+        self._complete(message, done, token)
         if self._browsers:
             self._feed_browsers()
         if self._waiting:
             self._pump()
 
-    def _complete(self, number: int, done: Done, token: Any) -> None:
+    def _safe(self, number: int) -> None:
+        del self._unsafe[number]
+
+    def _append(self, message: Message) -> None:
+        number = message.number
+        self._last_number = max(self._last_number, number)
+        self._messages[number] = message
+        self._fresh.append(message)
+        self.size += len(message.data)
+        if message.expires_at is not None:
+            heapq.heappush(self._expiring, (message.expires_at, number))
+
+    def _complete(self, message: Message | None, done: Done, token: Any) -> None:
         if self.guard is None:
             done(token)
         else:
-            self.guard.hold(self, number, done, token)
+            self.guard.hold(message or SAFE, done, token)
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -251,6 +281,56 @@ class Queue:
         self._put_back(message)
         self._pump()
 
+    # -- copies ---------------------------------------------------------------------------------
+
+    def start_generation(self, generation: int) -> None:
+        """Number what comes from now on as messages of this generation."""
+        self._last_number = max(self._last_number, generation << SEQUENCE_BITS)
+
+    def ids(self) -> list[int]:
+        """The numbers of the messages, in order."""
+        return list(self._messages)
+
+    def message(self, number: int) -> Message | None:
+        """The message of that number, if it is still there."""
+        return self._messages.get(number)
+
+    def duplicates(self) -> list[tuple[bytes, int]]:
+        """The duplicate-detection ids, the oldest first."""
+        return self._duplicates.pairs()
+
+    def remember(self, duplicate_id: bytes, number: int) -> None:
+        """Note the id of a message that this member need not have seen itself."""
+        if self._duplicates.first_copy(duplicate_id) is None:
+            self._duplicates.remember(duplicate_id, number)
+
+    def copy(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
+        """Take a message as another member or the store has it; its number must be new and the highest."""
+        if self._messages and number <= next(reversed(self._messages)):
+            raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
+        message = Message(number, data, envelope)
+        message.delivery_count = count
+        if expires_at_ms:
+            message.expires_at_ms = expires_at_ms
+            message.expires_at = self._clock() + (expires_at_ms - self._now_ms()) / 1000
+        if envelope.duplicate_id is not None:
+            self.remember(envelope.duplicate_id, number)
+        self._append(message)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Messages that the primary has no more."""
+        for number in numbers:
+            message = self._messages.get(number)
+            if message is not None:
+                self._remove(message)
+
+    def count(self, numbers: Iterable[int]) -> None:
+        """Messages that the primary gave to a consumer: one more delivery."""
+        for number in numbers:
+            message = self._messages.get(number)
+            if message is not None:
+                message.delivery_count += 1
+
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
@@ -321,6 +401,8 @@ class Queue:
         else:
             message.place = Place.ACQUIRED
             consumer.held.add(message)
+            for observer in self._observers:
+                observer.acquired(self, message)
         consumer.sink.deliver(message)
 
     def _give_to_another(self, message: Message) -> None:

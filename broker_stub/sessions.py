@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import proton
 from proton import Terminus
 
 from broker_stub import access
-from broker_stub.addresses import AddressRefusedError
-from broker_stub.membership import Role
+from broker_stub.addresses import REPLICATE_PROPERTY, AddressRefusedError
 from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, RequestLink
 from broker_stub.queues import Queue
+from broker_stub.replication import backup
+from broker_stub.replication.replica import Replica
 from broker_stub.subscriptions import Subscription
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
@@ -55,6 +56,7 @@ class ClientConnection:
         "_engine",
         "_loop",
         "_producers",
+        "_replica",
         "_resumption",
         "_sessions",
         "_subscriptions",
@@ -62,6 +64,7 @@ class ClientConnection:
         "admin",
         "congested",
         "opened_at",
+        "replicates",
         "user",
     )
 
@@ -70,6 +73,8 @@ class ClientConnection:
         self.admin = False
         self.opened_at: float | None = None
         self.congested = False
+        self.replicates = False
+        """Whether it is a backup's (``haclient:replicate``): served by the primary only."""
         self._broker = broker
         self._loop = loop
         self._engine: Engine | None = None
@@ -78,6 +83,7 @@ class ClientConnection:
         self._producers: set[Producer | AnonymousProducer | RequestLink] = set()
         self._sessions: list[proton.Session] = []
         self._subscriptions: set[Subscription] = set()
+        self._replica: Replica | None = None
         self._temporary: set[Queue] = set()
         self._resumption: asyncio.Handle | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -127,7 +133,9 @@ class ClientConnection:
         self.user = broker.options.access.user(engine.transport)
         self.admin = broker.options.access.is_admin(self.user)
         self.opened_at = self._loop.time()
-        condition = None if self.admin else broker.refusal()
+        desired = engine.connection.remote_desired_capabilities or ()
+        self.replicates = backup.CAPABILITY in map(str, desired)
+        condition = None if self.admin and not self.replicates else broker.refusal()
         properties = broker.open_properties()
         if condition is None:
             engine.open(properties=properties, offered=("ANONYMOUS-RELAY",))
@@ -167,6 +175,9 @@ class ClientConnection:
             owner.link.owner = None
         for subscription in self._subscriptions:
             subscription.end(died=died)
+        if self._replica is not None:
+            replica, self._replica = self._replica, None
+            replica.fail("its connection ended")
         self._subscriptions.clear()
         self._producers.clear()
 
@@ -179,6 +190,8 @@ class ClientConnection:
         try:
             if isinstance(link, ReceiverLink):
                 self._accept_producer(engine, link)
+            elif self.replicates:
+                self._accept_browser(engine, link)
             else:
                 self._accept_subscription(engine, link)
         except AddressRefusedError as refused:
@@ -194,7 +207,7 @@ class ClientConnection:
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
             producer = AnonymousProducer(link, self, self._route, self._broker.now_ms)
         else:
-            place = self._temporary_queue() if remote.dynamic else self._route(remote.address)
+            place = self._temporary_queue() if remote.dynamic else self._route(remote.address, _mode(remote))
             if isinstance(place, Queue):
                 producer = Producer(link, self, place, self._broker.now_ms)
             else:
@@ -213,7 +226,7 @@ class ClientConnection:
             queue = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
-            queue = self._broker.addresses.queue(remote.address)
+            queue = self._broker.addresses.queue(remote.address, replicate=_mode(remote))
         if queue.exclusive_to not in (None, self):
             raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
         self._mirror(link)
@@ -224,6 +237,31 @@ class ClientConnection:
         self._subscriptions.add(subscription)
         link.owner = subscription
         engine.attach(link)
+
+    def _accept_browser(self, engine: Engine, link: SenderLink) -> None:
+        """A backup attaches: first its control link, then one browser a queue."""
+        member = self._broker.member
+        leading = None if member is None else member.leading
+        if leading is None or not self.admin:
+            raise AddressRefusedError(_UNAUTHORIZED, "replication is for the cluster-admin, at the primary")
+        self._mirror(link)
+        properties = _properties(link)
+        control, _, identity = (link.endpoint.remote_source.address or "").partition("/")
+        if control != backup.CONTROL or bool(identity) != (self._replica is not None):
+            raise AddressRefusedError(
+                "amqp:not-found", "a backup attaches its control link, then its browsers"
+            )
+        engine.attach(link)
+        if self._replica is None:
+            self._replica = leading.join(str(properties.get(backup.NAME) or self.user), self, link)
+            return
+        browser = self._replica.browser(identity)
+        if browser is None:
+            link.close(proton.Condition("amqp:resource-deleted", f"there is no queue {identity}"))
+            return
+        link.owner = browser
+        have = [int(number) for number in properties.get(backup.HAVE) or ()]
+        browser.begin(link, zip(have[0::2], have[1::2], strict=True))
 
     def _mirror(self, link: SenderLink | ReceiverLink) -> None:
         """Answer with the terminus that was asked for, where it is the same here."""
@@ -236,17 +274,17 @@ class ClientConnection:
         endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
         endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
 
-    def _route(self, address: str | None) -> Queue | RequestHandler:
+    def _route(self, address: str | None, replicate: str | None = None) -> Queue | RequestHandler:
         self._check_may_use(address)
         if address == access.MANAGEMENT:
             return self._broker.management_for(self)
-        return self._broker.addresses.queue(address)
+        return self._broker.addresses.queue(address, replicate=replicate)
 
     def _check_may_use(self, address: str | None) -> None:
         if address == access.MANAGEMENT:
             if not self.admin:
                 raise AddressRefusedError(_UNAUTHORIZED, f"{address} is for the cluster-admin")
-        elif self._broker.membership.role is not Role.PRIMARY and not self.owns(address):
+        elif not self._broker.membership.role.serves and not self.owns(address):
             raise AddressRefusedError("amqp:illegal-state", "this member is passive")
 
     def owns(self, address: str | None) -> bool:
@@ -290,3 +328,22 @@ class ClientConnection:
         self._burst = 0
         for subscription in tuple(self._subscriptions):
             subscription.resume()
+        if self._replica is not None:
+            self._replica.pump()
+
+
+def _properties(link: SenderLink) -> dict[str, Any]:
+    """The properties of the peer's Attach, by plain string."""
+    properties = link.endpoint.remote_properties
+    return {str(key): value for key, value in properties.items()} if isinstance(properties, dict) else {}
+
+
+def _mode(terminus: proton.Terminus) -> str | None:
+    """``x-qpid-replicate`` of the node properties, for a queue that the attach makes."""
+    data = terminus.properties
+    data.rewind()
+    found = data.get_object() if data.next() else None
+    if not isinstance(found, dict):
+        return None
+    value = {str(key): item for key, item in found.items()}.get(REPLICATE_PROPERTY)
+    return None if value is None else str(value)

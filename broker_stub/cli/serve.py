@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -15,9 +16,15 @@ import click
 from broker_stub import process
 from broker_stub.access import DEFAULT_ADMIN, Access, write_users
 from broker_stub.address import Address
+from broker_stub.arbiter import open_arbiter
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
+from broker_stub.member import ClusterOptions, ClusterSetup
 from broker_stub.membership import Membership, Role
+from broker_stub.messages import Replicate
+from broker_stub.replication.backup import CAPABILITY
+from broker_stub.store import MemoryStore, open_store
+from haclient import Credentials, aio
 from haclient.engine.tls import TlsFiles
 
 
@@ -25,7 +32,7 @@ from haclient.engine.tls import TlsFiles
 @click.option("--listen", type=ADDRESS, default="127.0.0.1:5672", show_default=True)
 @click.option("--name", default="member", show_default=True, help="This member's name.")
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
-@click.option("--role", type=click.Choice([str(role) for role in Role]), default="passive", show_default=True)
+@click.option("--role", type=click.Choice(["passive", "primary"]), default="passive", show_default=True)
 @click.option("--generation", type=click.IntRange(0), help="Generation to start in.  [default: 1 as primary]")
 @click.option("--primary", type=ADDRESS, help="Where the primary is, as far as known.")
 @click.option("--member", "members", type=ADDRESS, multiple=True, help="A member of the cluster (repeat).")
@@ -45,6 +52,18 @@ from haclient.engine.tls import TlsFiles
 @click.option("--handshake-timeout", type=float, default=10.0, show_default=True, help="Seconds until Open.")
 @click.option("--heartbeat", type=float, default=10.0, show_default=True, help="Seconds; 0 turns it off.")
 @click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
+@click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH: replicate (not finished yet).")
+@click.option("--store", "store_path", help="Directory of the store, or memory.  [default: memory]")
+@click.option("--broker-url", help="Where backups look for the primary.  [default: the --member list]")
+@click.option("--password-file", type=FILE, help="File with the cluster-admin's password, for backups.")
+@click.option("--backup-timeout", type=float, default=10.0, show_default=True, help="Seconds.")
+@click.option(
+    "--replicate",
+    type=click.Choice([str(mode) for mode in Replicate]),
+    default="all",
+    show_default=True,
+    help="What backups have of a queue without x-qpid-replicate.",
+)
 @click.option("--exit-with-parent", type=int, metavar="PID", help="Die when the parent, PID, dies (Linux).")
 @click.option("--json", "as_json", is_flag=True, help="Say in JSON where the member listens.")
 @LOOP
@@ -68,6 +87,12 @@ def serve(
     handshake_timeout: float,
     heartbeat: float,
     max_connections: int,
+    arbiter: str | None,
+    store_path: str | None,
+    broker_url: str | None,
+    password_file: Path | None,
+    backup_timeout: float,
+    replicate: str,
     exit_with_parent: int | None,
     as_json: bool,
     loop: str,
@@ -104,9 +129,20 @@ def serve(
             handshake_timeout=handshake_timeout,
             heartbeat=heartbeat,
             max_connections=max_connections,
+            replicate=Replicate(replicate),
         )
+        part = None
+        if arbiter is not None:
+            password = password_file.read_text().strip() if password_file is not None else None
+            part = ClusterPart(
+                arbiter=arbiter,
+                store=store_path or "memory",
+                broker_url=broker_url or ",".join(str(member) for member in members),
+                credentials=Credentials(admin, password) if password else Credentials(),
+                options=ClusterOptions(name=name, backup_timeout=backup_timeout),
+            )
         process.tune()
-        sys.exit(process.run(_serve(options, as_json=as_json), loop=loop))
+        sys.exit(process.run(_serve(options, part, as_json=as_json), loop=loop))
 
 
 def _user_database(users: Path | None, scratch: Path) -> Path | None:
@@ -117,8 +153,48 @@ def _user_database(users: Path | None, scratch: Path) -> Path | None:
     return scratch
 
 
-async def _serve(options: BrokerOptions, *, as_json: bool) -> int:
-    broker = Broker(options)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPart:
+    """What the command line says of the member's part in its cluster."""
+
+    arbiter: str
+    store: str
+    broker_url: str
+    credentials: Credentials
+    options: ClusterOptions
+
+    async def setup(self) -> ClusterSetup:
+        """Open store and arbiter."""
+        store = MemoryStore() if self.store == "memory" else await open_store(Path(self.store))
+        return ClusterSetup(
+            options=self.options, store=store, arbiter=open_arbiter(self.arbiter), factory=self._factory
+        )
+
+    def _factory(self) -> aio.ConnectionFactory:
+        url = _cluster_url(self.broker_url)
+        return aio.ConnectionFactory(
+            url, credentials=self.credentials, desired_capabilities=(CAPABILITY,), startup_deadline=None
+        )
+
+
+def _cluster_url(text: str) -> str:
+    """A list of members as one cluster URL."""
+    members = text.split(",")
+    return members[0] if len(members) == 1 else f"failover:({text})"
+
+
+async def _serve(options: BrokerOptions, part: ClusterPart | None, *, as_json: bool) -> int:
+    setup = None if part is None else await part.setup()
+    try:
+        return await _run(Broker(options, setup), as_json=as_json)
+    finally:
+        if setup is not None:
+            await setup.store.close()
+            await setup.arbiter.close()
+
+
+async def _run(broker: Broker, *, as_json: bool) -> int:
+    options = broker.options
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, broker.request_stop)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
@@ -10,18 +11,28 @@ from broker_stub.membership import MOVES, Membership, Move, MoveRefusedError, Ro
 HERE = Address("127.0.0.1", 5672)
 
 
+CALLS: dict[Move, Callable[[Membership], Membership]] = {
+    Move.PROMOTE: lambda membership: membership.promote(),
+    Move.DEMOTE: lambda membership: membership.demote(),
+    Move.FOLLOW: lambda membership: membership.follow(HERE, generation=membership.generation),
+    Move.FOUND: lambda membership: membership.found(HERE, membership.generation),
+    Move.CAUGHT_UP: lambda membership: membership.caught_up(membership.generation),
+    Move.LOST: lambda membership: membership.lost(),
+    Move.RECOVERED: lambda membership: membership.recovered(),
+}
+
+
 def make(membership: Membership, move: Move) -> Membership:
-    if move is Move.PROMOTE:
-        return membership.promote()
-    if move is Move.DEMOTE:
-        return membership.demote()
-    return membership.follow(HERE, generation=membership.generation)
+    return CALLS[move](membership)
 
 
 @pytest.mark.parametrize(("role", "move"), [*itertools.product(Role, Move)])
 def test_a_move_is_in_the_table_or_refused(role: Role, move: Move) -> None:
     membership = Membership(role, 3)
-    if (role, move) in MOVES:
+    if (role, move) == (Role.READY, Move.CAUGHT_UP):
+        # The primary hands a new number to a replica that is ready already.
+        assert make(membership, move) == membership
+    elif (role, move) in MOVES:
         assert make(membership, move).role is MOVES[role, move]
     else:
         with pytest.raises(MoveRefusedError, match=str(role)):

@@ -70,8 +70,8 @@ def test_the_producer_is_told_at_once_or_when_the_guard_lets_go() -> None:
     held: list[tuple[int, Any, Any]] = []
 
     class Holder:
-        def hold(self, _queue: Queue, number: int, done: Any, token: Any) -> None:
-            held.append((number, done, token))
+        def hold(self, message: Message, done: Any, token: Any) -> None:
+            held.append((message.number, done, token))
 
     queue.guard = Holder()
     done = put(queue, b"2")
@@ -264,9 +264,12 @@ def test_an_observer_learns_of_every_message_that_comes_and_goes() -> None:
         def dequeued(self, _queue: Queue, message: Message) -> None:
             seen.append(("out", message.number))
 
+        def acquired(self, _queue: Queue, message: Message) -> None:
+            seen.append(("given", message.number))
+
     queue.observe(Watcher())
     put(queue, b"1", b"2")
     taker, consumer = take(queue, 2)
     queue.reject(consumer, taker.got[1])
     queue.accept(consumer, taker.got[0])
-    assert seen == [("in", 1), ("in", 2), ("out", 2), ("out", 1)]
+    assert seen == [("in", 1), ("in", 2), ("given", 1), ("given", 2), ("out", 2), ("out", 1)]

@@ -1,0 +1,140 @@
+"""Writes what happens to the queues into the store, and tells the guard what is durable.
+
+Rules
+-----
+* A temporary queue is never written.
+* A message waits for the store from the moment it is enqueued (``Message.waits``).
+* Dequeues and acquisitions of one turn of the event loop are one operation, but never overtaken
+  by a later message of the same queue.
+
+A queue's content that is copied from a primary or read from the store does not pass here by
+itself: ``put`` writes one copied message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Iterable
+
+from broker_stub.messages import Message, Replicate
+from broker_stub.queues import Queue
+from broker_stub.replication.guard import Guard
+from broker_stub.replication.wire import ReplicatedMessage
+from broker_stub.store import QueueRecord, Store
+
+
+class Keeper:
+    """The observer of every queue that is kept (``queues.Observer``, ``addresses.Watcher``)."""
+
+    def __init__(self, store: Store, guard: Guard) -> None:
+        self._store = store
+        self._guard = guard
+        self._keys: dict[str, int] = {}
+        self._committing: deque[tuple[int, Message]] = deque()
+        self._removed: dict[Queue, list[int]] = {}
+        self._counted: dict[Queue, list[int]] = {}
+        self._flush: asyncio.Handle | None = None
+        store.on_committed(self._committed)
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def queue_added(self, queue: Queue) -> None:
+        """A queue is new: write it down, and follow it."""
+        if not queue.temporary:
+            record = QueueRecord(
+                identity=uuid.UUID(queue.identity), name=queue.name, replicate=queue.replicate
+            )
+            self._store.put_queue(record)
+            self.follow(queue)
+
+    def follow(self, queue: Queue) -> None:
+        """Keep a queue that the store has already."""
+        self._keys[queue.identity] = self._store.queue_key(uuid.UUID(queue.identity))
+        queue.guard = self._guard
+        queue.observe(self)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        """A queue is gone."""
+        key = self._keys.pop(queue.identity, None)
+        if key is not None:
+            queue.unobserve(self)
+            self._removed.pop(queue, None)
+            self._counted.pop(queue, None)
+            self._store.delete_queue(key)
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def enqueued(self, queue: Queue, message: Message) -> None:
+        """A new message."""
+        if self._removed or self._counted:
+            self.flush()
+        message.waits += 1
+        sequence = self._store.put_message(
+            self._keys[queue.identity],
+            message.number,
+            message.data,
+            delivery_count=message.delivery_count,
+            expires_at=message.expires_at_ms,
+            duplicate_id=message.envelope.duplicate_id,
+        )
+        self._committing.append((sequence, message))
+
+    def put(self, queue: Queue, message: ReplicatedMessage, duplicate_id: bytes | None) -> int:
+        """Write a message that the primary sent; the store's sequence of it."""
+        if self._removed or self._counted:
+            self.flush()
+        return self._store.put_message(
+            self._keys[queue.identity],
+            message.id,
+            message.data,
+            delivery_count=message.delivery_count,
+            expires_at=message.expires_at_ms or None,
+            duplicate_id=duplicate_id,
+        )
+
+    def put_duplicates(self, queue: Queue, pairs: Iterable[tuple[bytes, int]]) -> int:
+        """Write duplicate-detection ids that the primary remembers."""
+        return self._store.put_duplicates(self._keys[queue.identity], pairs)
+
+    def dequeued(self, queue: Queue, message: Message) -> None:
+        """A message has left."""
+        self._removed.setdefault(queue, []).append(message.number)
+        self._later()
+
+    def acquired(self, queue: Queue, message: Message) -> None:
+        """A message was given to a consumer."""
+        self.counted(queue, (message.number,))
+
+    def counted(self, queue: Queue, numbers: Iterable[int]) -> None:
+        """Messages were given to consumers, here or at the primary."""
+        self._counted.setdefault(queue, []).extend(numbers)
+        self._later()
+
+    def flush(self) -> int:
+        """Hand what was collected to the store; its sequence then."""
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        counted, self._counted = self._counted, {}
+        removed, self._removed = self._removed, {}
+        for queue, numbers in counted.items():
+            self._store.count_delivery(self._keys[queue.identity], numbers)
+        for queue, numbers in removed.items():
+            self._store.remove_messages(self._keys[queue.identity], numbers)
+        return self._store.sequence
+
+    def _later(self) -> None:
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_soon(self.flush)
+
+    def _committed(self, sequence: int) -> None:
+        committing, guard = self._committing, self._guard
+        while committing and committing[0][0] <= sequence:
+            guard.has(committing.popleft()[1])
+
+
+def is_replicated(queue: Queue) -> bool:
+    """Whether the backups have the queue's messages."""
+    return queue.replicate is Replicate.ALL and not queue.temporary

@@ -1,0 +1,213 @@
+"""The backup's side: finds the primary through ``haclient`` and keeps an equal copy of it.
+
+Theory of operation
+-------------------
+``run`` goes round for ever: find the primary (a member that is not, answers this connection with
+redirect or refusal), erase the own number, follow the control link and one browser a queue
+until the connection is lost, start again.  What comes is applied to the queues in memory and
+given to the store in the same turn; it is acknowledged when the store has committed it.
+
+Rules
+-----
+* The number is erased before anything else is done with a primary (rule 4 of ``generation``).
+* Orders are carried out one after the other, each durably before the next one.
+* An event that cannot be applied ends the session: a copy that is not equal is worth nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import proton
+
+from broker_stub.queues import Queue
+from broker_stub.replication import wire
+from haclient import Endpoint, aio, events
+from haclient.errors import HaclientError
+
+logger = logging.getLogger("broker_stub.replication")
+
+CAPABILITY = "haclient:replicate"
+CONTROL = "$replication"
+HAVE = "haclient:have"
+NAME = "haclient:member"
+# Messages on their way to a backup at most; each is acknowledged on its own.
+_CREDIT = 5000
+# Seconds until a cancellation that was swallowed is repeated.
+_CANCEL_AGAIN = 0.1
+
+
+class Copy(Protocol):
+    """The local copy that a backup keeps: queues, wiring, store, generation."""
+
+    async def lost_primary(self) -> None:
+        """No primary is followed: ``connecting``."""
+
+    def objection(self, generation: int) -> str | None:
+        """Why a primary of that generation must not be followed."""
+
+    async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
+        """A primary is found: erase the number, ``catchup``."""
+
+    async def set_wiring(self, wiring: Mapping[str, Any]) -> None:
+        """The whole wiring; what is not in it is deleted."""
+
+    async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        """One change of it."""
+
+    async def note_pending(self, number: int, claim: str) -> None:
+        """Write down a claim that the primary is about to make."""
+
+    async def take_number(self, number: int, others: tuple[str, ...]) -> None:
+        """The primary handed its number over: ``ready``."""
+
+    def replicated_queues(self) -> tuple[Queue, ...]:
+        """The queues whose messages are replicated."""
+
+    def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
+        """Apply an event to a queue; the store's sequence number of it."""
+
+    async def committed(self, sequence: int) -> None:
+        """Wait until the store has committed up to there."""
+
+
+class SessionOverError(Exception):
+    """The connection to the primary is lost, or the primary is not what it should be."""
+
+
+class Backup:
+    """Follows whichever member is primary.
+
+    :param factory: of connections with ``CAPABILITY``, to the broker URL.
+    :param name: this member's name.
+    :param pause: seconds to wait before the next session, asked each time.
+    """
+
+    def __init__(
+        self, copy: Copy, factory: aio.ConnectionFactory, name: str, pause: Callable[[], float]
+    ) -> None:
+        self._copy = copy
+        self._pause = pause
+        self._factory = factory
+        self._name = name
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Follow from now on."""
+        self._task = asyncio.get_running_loop().create_task(self.run(), name="follow the primary")
+
+    async def stop(self) -> None:
+        """Follow no longer; returns when nothing more is applied.
+
+        A task group that ends with errors swallows a cancellation that comes in the same turn,
+        which is just when a primary dies and this member is promoted: hence the flag, and hence
+        it is cancelled until it is over.
+        """
+        self._stopping = True
+        if self._task is not None:
+            while not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=_CANCEL_AGAIN)
+
+    async def run(self) -> None:
+        """Until ``stop``."""
+        while not self._stopping:
+            try:
+                async with self._factory.connect() as connection:
+                    await self._session(connection)
+            except* (SessionOverError, HaclientError, ValueError) as over:
+                for reason in over.exceptions:
+                    logger.info("no primary is followed: %s", reason)
+            if not self._stopping:
+                await self._copy.lost_primary()
+                await asyncio.sleep(self._pause())
+
+    async def _session(self, connection: aio.Connection) -> None:
+        generation = connection.generation or 0
+        objection = self._copy.objection(generation)
+        if objection is not None:
+            raise SessionOverError(objection)
+        logger.info("follows %s, generation %d", connection.endpoint, generation)
+        await self._copy.begin_catch_up(connection.endpoint, generation)
+        self._following.clear()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_until_lost(connection), name="watch the primary")
+            group.create_task(self._obey(connection, group), name="control")
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    async def _obey(self, connection: aio.Connection, group: asyncio.TaskGroup) -> None:
+        def introduce(link: proton.Receiver) -> None:
+            link.properties = {proton.symbol(NAME): self._name}
+
+        control = await connection.create_receiver(CONTROL, credit=100, configure=introduce)
+        async for delivery in control:
+            order = wire.decode(delivery.data)
+            if not isinstance(order, wire.Event):
+                raise SessionOverError("the primary sent a message on the control link")
+            await self._carry_out(order)
+            await delivery.accept()
+            self._follow_queues(connection, group)
+
+    async def _carry_out(self, order: wire.Event) -> None:
+        arguments = order.arguments
+        match order.operation:
+            case "wiring":
+                await self._copy.set_wiring(arguments)
+            case "pending":
+                await self._copy.note_pending(int(arguments["number"]), str(arguments["claim"]))
+            case "number":
+                others = tuple(str(name) for name in arguments["ready"])
+                await self._copy.take_number(int(arguments["number"]), others)
+            case operation:
+                await self._copy.change_wiring(operation, arguments)
+
+    def _follow_queues(self, connection: aio.Connection, group: asyncio.TaskGroup) -> None:
+        wanted = {queue.identity: queue for queue in self._copy.replicated_queues()}
+        for identity in self._following.keys() - wanted.keys():
+            self._following.pop(identity).cancel()
+        for identity in wanted.keys() - self._following.keys():
+            task = group.create_task(self._browse(connection, wanted[identity]), name=f"browse {identity}")
+            self._following[identity] = task
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    async def _browse(self, connection: aio.Connection, queue: Queue) -> None:
+        def tell(link: proton.Receiver) -> None:
+            have = [number for span in wire.ranges(queue.ids()) for number in span]
+            link.properties = {proton.symbol(HAVE): [proton.ulong(number) for number in have]}
+
+        address = f"{CONTROL}/{queue.identity}"
+        receiver = await connection.create_receiver(address, credit=_CREDIT, configure=tell)
+        applied: deque[tuple[int, aio.Delivery]] = deque()
+        arrived = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            acknowledging = group.create_task(self._acknowledge(applied, arrived))
+            async for delivery in receiver:
+                event = wire.decode(delivery.data)
+                applied.append((self._copy.apply(queue, event), delivery))
+                arrived.set()
+            acknowledging.cancel()
+
+    async def _acknowledge(self, applied: deque[tuple[int, aio.Delivery]], arrived: asyncio.Event) -> None:
+        while True:
+            await arrived.wait()
+            arrived.clear()
+            while applied:
+                await self._copy.committed(applied[0][0])
+                sequence = applied[0][0]
+                while applied and applied[0][0] <= sequence:
+                    await applied.popleft()[1].accept()
+
+
+async def _until_lost(connection: aio.Connection) -> None:
+    async for event in connection.events():
+        if isinstance(event, events.Lost):
+            raise SessionOverError(event.reason)
+    raise SessionOverError("the connection is closed")

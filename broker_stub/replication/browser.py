@@ -1,0 +1,196 @@
+"""The primary's end of one replicating browser: one queue, for one replica.
+
+Theory of operation
+-------------------
+The outbox holds what the replica must be sent, in order: message ids, ready-made events, and one
+``_SEAM``.  When the replica attaches it tells which ids it has; the outbox then becomes the
+difference between that and the queue, followed by the seam.  Everything that happens later is
+appended, so catching up and following live are the same walk.  What happened to the queue
+between the creation of the browser and the attach is part of the difference.
+
+Rules
+-----
+* A message counts as the replica's when it was settled by it, was among those it had, or has
+  left the queue before it was sent.
+* A replica keeps what it has up to the first message that it lacks: the rest is sent again, so
+  that what it is sent is always behind what it has.
+* Dequeues and acquisitions of one turn of the event loop are one event.
+
+Source: the replicating browser of Apache Qpid's hot-standby design.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import proton
+
+from broker_stub.messages import Message
+from broker_stub.queues import Queue
+from broker_stub.replication import wire
+from haclient.engine.links import SenderLink
+from haclient.outcome import Outcome
+
+if TYPE_CHECKING:
+    from broker_stub.replication.replica import Replica
+
+_SEAM: Final = object()
+# Ids in one event: 8 bytes each, so an event stays far below a frame.
+_IDS_PER_EVENT = 4096
+
+
+class Browser:
+    """Observes a queue and feeds a replica (the owner of the sending link)."""
+
+    def __init__(self, replica: Replica, queue: Queue) -> None:
+        self.queue = queue
+        self.caught_up = False
+        self.waited_for: dict[int, Message] = {}
+        """Messages that are not complete before this replica acknowledges them."""
+        self.unacknowledged: set[int] = set()
+        """Every message on its way to the replica, waited for or not."""
+        self._replica = replica
+        self._link: SenderLink | None = None
+        self._outbox: deque[Any] = deque()
+        self._dequeued: list[int] = []
+        self._acquired: list[int] = []
+        self._flush: asyncio.Handle | None = None
+
+    def begin(self, link: SenderLink, have: Iterable[tuple[int, int]]) -> None:
+        """The replica attached and says what it has."""
+        self._link = link
+        self._outbox.clear()
+        self._dequeued.clear()
+        self._acquired.clear()
+        present = {number for first, last in have for number in range(first, last + 1)}
+        ids = self.queue.ids()
+        kept = set(itertools.takewhile(present.__contains__, ids))
+        surplus = present - kept
+        for number in self.unacknowledged.difference(ids):
+            self._acknowledged(number)
+        for event in _events("duplicate", self.queue.duplicates()):
+            self._outbox.append(event)
+        for chunk in _chunks(sorted(surplus)):
+            self._outbox.append(wire.encode_ids("discard", chunk))
+        for number in ids:
+            if number in kept:
+                self._acknowledged(number)
+            else:
+                self.unacknowledged.add(number)
+                self._outbox.append(number)
+        self._outbox.append(_SEAM)
+        self.pump()
+
+    def end(self) -> None:
+        """The queue is gone: nothing of it is waited for any more."""
+        if self._flush is not None:
+            self._flush.cancel()
+        for number in (*self.waited_for, *self.unacknowledged):
+            self._acknowledged(number)
+        if self._link is not None:
+            self._link.close()
+
+    # -- the queue's observer -------------------------------------------------------------------
+
+    def enqueued(self, queue: Queue, message: Message) -> None:
+        """A new message."""
+        number = message.number
+        self.unacknowledged.add(number)
+        if self._replica.waiting:
+            message.waits += 1
+            self.waited_for[number] = message
+            self._replica.expect()
+        link = self._link
+        if link is not None and not self._outbox and link.credit > 0 and not self._replica.congested:
+            self._send(link, message)
+        else:
+            self._outbox.append(number)
+
+    def dequeued(self, queue: Queue, message: Message) -> None:
+        """A message has left."""
+        self._dequeued.append(message.number)
+        self._later()
+
+    def acquired(self, queue: Queue, message: Message) -> None:
+        """A message was given to a consumer: a second delivery would be a redelivery."""
+        self._acquired.append(message.number)
+        self._later()
+
+    def _later(self) -> None:
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_soon(self._flush_ids)
+
+    def _flush_ids(self) -> None:
+        self._flush = None
+        for operation, ids in (("acquired", self._acquired), ("dequeued", self._dequeued)):
+            for chunk in _chunks(ids):
+                self._outbox.append(wire.encode_ids(operation, chunk))
+            ids.clear()
+        self.pump()
+
+    # -- the link's owner -----------------------------------------------------------------------
+
+    def link_opened(self, link: SenderLink) -> None:
+        """The replica attached first; ``begin`` has started."""
+
+    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
+        """The replica gave the queue up: it is no replica any more."""
+        self._link = None
+        self._replica.fail(f"it detached from {self.queue.name!r}")
+
+    def credit_given(self, link: SenderLink) -> None:
+        """The replica takes more."""
+        self.pump()
+
+    def settled(self, link: SenderLink, token: int | None, outcome: Outcome | None) -> None:
+        """The replica has the message durably, or refuses to."""
+        if outcome is None or not outcome.accepted:
+            self._replica.fail(f"it did not take message {token} of {self.queue.name!r}")
+        elif token is not None:
+            self._acknowledged(token)
+
+    def pump(self) -> None:
+        """Send what can be sent."""
+        link, outbox = self._link, self._outbox
+        if link is None:
+            return
+        credit = link.credit
+        while outbox and (outbox[0] is _SEAM or (credit > 0 and not self._replica.congested)):
+            item = outbox.popleft()
+            if item is _SEAM:
+                self.caught_up = True
+                self._replica.progressed()
+            elif isinstance(item, bytes):
+                link.send(item, None)
+                credit -= 1
+            elif (message := self.queue.message(item)) is None:
+                self._acknowledged(item)
+            else:
+                self._send(link, message)
+                credit -= 1
+
+    def _send(self, link: SenderLink, message: Message) -> None:
+        data = wire.encode_message(
+            message.number, message.delivery_count, message.expires_at_ms or 0, message.data
+        )
+        link.send(data, message.number)
+        self._replica.sent(len(data))
+
+    def _acknowledged(self, number: int) -> None:
+        self.unacknowledged.discard(number)
+        message = self.waited_for.pop(number, None)
+        self._replica.acknowledged(self, number, message)
+
+
+def _chunks(ids: list[int]) -> Iterable[list[int]]:
+    return (ids[start : start + _IDS_PER_EVENT] for start in range(0, len(ids), _IDS_PER_EVENT))
+
+
+def _events(operation: str, pairs: list[tuple[bytes, int]]) -> Iterable[bytes]:
+    for start in range(0, len(pairs), _IDS_PER_EVENT):
+        chunk = pairs[start : start + _IDS_PER_EVENT]
+        yield wire.encode_order(operation, {"ids": [key for key, _ in chunk], "of": [of for _, of in chunk]})

@@ -1,0 +1,112 @@
+"""The events that go from a primary to a backup, as AMQP messages.
+
+Two shapes.  ``message`` is what the hot path sends: one delivery-annotations section of fixed
+size, with the message's id, delivery count and expiry, and the original message unchanged
+behind it.  Everything else is an ordinary AMQP message: the operation is its subject, and the
+body is a map of arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
+
+Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations)
+and 3.2.6 (data).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import proton
+
+from haclient.engine import codec
+
+# Section 0x71 (delivery annotations) with a map8 of three pairs; keys are one-letter symbols:
+# i: ulong (0x80), the id; c: uint (0x70), the delivery count; e: timestamp (0x83), the expiry.
+_HEAD = struct.Struct(">4sBB 4sQ 4sI 4sQ")
+_SECTION = b"\x00\x53\x71\xc1"
+_ID, _COUNT, _EXPIRY = b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01e\x83"
+# Everything behind the size byte, which counts itself out (part 1, section 1.6.23).
+_SIZE = _HEAD.size - len(_SECTION) - 1
+_ITEMS = 6
+
+
+class ReplicatedMessage(NamedTuple):
+    """One message of a queue, as the primary has it.
+
+    :param expires_at_ms: milliseconds since the epoch, 0 for never.
+    """
+
+    id: int
+    delivery_count: int
+    expires_at_ms: int
+    data: bytes
+
+
+class Event(NamedTuple):
+    """Anything but a message.
+
+    :param ids: the packed ids, if the operation has any.
+    :param arguments: the map, if it has one.
+    """
+
+    operation: str
+    ids: tuple[int, ...] = ()
+    arguments: Mapping[str, Any] = {}
+
+
+def encode_message(identifier: int, delivery_count: int, expires_at_ms: int, data: bytes) -> bytes:
+    """A ``message`` event."""
+    head = _HEAD.pack(
+        _SECTION, _SIZE, _ITEMS, _ID, identifier, _COUNT, delivery_count, _EXPIRY, expires_at_ms
+    )
+    return head + data
+
+
+def encode_ids(operation: str, ids: Iterable[int]) -> bytes:
+    """An event about ids."""
+    numbers = tuple(ids)
+    packed = struct.pack(f">{len(numbers)}Q", *numbers)
+    return bytes(proton.Message(subject=operation, body=packed, inferred=True).encode())
+
+
+def encode_order(operation: str, arguments: Mapping[str, Any]) -> bytes:
+    """An event with a map of arguments."""
+    return bytes(proton.Message(subject=operation, body=dict(arguments)).encode())
+
+
+def decode(data: bytes) -> ReplicatedMessage | Event:
+    """Whatever a primary sent.
+
+    :raises ValueError: when it is none of these events.
+    """
+    if data.startswith(_SECTION):
+        return _decode_message(data)
+    try:
+        message = codec.decode(data)
+    except proton.ProtonException as error:
+        raise ValueError(f"not a replication event: {error}") from error
+    operation, body = message.subject, message.body
+    if not operation:
+        raise ValueError("a replication event without an operation")
+    if isinstance(body, bytes):
+        return Event(operation, struct.unpack(f">{len(body) // 8}Q", body))
+    return Event(operation, arguments=body if isinstance(body, dict) else {})
+
+
+def _decode_message(data: bytes) -> ReplicatedMessage:
+    section, size, items, *fields = _HEAD.unpack_from(data)
+    keys, values = fields[0::2], fields[1::2]
+    if (section, size, items, *keys) != (_SECTION, _SIZE, _ITEMS, _ID, _COUNT, _EXPIRY):
+        raise ValueError("a message event with other annotations than id, count and expiry")
+    identifier, count, expiry = values
+    return ReplicatedMessage(identifier, count, expiry, data[_HEAD.size :])
+
+
+def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Growing ids as first-last ranges, which is how a backup says what it has."""
+    found: list[tuple[int, int]] = []
+    for number in ids:
+        if found and found[-1][1] + 1 == number:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found

@@ -1,0 +1,54 @@
+"""A transfer is told when everyone has the message, and while the gate is open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_stub.messages import Message
+from broker_stub.replication.guard import Guard
+from broker_stub.sections import PLAIN
+
+
+def waiting(count: int) -> Message:
+    message = Message(1, b"", PLAIN)
+    message.waits = count
+    return message
+
+
+def test_a_message_that_waits_for_nobody_is_told_at_once() -> None:
+    told: list[Any] = []
+    Guard().hold(waiting(0), told.append, "a")
+    assert told == ["a"]
+
+
+def test_a_message_is_told_when_the_last_one_has_it() -> None:
+    guard, told, message = Guard(), list[Any](), waiting(2)
+    guard.hold(message, told.append, "a")
+    guard.hold(message, told.append, "second copy")
+    guard.has(message)
+    assert told == []
+    guard.has(message)
+    assert told == ["a", "second copy"]
+
+
+def test_behind_a_shut_gate_everything_waits_in_order_until_the_last_reason_is_gone() -> None:
+    guard, told = Guard(), list[Any]()
+    guard.shut("recovering")
+    guard.shut("going alone")
+    for token in range(3):
+        guard.hold(waiting(0), told.append, token)
+    guard.reopen("recovering")
+    assert told == []
+    guard.reopen("going alone")
+    assert told == [0, 1, 2]
+
+
+def test_after_stepping_down_nothing_is_told_ever() -> None:
+    guard, told, message = Guard(), list[Any](), waiting(1)
+    guard.hold(message, told.append, "a")
+    guard.shut("going alone")
+    guard.hold(waiting(0), told.append, "b")
+    guard.finish()
+    guard.has(message)
+    guard.reopen("going alone")
+    assert told == []

@@ -1,0 +1,44 @@
+"""The events between a primary and its backups are AMQP messages, and come out as they went in."""
+
+from __future__ import annotations
+
+import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_stub.replication import wire
+
+IDS = st.integers(0, 2**63 - 1)
+MESSAGE = bytes(proton.Message(body=b"body", properties={"a": 1}).encode())
+
+
+@given(IDS, st.integers(0, 2**32 - 1), st.integers(0, 2**62))
+def test_a_message_event_is_the_message_behind_its_annotations(number: int, count: int, expiry: int) -> None:
+    event = wire.encode_message(number, count, expiry, MESSAGE)
+    assert wire.decode(event) == wire.ReplicatedMessage(number, count, expiry, MESSAGE)
+    seen = proton.Message()
+    seen.decode(event)
+    assert (seen.body, seen.properties) == (b"body", {"a": 1})
+
+
+@given(st.lists(IDS, max_size=50))
+def test_ids_come_out_as_they_went_in(ids: list[int]) -> None:
+    assert wire.decode(wire.encode_ids("dequeued", ids)) == wire.Event("dequeued", tuple(ids))
+
+
+def test_an_order_carries_a_map() -> None:
+    event = wire.decode(wire.encode_order("number", {"number": 7, "ready": ["a"]}))
+    assert event == wire.Event("number", (), {"number": 7, "ready": ["a"]})
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", b"\x00\x53\x71\xc1" + bytes(40)])
+def test_anything_else_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"replication event|annotations"):
+        wire.decode(data)
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_ranges_say_the_same_as_the_ids(ids: set[int]) -> None:
+    spans = wire.ranges(sorted(ids))
+    assert {number for first, last in spans for number in range(first, last + 1)} == ids
