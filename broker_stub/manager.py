@@ -92,10 +92,9 @@ class Pair:
 
     def _replication(self, name: str) -> list[str]:
         options = self.options
-        arbiter = self._data / "arbiter"
-        arbiter.mkdir(parents=True, exist_ok=True)
-        store = "memory" if options.memory else str(self._data / name)
-        arguments = ["--arbiter", f"directory:{arbiter}", "--store", store]
+        (self._data / "arbiter").mkdir(parents=True, exist_ok=True)
+        store = self.store if options.memory else str(self._data / name)
+        arguments = ["--arbiter", self.arbiter, "--store", store]
         arguments += ["--password-file", str(self.password_file)]
         return [*arguments, "--backup-timeout", str(options.backup_timeout)]
 
@@ -140,6 +139,16 @@ class Pair:
     def _data(self) -> Path:
         """Where the stores and the arbiter are."""
         return self.options.store or self.directory
+
+    @property
+    def store(self) -> str:
+        """The directory that holds every member's store, or ``memory``."""
+        return "memory" if self.options.memory else str(self._data)
+
+    @property
+    def arbiter(self) -> str:
+        """The URL of the arbiter."""
+        return f"directory:{self._data / 'arbiter'}"
 
     @property
     def password_file(self) -> Path:

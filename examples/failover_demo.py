@@ -60,6 +60,11 @@ class Tally:
         default_factory=lambda: deque(maxlen=FRAMES_PER_SECOND)
     )
 
+    @property
+    def missing(self) -> set[int]:
+        """Settled, and never given to the consumer."""
+        return self.settled - self.received.keys()
+
     def counts(self) -> dict[str, int]:
         """Messages that each client has dealt with."""
         return {"producer": len(self.settled), "consumer": self.received.total()}
@@ -208,7 +213,6 @@ async def display(
 def verdict(tally: Tally, kills: int) -> Table:
     """What happened, and how it was counted."""
     duplicates = sum(count - 1 for count in tally.received.values())
-    missing = tally.settled - tally.received.keys()
     who, longest = max(tally.away, key=lambda pair: pair[1], default=("-", 0.0))
     table = Table("", "count", "how it was counted", title=f"{kills} times SIGKILL")
     table.add_row("sent", f"{tally.sent:,}", "numbers given to send_nowait()")
@@ -217,7 +221,7 @@ def verdict(tally: Tally, kills: int) -> Table:
     table.add_row("received", f"{len(tally.received):,}", "different numbers the consumer was given")
     table.add_row("duplicates", f"{duplicates:,}", "numbers given again, most after a failover")
     table.add_row("stale settles", f"{tally.stale:,}", "accept() after the loss: StaleDelivery, nothing sent")
-    table.add_row("settled but missing", f"{len(missing):,}", "settled, and never given to the consumer")
+    table.add_row("settled but missing", f"{len(tally.missing):,}", "settled, and never given to the consumer")
     table.add_row("longest time away", f"{longest:.3f} s", f"{who}: from the loss to the next usable session")
     table.add_row(
         "attempts", f"{sum(tally.attempts.values()):,}", "endpoints dialled after the first connect"
@@ -234,7 +238,9 @@ async def demonstrate(console: Console, *, rate: int, kills: int, interval: floa
         tally.tell(f"manager: {event.member} {event.kind}: {event.detail}")
 
     async with Pair(PairOptions(), on_event=told) as pair:
-        console.print(f"cluster URL: [bold]{pair.url}[/]  (messages are kept in the members' memory)")
+        console.print(f"cluster URL: [bold]{pair.url}[/]")
+        console.print(f"store:       SQLite, one a member, in {pair.store}", soft_wrap=True)
+        console.print(f"arbiter:     {pair.arbiter}", soft_wrap=True)
         async with aio.ConnectionFactory(pair.url) as factory:
             producer, consumer = await factory.connect(), await factory.connect()
             connections = {"producer": producer, "consumer": consumer}
@@ -271,6 +277,8 @@ def main(*, rate: int, kills: int, interval: float, plain: bool) -> None:
     except HaclientError as error:
         raise click.ClickException(str(error)) from error
     console.print(verdict(tally, kills))
+    if tally.missing:
+        raise click.ClickException("messages that a primary had settled are lost")
 
 
 if __name__ == "__main__":
