@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test model check format bench clean
+.PHONY: help setup demo test soak model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -17,6 +17,9 @@ demo: setup  ## a broker pair, a producer and a consumer; the primary is killed 
 
 test: setup  ## the whole test suite
 	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED=n replays
+	@$(PYTHON) -m tests.faults.soak --failovers $(or $(FAILOVERS),100) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.model --members 3 --generations 4 $(MODEL_ARGS)

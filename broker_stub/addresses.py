@@ -1,10 +1,12 @@
-"""The queues of a broker, by address.  No I/O.
+"""The queues and exchanges of a broker, by address.  No I/O.
 
 Rules
 -----
-* An address that is not there is made when somebody attaches to it, unless the broker was told
-  not to.
-* Addresses that start with ``$`` are the broker's own; none of them is a queue.
+* An address is a queue or an exchange, never both.
+* ``exchange/key`` is the exchange with a key, unless a queue has that whole name.
+* An address that is not there is made, as a queue, when somebody attaches to it, unless the
+  broker was told not to.
+* Addresses that start with ``$`` are the broker's own; none of them is a queue or an exchange.
 * A temporary queue belongs to one connection: only that one may take from it, anyone may send
   to it, and it ends with the connection.
 """
@@ -13,18 +15,20 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from broker_stub.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
 from broker_stub.queues import Queue
 
 logger = logging.getLogger("broker_stub.addresses")
 
 TEMPORARY_PREFIX = "temporary/"
+RESERVED = ("$", TEMPORARY_PREFIX)
 REPLICATE_PROPERTY = "x-qpid-replicate"
 # Long enough for any name a person gives; the name is kept in logs and in status answers.
-_MAX_NAME = 1024
+MAX_NAME = 1024
 
 
 class AddressRefusedError(Exception):
@@ -37,17 +41,32 @@ class AddressRefusedError(Exception):
 
 
 class Watcher(Protocol):
-    """Learns of queues that are made and deleted: the store and the replicas."""
+    """Learns what is made and deleted: the store and the replicas.
+
+    Bindings that end with their queue or their exchange are not told one by one.
+    """
 
     def queue_added(self, queue: Queue) -> None:
         """A queue is new."""
 
     def queue_deleted(self, queue: Queue) -> None:
-        """A queue is gone, with what was in it."""
+        """A queue is gone, with what was in it and the bindings to it."""
+
+    def exchange_added(self, exchange: Exchange) -> None:
+        """An exchange is new."""
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        """An exchange is gone, with its bindings."""
+
+    def binding_added(self, binding: Binding) -> None:
+        """A binding is new."""
+
+    def binding_deleted(self, binding: Binding) -> None:
+        """A binding is gone, although its queue and its exchange are not."""
 
 
 class Addresses:
-    """Every queue of the broker."""
+    """Every queue and every exchange of the broker."""
 
     def __init__(
         self,
@@ -65,29 +84,72 @@ class Addresses:
         self._now_ms = now_ms
         self._queues: dict[str, Queue] = {}
         self._by_identity: dict[str, Queue] = {}
+        self._exchanges: dict[str, Exchange] = {}
+        self._exchange_identities: dict[str, Exchange] = {}
         self.watcher: Watcher | None = None
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(tuple(self._queues.values()))
 
-    def queue(self, name: str | None, *, replicate: str | None = None) -> Queue:
-        """The queue of an address.
+    # -- whatever an address names --------------------------------------------------------------
+
+    def place(self, name: str | None, *, replicate: str | None = None) -> Queue | Route:
+        """The queue of an address, or its exchange with the key that the address has.
 
         :param replicate: what ``x-qpid-replicate`` says, for a queue that is made now.
         :raises AddressRefusedError: when there is none and none may be made.
         """
-        mode = self._mode(replicate)
+        mode = replicate_mode(replicate)
         queue = self._queues.get(name or "")
         if queue is not None:
             return queue
-        if not name or len(name) > _MAX_NAME:
-            raise AddressRefusedError("amqp:invalid-field", f"an address has 1 to {_MAX_NAME} characters")
-        if not self._auto_create or name.startswith(("$", TEMPORARY_PREFIX)):
+        if not name or len(name) > MAX_NAME:
+            raise AddressRefusedError("amqp:invalid-field", f"an address has 1 to {MAX_NAME} characters")
+        route = self._route(name)
+        if route is not None:
+            return route
+        if not self._auto_create or name.startswith(RESERVED):
             raise AddressRefusedError("amqp:not-found", f"there is no address {name!r}")
         return self.declare(name, replicate=mode)
 
+    def queue(self, name: str | None) -> Queue:
+        """The queue of an address.
+
+        :raises AddressRefusedError: when it is an exchange, or as ``place`` does.
+        """
+        place = self.place(name)
+        if isinstance(place, Route):
+            raise AddressRefusedError("amqp:not-allowed", f"{name!r} is an exchange")
+        return place
+
+    def _route(self, name: str) -> Route | None:
+        head = name
+        while head:
+            exchange = self._exchanges.get(head)
+            if exchange is not None:
+                return Route(exchange, None if head == name else name[len(head) + 1 :])
+            head = head.rpartition("/")[0]
+        return None
+
+    def _check_free(self, name: str, others: Mapping[str, object], what: str) -> None:
+        """A new name must be no one else's."""
+        if not name or len(name) > MAX_NAME or name.startswith(RESERVED):
+            raise AddressRefusedError("amqp:not-allowed", f"{name!r} cannot be declared")
+        if name in others:
+            raise AddressRefusedError("amqp:not-allowed", f"{name!r} is {what} already")
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def find_queue(self, name: str) -> Queue | None:
+        """The queue of that name, if there is one."""
+        return self._queues.get(name)
+
     def declare(self, name: str, *, replicate: Replicate | None = None, identity: str | None = None) -> Queue:
-        """Make a queue of that name; one of another identity is replaced."""
+        """Make a queue of that name; one of another identity is replaced.
+
+        :raises AddressRefusedError: when the name is reserved, or an exchange's.
+        """
+        self._check_free(name, self._exchanges, "an exchange")
         former = self._queues.get(name)
         if former is not None:
             self.delete(former)
@@ -107,24 +169,15 @@ class Addresses:
         return self._by_identity.get(identity)
 
     def delete(self, queue: Queue) -> None:
-        """Delete a queue with what is in it."""
-        queue.deleted = True
+        """Delete a queue with what is in it, and the bindings to it."""
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
         self._by_identity.pop(queue.identity, None)
+        queue.close()
+        for exchange in self._exchanges.values():
+            exchange.forget(queue)
         if self.watcher is not None:
             self.watcher.queue_deleted(queue)
-
-    def _mode(self, text: str | None) -> Replicate | None:
-        if text is None:
-            return None
-        try:
-            return Replicate(text)
-        except ValueError:
-            choices = ", ".join(Replicate)
-            raise AddressRefusedError(
-                "amqp:invalid-field", f"{REPLICATE_PROPERTY} is {choices}, and not {text!r}"
-            ) from None
 
     def temporary(self, owner: object) -> Queue:
         """A new queue with a name of its own, for one connection."""
@@ -148,9 +201,100 @@ class Addresses:
         """Every queue's depth and counters."""
         return [queue.status() for queue in self._queues.values()]
 
+    # -- exchanges ------------------------------------------------------------------------------
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Every exchange."""
+        return tuple(self._exchanges.values())
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Every binding, those of one exchange together."""
+        return tuple(binding for exchange in self._exchanges.values() for binding in exchange.bindings)
+
+    def find_exchange(self, name: str) -> Exchange | None:
+        """The exchange of that name, if there is one."""
+        return self._exchanges.get(name)
+
+    def exchange_by_identity(self, identity: str) -> Exchange | None:
+        """The exchange of an identity."""
+        return self._exchange_identities.get(identity)
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: ExchangeType,
+        *,
+        replicate: Replicate | None = None,
+        identity: str | None = None,
+    ) -> Exchange:
+        """Make an exchange of that name; one of another identity is replaced.
+
+        :raises AddressRefusedError: when the name is reserved, or a queue's.
+        """
+        self._check_free(name, self._queues, "a queue")
+        former = self._exchanges.get(name)
+        if former is not None:
+            self.delete_exchange(former)
+        mode = self._replicate if replicate is None else replicate
+        exchange = Exchange(name, kind, identity=identity, replicate=mode)
+        self._exchanges[name] = exchange
+        self._exchange_identities[exchange.identity] = exchange
+        if self.watcher is not None:
+            self.watcher.exchange_added(exchange)
+        return exchange
+
+    def delete_exchange(self, exchange: Exchange) -> None:
+        """Delete an exchange with its bindings."""
+        if self._exchanges.get(exchange.name) is exchange:
+            del self._exchanges[exchange.name]
+        self._exchange_identities.pop(exchange.identity, None)
+        exchange.close()
+        if self.watcher is not None:
+            self.watcher.exchange_deleted(exchange)
+
+    def bind(self, exchange: Exchange, queue: Queue, key: str = "") -> Binding:
+        """Send what fits the key to the queue; the binding that does so already stays.
+
+        :raises AddressRefusedError: when the key is too long.
+        """
+        if len(key) > MAX_KEY:
+            raise AddressRefusedError("amqp:invalid-field", f"a key has at most {MAX_KEY} characters")
+        binding = exchange.binding(queue, key)
+        if binding is None:
+            binding = Binding(exchange, queue, key)
+            exchange.add(binding)
+            if self.watcher is not None:
+                self.watcher.binding_added(binding)
+        return binding
+
+    def unbind(self, binding: Binding) -> None:
+        """End a binding; one that is over already is no error."""
+        if binding.exchange.binding(binding.queue, binding.key) is not None:
+            binding.exchange.remove(binding)
+            if self.watcher is not None:
+                self.watcher.binding_deleted(binding)
+
     def _add(self, queue: Queue) -> Queue:
         self._queues[queue.name] = queue
         self._by_identity[queue.identity] = queue
         if self.watcher is not None:
             self.watcher.queue_added(queue)
         return queue
+
+
+def replicate_mode(text: str | None) -> Replicate | None:
+    """What ``x-qpid-replicate`` says; ``None`` when it is not there.
+
+    :raises AddressRefusedError: for another value.
+    """
+    if text is None:
+        return None
+    try:
+        return Replicate(text)
+    except ValueError:
+        choices = ", ".join(Replicate)
+        raise AddressRefusedError(
+            "amqp:invalid-field", f"{REPLICATE_PROPERTY} is {choices}, and not {text!r}"
+        ) from None

@@ -16,6 +16,7 @@ import asyncio
 import itertools
 import os
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ import proton
 from broker_stub.access import DEFAULT_ADMIN, MANAGEMENT, PASSWORD_MECHANISMS
 from broker_stub.address import Address
 from broker_stub.management import MEMBER_TYPE
+from broker_stub.membership import Role
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings
@@ -78,6 +80,16 @@ class MemberStatus:
         return cls(
             facts["name"], facts["role"], facts["generation"], facts["primary"], facts["connections"], facts
         )
+
+    @property
+    def serves(self) -> bool:
+        """Whether it lets clients in."""
+        return Role(self.role).serves
+
+    @property
+    def warning(self) -> str:
+        """What a forced promotion may have lost; empty for nothing."""
+        return str(self.facts.get("warning") or "")
 
 
 class AdminClient:
@@ -179,9 +191,12 @@ class AdminClient:
         """What the member is and has."""
         return MemberStatus.of(await self.call("READ"))
 
-    async def promote(self, *, at_least: int = 0) -> MemberStatus:
-        """Make the member the primary, in a generation not below ``at_least``."""
-        return MemberStatus.of(await self.call("PROMOTE", generation=at_least))
+    async def promote(self, *, at_least: int = 0, force: bool = False) -> MemberStatus:
+        """Make the member the primary, in a generation not below ``at_least``.
+
+        :param force: whatever its store lacks; the ``warning`` tells what that may be.
+        """
+        return MemberStatus.of(await self.call("PROMOTE", generation=at_least, force=force))
 
     async def demote(self, primary: Address | None = None) -> MemberStatus:
         """Make the member passive; its clients are sent to ``primary`` when that is given."""
@@ -191,6 +206,24 @@ class AdminClient:
         """Tell a passive member where the primary is."""
         where = None if primary is None else str(primary)
         return MemberStatus.of(await self.call("SET-PRIMARY", primary=where, generation=generation))
+
+    async def set_members(self, members: Iterable[Address]) -> MemberStatus:
+        """Tell a member where the members of the cluster are."""
+        return MemberStatus.of(await self.call("UPDATE", members=[str(member) for member in members]))
+
+    async def create(self, kind: str, name: str, **attributes: Any) -> dict[str, Any]:
+        """Make a queue, an exchange or a binding; its attributes."""
+        facts: dict[str, Any] = await self.call("CREATE", kind=kind, name=name, **attributes)
+        return facts
+
+    async def delete(self, kind: str, name: str, **attributes: Any) -> None:
+        """Delete a queue, an exchange or a binding."""
+        await self.call("DELETE", kind=kind, name=name, **attributes)
+
+    async def query(self, kind: str) -> list[dict[str, Any]]:
+        """Every queue, exchange or binding with all its attributes."""
+        answer = await self.call("QUERY", kind=kind)
+        return [dict(zip(answer["attributeNames"], row, strict=True)) for row in answer["results"]]
 
     async def stop_member(self) -> None:
         """Have the member stop in order."""

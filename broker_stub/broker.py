@@ -28,7 +28,7 @@ from broker_stub import access
 from broker_stub.access import Access
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
-from broker_stub.management import Management
+from broker_stub.management import Management, queue_facts
 from broker_stub.member import ClusterSetup
 from broker_stub.membership import Membership
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
@@ -91,6 +91,7 @@ class Broker:
     def __init__(self, options: BrokerOptions, cluster: ClusterSetup | None = None) -> None:
         self.options = options
         self.membership = options.membership
+        self.members = options.members
         self._loop = asyncio.get_running_loop()
         self.addresses = Addresses(
             self._loop.time,
@@ -107,6 +108,8 @@ class Broker:
         self._connections: set[ClientConnection] = set()
         self._all_gone = asyncio.Event()
         self._stop_requested = asyncio.Event()
+        self.failure = ""
+        """Why it gave up by itself, empty when it did not."""
         self._expiry: asyncio.TimerHandle | None = None
         self._started_at = self._loop.time()
         self._version = importlib.metadata.version("python-qpid-proton")
@@ -152,6 +155,12 @@ class Broker:
         await self._stop_requested.wait()
         await self.stop()
 
+    def give_up(self, why: str) -> None:
+        """Let ``run`` come to its end, and to an error."""
+        logger.error("%s gives up: %s", self.options.name, why)
+        self.failure = why
+        self.request_stop()
+
     def request_stop(self) -> None:
         """Let ``run`` come to its end."""
         self._stop_requested.set()
@@ -185,7 +194,9 @@ class Broker:
         await self.stop()
 
     def _expire(self) -> None:
-        self.addresses.expire()
+        # A backup's clock decides nothing: what its primary drops, it drops.
+        if self.member is None or self.membership.role.serves:
+            self.addresses.expire()
         self._expiry = self._loop.call_later(_EXPIRY_INTERVAL, self._expire)
 
     # -- connections ----------------------------------------------------------------------------
@@ -227,36 +238,40 @@ class Broker:
             "haclient:generation": proton.ulong(self.membership.generation),
             "haclient:cluster": options.cluster,
         }
-        if options.members:
-            self._open_properties["failover-server-list"] = [member.wire() for member in options.members]
+        if self.members:
+            self._open_properties["failover-server-list"] = [member.wire() for member in self.members]
 
     # -- management -----------------------------------------------------------------------------
 
-    async def promote(self, *, at_least: int = 0, force: bool = False) -> None:
-        """Become the primary.
+    async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
+        """Become the primary; what force may have lost, in words, empty for nothing.
 
         :param at_least: the lowest generation, for a member without an arbiter.
         :param force: whatever the store lacks, for a member with one.
         :raises MoveRefusedError: when the membership table or the arbiter does not allow it.
         """
         if self.member is not None:
-            await self.member.promote(force=force)
-        else:
-            self.become(self.membership.promote(at_least=at_least))
+            return await self.member.promote(force=force)
+        self.become(self.membership.promote(at_least=at_least))
+        return ""
 
     async def demote(self, primary: Address | None = None) -> None:
         """Become passive, and send the clients away."""
         if self.member is not None:
-            await self.member.demote()
+            await self.member.demote(primary)
         else:
             self.become(self.membership.demote(primary))
             self.send_clients_away("this member is passive now")
 
     def send_clients_away(self, why: str) -> None:
-        """End every connection but the cluster-admin's."""
+        """End every connection but the cluster-admin's that only manage.
+
+        On a backup whatever is put into a queue, or taken from it, makes it unlike the primary's.
+        """
         reason = self._goodbye(why)
         for connection in tuple(self._connections):
-            if connection.opened_at is not None and (not connection.admin or connection.replicates):
+            manages = connection.admin and not connection.replicates and not connection.uses_queues
+            if connection.opened_at is not None and not manages:
                 connection.turn_away(reason)
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> None:
@@ -265,6 +280,18 @@ class Broker:
             self.become(self.membership.follow(primary, generation=generation))
         else:
             self.member.follow_hint(primary)
+
+    async def set_members(self, members: tuple[Address, ...]) -> None:
+        """Tell clients, and this member's own search for the primary, of other members than before."""
+        self.members = members
+        self._describe()
+        if self.member is not None:
+            await self.member.set_members(members)
+
+    async def wiring_settled(self) -> None:
+        """Wait until every change of queues, exchanges and bindings is durable, and on the backups."""
+        if self.member is not None:
+            await self.member.wiring_settled()
 
     def become(self, membership: Membership) -> None:
         """Show the world what this member is now."""
@@ -288,7 +315,7 @@ class Broker:
             "role": str(membership.role),
             "generation": membership.generation,
             "primary": None if membership.primary is None else membership.primary.authority,
-            "members": [member.authority for member in self.options.members],
+            "members": [member.authority for member in self.members],
             "connections": len(self._connections),
             **({} if self.member is None else {"replication": self.member.status()}),
             "queues": self.queue_status(),
@@ -297,8 +324,8 @@ class Broker:
         }
 
     def queue_status(self) -> list[dict[str, Any]]:
-        """Depth and counters of every queue."""
-        return self.addresses.status()
+        """What every queue is, with its depth and counters."""
+        return [queue_facts(queue) for queue in self.addresses]
 
     def management_for(self, connection: ClientConnection) -> ManagementLink:
         """The management node, as one connection sees it."""

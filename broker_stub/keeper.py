@@ -1,8 +1,9 @@
-"""Writes what happens to the queues into the store, and tells the guard what is durable.
+"""Writes what happens to queues and wiring into the store, and tells the guard what is durable.
 
 Rules
 -----
-* A temporary queue is never written.
+* A temporary queue is never written, nor is a binding to one.
+* A binding that ends with its queue or its exchange ends in the store by itself.
 * A message waits for the store from the moment it is enqueued (``Message.waits``).
 * Dequeues and acquisitions of one turn of the event loop are one operation, but never overtaken
   by a later message of the same queue.
@@ -18,11 +19,13 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 
+from broker_stub.addresses import REPLICATE_PROPERTY
+from broker_stub.exchanges import Binding, Exchange
 from broker_stub.messages import Message, Replicate
 from broker_stub.queues import Queue
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.wire import ReplicatedMessage
-from broker_stub.store import QueueRecord, Store
+from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store
 
 
 class Keeper:
@@ -64,6 +67,32 @@ class Keeper:
             self._counted.pop(queue, None)
             self._store.delete_queue(key)
 
+    # -- exchanges ------------------------------------------------------------------------------
+
+    def exchange_added(self, exchange: Exchange) -> None:
+        """An exchange is new."""
+        record = ExchangeRecord(
+            identity=uuid.UUID(exchange.identity),
+            name=exchange.name,
+            type=str(exchange.type),
+            arguments={REPLICATE_PROPERTY: str(exchange.replicate)},
+        )
+        self._store.put_exchange(record)
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        """An exchange is gone."""
+        self._store.delete_exchange(uuid.UUID(exchange.identity))
+
+    def binding_added(self, binding: Binding) -> None:
+        """A binding is new."""
+        if not binding.queue.temporary:
+            self._store.put_binding(_binding_record(binding))
+
+    def binding_deleted(self, binding: Binding) -> None:
+        """A binding is gone."""
+        if not binding.queue.temporary:
+            self._store.delete_binding(_binding_record(binding))
+
     # -- messages -------------------------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
@@ -97,6 +126,10 @@ class Keeper:
     def put_duplicates(self, queue: Queue, pairs: Iterable[tuple[bytes, int]]) -> int:
         """Write duplicate-detection ids that the primary remembers."""
         return self._store.put_duplicates(self._keys[queue.identity], pairs)
+
+    def clear_duplicates(self, queue: Queue) -> int:
+        """Forget the duplicate-detection ids of a queue."""
+        return self._store.clear_duplicates(self._keys[queue.identity])
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """A message has left."""
@@ -133,6 +166,14 @@ class Keeper:
         committing, guard = self._committing, self._guard
         while committing and committing[0][0] <= sequence:
             guard.has(committing.popleft()[1])
+
+
+def _binding_record(binding: Binding) -> BindingRecord:
+    return BindingRecord(
+        exchange=uuid.UUID(binding.exchange.identity),
+        queue=uuid.UUID(binding.queue.identity),
+        key=binding.key,
+    )
 
 
 def is_replicated(queue: Queue) -> bool:

@@ -87,12 +87,15 @@ class Pair:
             arguments += ["--member", other.authority]
         if not options.anonymous:
             arguments.append("--no-anonymous")
-        process = MemberProcess((*arguments, *options.serve_arguments), self.directory / f"{name}.log")
+        arguments += [*options.serve_arguments, *options.member_arguments.get(name, ())]
+        log = self.directory / f"{name}.log"
+        process = MemberProcess(arguments, log, wrapper=options.wrappers.get(name, ()))
         return Member(name, address, process)
 
     def _replication(self, name: str) -> list[str]:
         options = self.options
-        (self._data / "arbiter").mkdir(parents=True, exist_ok=True)
+        if options.arbiter is None:
+            (self._data / "arbiter").mkdir(parents=True, exist_ok=True)
         store = self.store if options.memory else str(self._data / name)
         arguments = ["--arbiter", self.arbiter, "--store", store]
         arguments += ["--password-file", str(self.password_file)]
@@ -148,7 +151,7 @@ class Pair:
     @property
     def arbiter(self) -> str:
         """The URL of the arbiter."""
-        return f"directory:{self._data / 'arbiter'}"
+        return self.options.arbiter or f"directory:{self._data / 'arbiter'}"
 
     @property
     def password_file(self) -> Path:
@@ -289,8 +292,9 @@ class Pair:
 
     async def _look(self, member: Member) -> None:
         """Ask a member how it is; somebody else may have promoted or demoted it."""
+        if member.admin is None:
+            return  # it has just died
         try:
-            assert member.admin is not None
             status = await member.admin.status()
         except AdminError:
             if member.admin is not None:
@@ -313,19 +317,33 @@ class Pair:
             self._changed.clear()
             try:
                 await self._reconcile()
+                if self.primary is None and any(member.state.stands_by for member in self.members):
+                    # Refused: because of the arbiter, perhaps, which may be back.
+                    await asyncio.sleep(_RETRY_PAUSE)
+                    self._changed.set()
             except AdminError as error:
                 logger.warning("will try again: %s", error)
                 await asyncio.sleep(_RETRY_PAUSE)
                 self._changed.set()
 
     async def _reconcile(self) -> None:
-        primary = self.primary or await self._promote_one()
+        primary = self.primary
+        if primary is None:
+            await self._survey()
+            primary = self.primary or await self._promote_one()
         if primary is None:
             return
         self._generation = self.generation
         for member in self.members:
             if member is not primary and member.alive and member.admin is not None:
                 await self._align(member, member.admin, primary)
+
+    async def _survey(self) -> None:
+        """Look at every member anew: an operator may have promoted one since the last probes."""
+        looks = (self._look(member) for member in self.members if member.alive)
+        for failure in await asyncio.gather(*looks, return_exceptions=True):
+            if failure is not None and not isinstance(failure, AdminError):
+                raise failure
 
     async def _promote_one(self) -> Member | None:
         standing_by = [member for member in self.members if member.state.stands_by]
@@ -337,8 +355,11 @@ class Pair:
                 member.status = await admin.promote(at_least=self.generation + 1)
             except MemberRefusedError as refused:
                 # Only a refusal is certain: a member that did not answer may be primary by now.
-                self._tell("failed", member, f"not promoted: {refused}")
+                if member.refusal != str(refused):
+                    member.refusal = str(refused)
+                    self._tell("failed", member, f"not promoted: {refused}")
                 continue
+            member.refusal = ""
             self._generation = max(self._generation, member.generation)
             self._tell("promoted", member, f"generation {self.generation}")
             self._now(member, MemberState(member.status.role))

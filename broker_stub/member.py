@@ -13,7 +13,7 @@ Rules
 * The number and the pending claim are written here and nowhere else, always through
   ``write_state``.
 * Moves are one at a time: a second promotion waits until the first one is decided.
-* A store that fails is the end of a primary: it steps down and accepts nothing more.
+* A store that fails is the end of the member, whatever it is: it settles nothing more, and its process ends.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from broker_stub import generation as rules
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
 from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
-from broker_stub.keeper import Keeper, is_replicated
+from broker_stub.forcing import forced_loss
+from broker_stub.keeper import Keeper
 from broker_stub.membership import Membership, Move, MoveRefusedError, Role
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
 from broker_stub.replication import backup, copy
 from broker_stub.replication.guard import Guard
-from broker_stub.replication.leading import Leading
+from broker_stub.replication.leading import Leading, SteppedDownError
 from broker_stub.sections import inspect
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
+from broker_stub.wiring import Wiring, restore_exchanges
 from haclient import aio
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.policy import Policy
@@ -46,6 +48,8 @@ from haclient.discovery.policy import Policy
 logger = logging.getLogger("broker_stub.member")
 
 _RECOVERING = "recovering"
+
+MakeFactory = Callable[[tuple[Address, ...]], aio.ConnectionFactory]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +59,29 @@ class ClusterOptions:
     :param name: the member's name, unlike any other in the cluster.
     :param backup_timeout: seconds without an acknowledgement after which a replica is dropped, and
         that a new primary waits for the other replicas.
+    :param store: which store it has, and ``arbiter`` which arbiter: as its status tells them.
+    :param force_primary: start by taking over, whatever the store lacks.
     """
 
     name: str
     backup_timeout: float = 10.0
+    store: str = "memory"
+    arbiter: str = ""
+    force_primary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
     """What a broker needs to be a member of a cluster with an arbiter.
 
-    :param factory: makes connections as cluster-admin to the broker URL (a list of members, never
-        the virtual IP of the clients), with the capability ``backup.CAPABILITY``.
+    :param factory: of connections as cluster-admin to the given members (never the virtual IP of
+        the clients), or to the broker URL for none, with the capability ``backup.CAPABILITY``.
     """
 
     options: ClusterOptions
     store: Store
     arbiter: Arbiter
-    factory: Callable[[], aio.ConnectionFactory]
+    factory: MakeFactory
 
     def member(self, face: Face, addresses: Addresses) -> Member:
         """The member of this broker."""
@@ -88,6 +97,9 @@ class Face(Protocol):
     def send_clients_away(self, why: str) -> None:
         """This member serves no longer."""
 
+    def give_up(self, why: str) -> None:
+        """This member can be nothing any more: stop."""
+
 
 class Member:
     """The cluster side of a broker."""
@@ -99,7 +111,7 @@ class Member:
         addresses: Addresses,
         store: Store,
         arbiter: Arbiter,
-        factory: Callable[[], aio.ConnectionFactory],
+        factory: MakeFactory,
     ) -> None:
         self.state = rules.GenerationState()
         self.membership = Membership(Role.CONNECTING, arbitrated=True)
@@ -114,7 +126,9 @@ class Member:
         self._guard = Guard()
         self._keeper = Keeper(store, self._guard)
         self._copy = copy.LocalCopy(self, addresses, self._keeper, store)
-        self._factory = factory()
+        self._make_factory = factory
+        self._factories = [factory(())]
+        """The last one searches; an earlier one may still have the connection to the primary."""
         self._backoff = Backoff(Policy(), random.Random())
         self._backup: backup.Backup | None = None
         self._moving = asyncio.Lock()
@@ -127,6 +141,8 @@ class Member:
 
     async def start(self) -> None:
         """Read the store, and follow whoever is primary."""
+        if self._store.damage:
+            logger.error("starts with an empty store: %s", self._store.damage)
         snapshot = await self._store.load()
         pending = snapshot.pending
         self.state = rules.GenerationState(
@@ -139,9 +155,13 @@ class Member:
             queue = self._addresses.declare(record.name, replicate=mode, identity=str(record.identity))
             await self._restore(queue, stored.key)
             self._keeper.follow(queue)
-        self._addresses.watcher = self
+        restore_exchanges(self._addresses, snapshot)
+        self._addresses.watcher = Wiring(self._keeper, lambda: self.leading)
         self._set(self.membership)
-        self._follow()
+        if self._options.force_primary:
+            logger.warning("%s", await self.promote(force=True))
+        else:
+            self._follow()
 
     async def _restore(self, queue: Queue, key: int) -> None:
         async for chunk in self._store.messages(key):
@@ -164,10 +184,11 @@ class Member:
             await leading.close()
         for task in tuple(self._tasks):
             task.cancel()
-        await self._factory.close()
+        for factory in self._factories:
+            await factory.close()
 
     def _follow(self) -> None:
-        self._backup = backup.Backup(self._copy, self._factory, self._options.name, self._pause)
+        self._backup = backup.Backup(self._copy, self._factories[-1], self._options.name, self._pause)
         self._backup.start()
 
     async def _stop_following(self) -> None:
@@ -180,16 +201,29 @@ class Member:
 
     # -- moves ----------------------------------------------------------------------------------
 
-    async def promote(self, *, force: bool = False) -> None:
-        """Become the primary, if the arbiter agrees.
+    async def set_members(self, members: tuple[Address, ...]) -> None:
+        """Look for the primary at these members, from the next search on."""
+        async with self._moving:
+            self._factories.append(self._make_factory(members))
+            if self._backup is None:
+                return
+            if self.membership.role is Role.CONNECTING:
+                await self._stop_following()
+                self._follow()
+            else:
+                self._backup.search_with(self._factories[-1])
+
+    async def promote(self, *, force: bool = False) -> str:
+        """Become the primary, if the arbiter agrees; what force may have lost, empty for nothing.
 
         :param force: whatever this store lacks (``--force-primary``).
         :raises MoveRefusedError: with the reason; nothing has changed then.
         """
         async with self._moving:
             if not force or self.membership.role.serves:
-                self.membership.check(Move.PROMOTE)
+                self._check_promotion()
             await self._stop_following()
+            before = self.state
             try:
                 promotion = await self._promotion(force=force)
             except (ArbiterUnavailableError, StoreFailedError, MoveRefusedError) as error:
@@ -197,6 +231,16 @@ class Member:
                 self._follow()
                 raise MoveRefusedError(str(error)) from error
             self._lead(promotion)
+            return forced_loss(before, promotion.record) if force else ""
+
+    def _check_promotion(self) -> None:
+        try:
+            self.membership.check(Move.PROMOTE)
+        except MoveRefusedError as error:
+            if self.membership.role is not Role.CATCHUP:
+                raise
+            primary = f"the primary of generation {self.membership.generation}"
+            raise MoveRefusedError(f"{error}: it has no generation until it has all of {primary}") from error
 
     async def _promotion(self, *, force: bool) -> rules.Promotion:
         record = await self._arbiter.read()
@@ -264,14 +308,15 @@ class Member:
             self._set(self.membership.recovered())
             self._guard.reopen(_RECOVERING)
 
-    async def demote(self) -> None:
+    async def demote(self, primary: Address | None = None) -> None:
         """Step down because somebody says so.
 
+        :param primary: where the clients should go.
         :raises MoveRefusedError: when this member does not serve.
         """
         async with self._moving:
             self.membership.check(Move.DEMOTE)
-            await self._abdicate("told to")
+            await self._abdicate("told to", primary)
 
     def step_down(self, reason: str) -> None:
         """Settle nothing more, now; the rest follows."""
@@ -285,24 +330,22 @@ class Member:
             if self.leading is not None:
                 await self._abdicate(reason)
 
-    async def _abdicate(self, reason: str) -> None:
+    async def _abdicate(self, reason: str, primary: Address | None = None) -> None:
         logger.warning("steps down: %s", reason)
         self._guard.finish()
         leading, self.leading = self.leading, None
         if self._recovery is not None:
             self._recovery.cancel()
             self._recovery = None
-        self._set(self.membership.demote())
+        self._set(self.membership.demote(primary))
         self._face.send_clients_away(reason)
         if leading is not None:
-            self.state = leading.state
             await leading.close()
         self._follow()
 
     def _store_failed(self, error: StoreFailedError) -> None:
-        logger.error("the store failed: %s", error)
-        if self.leading is not None:
-            self.step_down(f"the store failed: {error}")
+        self._guard.finish()
+        self._face.give_up(str(error))
 
     # -- for the copy and the leading part ------------------------------------------------------
 
@@ -312,9 +355,10 @@ class Member:
         noted = None if pending is None else Pending(pending.number, pending.claim)
         written = self._store.write_pending(noted)
         self._store.write_generation(state.number).add_done_callback(_retrieve)
+        # Now: whoever waits may be cancelled, and the store writes it all the same.
+        self.state = state
         await written
         await self._store.when_committed(self._store.sequence)
-        self.state = state
 
     def found_primary(self, primary: Address | None, generation: int) -> None:
         """A primary is followed."""
@@ -332,8 +376,6 @@ class Member:
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
         """This primary has gone on alone."""
-        assert self.leading is not None
-        self.state = self.leading.state
         generation = record.number
         role, arbitrated = self.membership.role, True
         self._set(Membership(role, generation, arbitrated=arbitrated))
@@ -358,23 +400,19 @@ class Member:
 
     # -- wiring ---------------------------------------------------------------------------------
 
-    def queue_added(self, queue: Queue) -> None:
-        """A queue is new, here or at the primary."""
-        self._keeper.queue_added(queue)
-        if self.leading is None or queue.temporary:
-            return
-        queue.start_generation(self.leading.held.number)
-        if queue.replicate is not Replicate.NONE:
-            self.leading.wiring_changed("queue", copy.queue_entry(queue))
-        if is_replicated(queue):
-            self.leading.queue_added(queue)
+    async def wiring_settled(self) -> None:
+        """Wait until every change of the wiring so far is in the store, and on every ready replica.
 
-    def queue_deleted(self, queue: Queue) -> None:
-        """A queue is gone."""
-        self._keeper.queue_deleted(queue)
-        if self.leading is not None and not queue.temporary:
-            self.leading.queue_removed(queue)
-            self.leading.wiring_changed("queue-deleted", {"identity": queue.identity})
+        :raises MoveRefusedError: when this member steps down before; the changes may be lost.
+        """
+        leading = self.leading
+        if leading is None:
+            raise MoveRefusedError("whether the change outlives this member is unknown: it serves no longer")
+        try:
+            await self._store.when_committed(self._store.sequence)
+            await leading.wiring_settled()
+        except (StoreFailedError, SteppedDownError) as error:
+            raise MoveRefusedError(f"whether the change outlives this member is unknown: {error}") from error
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -388,8 +426,11 @@ class Member:
         return {
             "number": self.state.number,
             "pending": None if self.state.pending is None else self.state.pending.number,
+            "claim": None if self.state.pending is None else self.state.pending.claim,
             "replicas": [{"name": r.name, "phase": str(r.phase), "lag": r.lag} for r in replicas],
-            "store": "" if not self._store.damage else self._store.damage,
+            "store": self._options.store,
+            "damage": self._store.damage,
+            "arbiter": self._options.arbiter,
         }
 
 

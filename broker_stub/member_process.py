@@ -31,9 +31,11 @@ class MemberProcess:
 
     :param arguments: what follows ``serve`` on the command line.
     :param log: where its standard error goes.
+    :param wrapper: a command that replaces itself with the one behind it.
     """
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, *, wrapper: Sequence[str] = ()) -> None:
+        self._wrapper = tuple(wrapper)
         self._arguments = tuple(arguments)
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
@@ -49,7 +51,8 @@ class MemberProcess:
 
         :raises MemberStartError: when it does not.
         """
-        command = (sys.executable, "-m", "broker_stub", "serve", "--json", *self._arguments)
+        serve = (sys.executable, "-m", "broker_stub", "serve", "--json")
+        command = (*self._wrapper, *serve, *self._arguments)
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *command,

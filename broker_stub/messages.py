@@ -32,6 +32,8 @@ class Message:
 
     :ivar expires_at: by the queue's clock; ``expires_at_ms``: the same in milliseconds since the
         epoch, which is what a store and a replica are told.
+    :ivar given: the delivery count that it has after a failover: one more for every consumer that
+        was given it, also for one that has it now or gave it back unopened.
     :ivar waits: how many must still have the message before its producer may be told;
         ``calls``: whom to tell then (see ``replication.guard``).
     """
@@ -43,6 +45,7 @@ class Message:
         "envelope",
         "expires_at",
         "expires_at_ms",
+        "given",
         "number",
         "place",
         "refused_by",
@@ -56,6 +59,7 @@ class Message:
         self.expires_at: float | None = None
         self.expires_at_ms: int | None = None
         self.delivery_count = envelope.delivery_count
+        self.given = envelope.delivery_count
         self.place = Place.AVAILABLE
         self.refused_by: set[Consumer] | None = None
         self.waits = 0

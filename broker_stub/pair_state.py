@@ -67,9 +67,12 @@ class PairOptions:
     :param probes_missed: so many unanswered probes in a row, and it is killed.
     :param store: directory of the members' stores and the arbiter; ``None`` for one that is removed
         at the end.
+    :param arbiter: URL of the arbiter; ``None`` for a directory beside the stores.
     :param memory: keep messages in memory only.
     :param backup_timeout: see ``member.ClusterOptions``.
     :param serve_arguments: more arguments for every ``serve``.
+    :param member_arguments: more arguments for the ``serve`` of single members, by name.
+    :param wrappers: what stands before the command of single members, by name: ``ip netns exec ...``.
     """
 
     listen: tuple[Address, ...] = TWO_ON_LOOPBACK
@@ -82,9 +85,12 @@ class PairOptions:
     probes_missed: int = 3
     loop: str = "auto"
     store: Path | None = None
+    arbiter: str | None = None
     memory: bool = False
     backup_timeout: float = 10.0
     serve_arguments: tuple[str, ...] = ()
+    member_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wrappers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Member:
@@ -98,6 +104,8 @@ class Member:
         self.status: MemberStatus | None = None
         self.admin: AdminClient | None = None
         self.follows: Address | None = None
+        self.refusal = ""
+        """Why it was not promoted when that was tried last."""
         self.wanted = asyncio.Event()
 
     @property

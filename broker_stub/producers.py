@@ -1,9 +1,12 @@
-"""Links on which clients send: to one queue, or wherever each message says.
+"""Links on which clients send: to one place, or wherever each message says.
+
+A place is a queue, or an exchange (``exchanges.Route``) that looks like one from here.
 
 Rules
 -----
-* A producer is given ``CREDIT`` messages and topped up at half, unless the queue is full.
-* It is told that a message is safe when the queue says so, not before.
+* A producer is given ``CREDIT`` messages and topped up at half, unless the place is full.
+* It is told that a message is safe when the place says so, not before.
+* A message that an exchange has no queue for is released.
 * Bytes that are no message are rejected, and the link goes on.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
@@ -19,15 +22,19 @@ from typing import Protocol
 import proton
 
 from broker_stub.addresses import AddressRefusedError
+from broker_stub.exchanges import Route, UnroutableError
 from broker_stub.queues import Queue
 from broker_stub.sections import PLAIN, Envelope, MalformedMessageError, inspect, to_address
 from haclient.engine.links import DeliveryPointer, ReceiverLink
-from haclient.outcome import Outcome, OutcomeState
+from haclient.outcome import RELEASED, Outcome, OutcomeState
 
 logger = logging.getLogger("broker_stub.producers")
 
 # Enough to keep a link of 10 ms round trip at 100,000 messages a second.
 CREDIT = 1000
+
+# Seconds: who says "for ever" by the largest number must not run out of 63 bits.
+_LONGEST_LIFE = 100 * 365 * 86400.0
 
 WallClock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -36,7 +43,7 @@ WallClock = Callable[[], int]
 class Router(Protocol):
     """Finds the place of a message by its ``to``; raises ``AddressRefusedError``."""
 
-    def __call__(self, address: str | None, /) -> Queue | RequestHandler:
+    def __call__(self, address: str | None, /) -> Queue | Route | RequestHandler:
         """The place of an address."""
 
 
@@ -61,18 +68,18 @@ def lifetime(envelope: Envelope, now_ms: WallClock) -> float | None:
         limits.append(envelope.ttl_ms / 1000)
     if envelope.expiry_ms:
         limits.append((envelope.expiry_ms - now_ms()) / 1000)
-    return min(limits, default=None)
+    return max(0.0, min(*limits, _LONGEST_LIFE)) if limits else None
 
 
 class Producer:
-    """The receiving end of a link to one queue."""
+    """The receiving end of a link to one place."""
 
-    __slots__ = ("_credit", "_home", "_now_ms", "_queue", "_stalled", "link")
+    __slots__ = ("_credit", "_home", "_now_ms", "_place", "_stalled", "link")
 
-    def __init__(self, link: ReceiverLink, home: Home, queue: Queue, now_ms: WallClock) -> None:
+    def __init__(self, link: ReceiverLink, home: Home, place: Queue | Route, now_ms: WallClock) -> None:
         self.link = link
         self._home = home
-        self._queue = queue
+        self._place = place
         self._now_ms = now_ms
         self._credit = 0
         self._stalled = False
@@ -85,7 +92,7 @@ class Producer:
         """The peer attached first; nothing is left to do."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """What was sent stays in the queue."""
+        """What was sent stays where it is."""
         self._home.dropped(self)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
@@ -93,15 +100,16 @@ class Producer:
         self._credit -= 1
         try:
             envelope = inspect(data)
-        except MalformedMessageError as error:
-            reject(link, delivery, "amqp:decode-error", str(error))
-        else:
-            queue = self._queue
-            if queue.deleted:
-                reject(link, delivery, "amqp:resource-deleted", f"{queue.name} is gone")
+            place = self._place
+            if place.deleted:
+                reject(link, delivery, "amqp:resource-deleted", f"{place.name} is gone")
             else:
                 seconds = None if envelope is PLAIN else lifetime(envelope, self._now_ms)
-                queue.enqueue(data, self._done, delivery, envelope, seconds)
+                place.enqueue(data, self._done, delivery, envelope, seconds)
+        except MalformedMessageError as error:
+            reject(link, delivery, "amqp:decode-error", str(error))
+        except UnroutableError as error:
+            release(link, delivery, error)
         if self._credit <= CREDIT // 2:
             self._top_up()
 
@@ -112,12 +120,12 @@ class Producer:
     def _top_up(self) -> None:
         if self._credit < 0:
             self.link.close(proton.Condition("amqp:link:transfer-limit-exceeded", "sent without credit"))
-        elif not self._queue.full:
+        elif not self._place.full:
             self.link.grant(CREDIT - self._credit)
             self._credit = CREDIT
         elif not self._stalled:
             self._stalled = True
-            self._queue.when_room(self._room_again)
+            self._place.when_room(self._room_again)
 
     def _room_again(self) -> None:
         self._stalled = False
@@ -151,12 +159,7 @@ class AnonymousProducer:
         try:
             envelope = inspect(data)
             place = self._route(to_address(data))
-        except MalformedMessageError as error:
-            reject(link, delivery, "amqp:decode-error", str(error))
-        except AddressRefusedError as refused:
-            reject(link, delivery, refused.condition, refused.description)
-        else:
-            if isinstance(place, Queue):
+            if isinstance(place, Queue | Route):
                 place.enqueue(data, self._done, delivery, envelope, lifetime(envelope, self._now_ms))
                 if place.full:
                     place.when_room(self._next)
@@ -164,6 +167,12 @@ class AnonymousProducer:
             else:
                 self._done(delivery)
                 place.request(data)
+        except MalformedMessageError as error:
+            reject(link, delivery, "amqp:decode-error", str(error))
+        except AddressRefusedError as refused:
+            reject(link, delivery, refused.condition, refused.description)
+        except UnroutableError as error:
+            release(link, delivery, error)
         self._next()
 
     def _done(self, delivery: DeliveryPointer | None) -> None:
@@ -210,3 +219,11 @@ def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str,
         return
     outcome = Outcome(OutcomeState.REJECTED, condition=condition, description=description)
     link.settle(delivery, outcome)
+
+
+def release(link: ReceiverLink, delivery: DeliveryPointer | None, error: UnroutableError) -> None:
+    """Give one message back; one that was sent settled is dropped, as nobody waits for it."""
+    if delivery is None:
+        logger.debug("a message sent at most once was dropped: %s", error)
+    else:
+        link.settle(delivery, RELEASED)

@@ -30,7 +30,7 @@ from __future__ import annotations
 import heapq
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -52,6 +52,9 @@ from broker_stub.messages import (
     Sink,
 )
 from broker_stub.sections import PLAIN, Envelope
+
+# Messages that may be kept although they have left, so that they are swept up together.
+_SLACK = 1000
 
 
 class Queue:
@@ -110,6 +113,8 @@ class Queue:
     @property
     def full(self) -> bool:
         """Whether senders should get no new credit."""
+        if self.deleted:
+            return False
         return len(self._messages) >= self._limits.messages or self.size >= self._limits.size
 
     @property
@@ -131,8 +136,13 @@ class Queue:
         self._observers = tuple(other for other in self._observers if other is not observer)
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Call once when the queue has sunk below its low-water mark."""
+        """Call once when the queue has sunk below its low-water mark, or is deleted."""
         self._stalled.append(call)
+
+    def close(self) -> None:
+        """The queue is deleted: whoever waits for room may learn it by sending."""
+        self.deleted = True
+        self._call_stalled()
 
     # -- producers ------------------------------------------------------------------------------
 
@@ -304,12 +314,16 @@ class Queue:
         if self._duplicates.first_copy(duplicate_id) is None:
             self._duplicates.remember(duplicate_id, number)
 
+    def forget_duplicates(self) -> None:
+        """Forget every duplicate-detection id."""
+        self._duplicates = DuplicateWindow(self._limits.duplicates)
+
     def copy(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
         """Take a message as another member or the store has it; its number must be new and the highest."""
         if self._messages and number <= next(reversed(self._messages)):
             raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
         message = Message(number, data, envelope)
-        message.delivery_count = count
+        message.delivery_count = message.given = count
         if expires_at_ms:
             message.expires_at_ms = expires_at_ms
             message.expires_at = self._clock() + (expires_at_ms - self._now_ms()) / 1000
@@ -323,13 +337,26 @@ class Queue:
             message = self._messages.get(number)
             if message is not None:
                 self._remove(message)
+        self._compact()
 
     def count(self, numbers: Iterable[int]) -> None:
         """Messages that the primary gave to a consumer: one more delivery."""
         for number in numbers:
             message = self._messages.get(number)
             if message is not None:
-                message.delivery_count += 1
+                message.given += 1
+                message.delivery_count = message.given
+
+    def set_counts(self, counts: Mapping[int, int], *, first: int, last: int) -> list[Message]:
+        """Take delivery counts from the primary; the messages that had another one.
+
+        :param counts: by number; 0 for a message of that span that is not in it.
+        """
+        span = (message for number, message in self._messages.items() if first <= number <= last)
+        changed = [message for message in span if message.given != counts.get(message.number, 0)]
+        for message in changed:
+            message.delivery_count = message.given = counts.get(message.number, 0)
+        return changed
 
     # -- expiry ---------------------------------------------------------------------------------
 
@@ -341,6 +368,7 @@ class Queue:
             if message is not None and message.place is Place.AVAILABLE:
                 self._drop_expired(message)
                 count += 1
+        self._compact()
         return count
 
     def remaining(self, message: Message) -> float | None:
@@ -400,6 +428,7 @@ class Queue:
             self.counters.dequeued += 1
         else:
             message.place = Place.ACQUIRED
+            message.given += 1
             consumer.held.add(message)
             for observer in self._observers:
                 observer.acquired(self, message)
@@ -439,12 +468,24 @@ class Queue:
         if self._stalled:
             self._give_room()
 
+    def _compact(self) -> None:
+        """Let go of what has left while nobody took from the queue."""
+        most = 2 * len(self._messages) + _SLACK
+        if len(self._fresh) > most:
+            self._fresh = deque(message for message in self._fresh if message.place is not Place.GONE)
+        if len(self._expiring) > most:
+            self._expiring = [entry for entry in self._expiring if entry[1] in self._messages]
+            heapq.heapify(self._expiring)
+
     def _give_room(self) -> None:
         limits = self._limits
         if self.depth <= limits.messages * limits.resume and self.size <= limits.size * limits.resume:
-            stalled, self._stalled = self._stalled, []
-            for call in stalled:
-                call()
+            self._call_stalled()
+
+    def _call_stalled(self) -> None:
+        stalled, self._stalled = self._stalled, []
+        for call in stalled:
+            call()
 
     def _feed_browsers(self) -> None:
         for browser in tuple(self._browsers):

@@ -26,7 +26,7 @@ _FIRST_BODY_SECTION = 0x75
 _ULONG_MAX_SECTION = 0x78
 # Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
 _DURABLE, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 0, 2, 3, 4
-_TO, _EXPIRY = 2, 8
+_TO, _SUBJECT, _EXPIRY = 2, 3, 8
 _NULL, _FALSE, _TRUTHS = b"\x40", b"\x42", (b"\x41", b"\x56\x01")
 # A constructor and eight bytes; no field of a proper header is wider than five.
 _WIDEST_HEADER_FIELD = 9
@@ -111,6 +111,18 @@ def to_address(data: bytes) -> str | None:
 
     :raises MalformedMessageError: when the bytes are no AMQP message.
     """
+    return _text_property(data, _TO)
+
+
+def subject(data: bytes) -> str | None:
+    """The ``subject`` of a message, by which an exchange routes.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    return _text_property(data, _SUBJECT)
+
+
+def _text_property(data: bytes, index: int) -> str | None:
     try:
         position, size = 0, len(data)
         while position < size:
@@ -120,7 +132,7 @@ def to_address(data: bytes) -> str | None:
             position = _compound_end(data, start)
         else:
             return None
-        encoded = _field(data, start, _compound_end(data, start), _TO) if code == PROPERTIES else None
+        encoded = _field(data, start, _compound_end(data, start), index) if code == PROPERTIES else None
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
     if encoded is None or encoded[0] not in (0xA1, 0xB1):
@@ -128,7 +140,7 @@ def to_address(data: bytes) -> str | None:
     try:
         return encoded[2 if encoded[0] == 0xA1 else 5 :].decode()  # noqa: PLR2004 - str8-utf8
     except UnicodeDecodeError as error:
-        raise MalformedMessageError("an address is not UTF-8") from error
+        raise MalformedMessageError("a property is not UTF-8") from error
 
 
 def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) -> bytes:
@@ -152,7 +164,7 @@ def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) 
         fields[_TTL] = b"\x70" + struct.pack(">I", ttl_ms)
     if delivery_count:
         fields[_FIRST_ACQUIRER] = _FALSE
-    fields[_DELIVERY_COUNT] = b"\x70" + struct.pack(">I", delivery_count)
+    fields[_DELIVERY_COUNT] = b"\x70" + struct.pack(">I", min(delivery_count, 0xFFFFFFFF))
     content = b"".join(fields)
     return b"\x00\x53\x70\xc0" + bytes([len(content) + 1, len(fields)]) + content + data[position:]
 

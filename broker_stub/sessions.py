@@ -9,6 +9,10 @@ Rules
   connection goes on either way.
 * Nothing that one client does reaches another one: its links, its temporary queues and its
   congestion are its own.
+* A receiver from an exchange gets a temporary queue of its own, bound with the key in its address
+  ``exchange/key``; without one with ``#`` to a topic exchange and with nothing to a fanout
+  exchange, while a direct exchange wants a key.  The queue ends with the link, so what comes
+  between a failover and the new attach is not for this receiver; who wants that binds a queue.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); part 3,
 sections 3.5.3 and 3.5.4 (source and target).
@@ -25,6 +29,7 @@ from proton import Terminus
 
 from broker_stub import access
 from broker_stub.addresses import REPLICATE_PROPERTY, AddressRefusedError
+from broker_stub.exchanges import ExchangeType, Route
 from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, RequestLink
 from broker_stub.queues import Queue
 from broker_stub.replication import backup
@@ -43,6 +48,7 @@ _BURST = 256 * 1024
 # How often a connection that is held up looks whether its peer has read on, in seconds.
 _CONGESTION_PAUSE = 0.002
 _UNAUTHORIZED = "amqp:unauthorized-access"
+_DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
 
 class ClientConnection:
@@ -54,6 +60,7 @@ class ClientConnection:
         "_closing",
         "_deadline",
         "_engine",
+        "_exchange_queues",
         "_loop",
         "_producers",
         "_replica",
@@ -66,6 +73,7 @@ class ClientConnection:
         "opened_at",
         "replicates",
         "user",
+        "uses_queues",
     )
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
@@ -75,6 +83,8 @@ class ClientConnection:
         self.congested = False
         self.replicates = False
         """Whether it is a backup's (``haclient:replicate``): served by the primary only."""
+        self.uses_queues = False
+        """Whether it has sent to or taken from a queue that outlives it."""
         self._broker = broker
         self._loop = loop
         self._engine: Engine | None = None
@@ -85,6 +95,8 @@ class ClientConnection:
         self._subscriptions: set[Subscription] = set()
         self._replica: Replica | None = None
         self._temporary: set[Queue] = set()
+        self._exchange_queues: dict[Subscription, Queue] = {}
+        """The queues that were made for receivers from exchanges."""
         self._resumption: asyncio.Handle | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -111,6 +123,11 @@ class ClientConnection:
         self._end_links(died=True)
         self.engine.close(condition)
         self._give_up_later("the client did not answer the Close")
+
+    def hang_up(self, why: str) -> None:
+        """The replica at the other end was dropped."""
+        if self._engine is not None and not self._closing:
+            self.turn_away(proton.Condition("amqp:connection:forced", why))
 
     def _give_up_later(self, why: str) -> None:
         if self._deadline is not None:
@@ -175,11 +192,17 @@ class ClientConnection:
             owner.link.owner = None
         for subscription in self._subscriptions:
             subscription.end(died=died)
+            self._end_exchange_queue(subscription)
         if self._replica is not None:
             replica, self._replica = self._replica, None
             replica.fail("its connection ended")
         self._subscriptions.clear()
         self._producers.clear()
+
+    def _end_exchange_queue(self, subscription: Subscription) -> None:
+        queue = self._exchange_queues.pop(subscription, None)
+        if queue is not None:
+            self._broker.addresses.delete(queue)
 
     # -- for the engine: links ------------------------------------------------------------------
 
@@ -208,11 +231,13 @@ class ClientConnection:
             producer = AnonymousProducer(link, self, self._route, self._broker.now_ms)
         else:
             place = self._temporary_queue() if remote.dynamic else self._route(remote.address, _mode(remote))
-            if isinstance(place, Queue):
+            if isinstance(place, Queue | Route):
+                self.uses_queues |= isinstance(place, Route) or not place.temporary
                 producer = Producer(link, self, place, self._broker.now_ms)
+                endpoint.target.address = place.name
             else:
                 producer = RequestLink(link, self, place)
-            endpoint.target.address = place.name if isinstance(place, Queue) else access.MANAGEMENT
+                endpoint.target.address = access.MANAGEMENT
         self._mirror(link)
         self._producers.add(producer)
         link.owner = producer
@@ -223,18 +248,22 @@ class ClientConnection:
         endpoint = link.endpoint
         remote = endpoint.remote_source
         if remote.dynamic:
-            queue = self._temporary_queue()
+            place: Queue | Route = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
-            queue = self._broker.addresses.queue(remote.address, replicate=_mode(remote))
+            place = self._broker.addresses.place(remote.address, replicate=_mode(remote))
+        queue = self._bound_queue(place) if isinstance(place, Route) else place
         if queue.exclusive_to not in (None, self):
             raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
+        self.uses_queues |= not queue.temporary
         self._mirror(link)
-        endpoint.source.address = queue.name
-        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY
+        endpoint.source.address = place.name
+        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is place
         endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
         subscription = Subscription(link, queue, self, browsing=browsing)
         self._subscriptions.add(subscription)
+        if queue is not place:
+            self._exchange_queues[subscription] = queue
         link.owner = subscription
         engine.attach(link)
 
@@ -257,7 +286,7 @@ class ClientConnection:
             return
         browser = self._replica.browser(identity)
         if browser is None:
-            link.close(proton.Condition("amqp:resource-deleted", f"there is no queue {identity}"))
+            link.close(proton.Condition(backup.DELETED, f"there is no queue {identity}"))
             return
         link.owner = browser
         have = [int(number) for number in properties.get(backup.HAVE) or ()]
@@ -274,11 +303,11 @@ class ClientConnection:
         endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
         endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
 
-    def _route(self, address: str | None, replicate: str | None = None) -> Queue | RequestHandler:
+    def _route(self, address: str | None, replicate: str | None = None) -> Queue | Route | RequestHandler:
         self._check_may_use(address)
         if address == access.MANAGEMENT:
             return self._broker.management_for(self)
-        return self._broker.addresses.queue(address, replicate=replicate)
+        return self._broker.addresses.place(address, replicate=replicate)
 
     def _check_may_use(self, address: str | None) -> None:
         if address == access.MANAGEMENT:
@@ -296,6 +325,16 @@ class ClientConnection:
         self._temporary.add(queue)
         return queue
 
+    def _bound_queue(self, route: Route) -> Queue:
+        """A queue for one receiver from an exchange."""
+        key = _DEFAULT_KEYS.get(route.exchange.type) if route.key is None else route.key
+        if key is None:
+            address = f"{route.exchange.name}/key"
+            raise AddressRefusedError("amqp:invalid-field", f"a direct exchange wants an address {address}")
+        queue = self._broker.addresses.temporary(self)
+        self._broker.addresses.bind(route.exchange, queue, key)
+        return queue
+
     # -- for the links --------------------------------------------------------------------------
 
     def failed(self) -> None:
@@ -307,6 +346,7 @@ class ClientConnection:
         owner.link.owner = None
         if isinstance(owner, Subscription):
             self._subscriptions.discard(owner)
+            self._end_exchange_queue(owner)
         else:
             self._producers.discard(owner)
 

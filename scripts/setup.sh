@@ -69,6 +69,10 @@ need iproute2 command -v ip
 # and keep the record of a pair in a real ZooKeeper
 need default-jre-headless command -v java
 need zookeeper any_file /usr/share/java/zookeeper.jar
+# and try the resource agents as their managers would
+need resource-agents command -v ocf-tester
+need libxml2-utils command -v xmllint
+need shellcheck command -v shellcheck
 # a distribution's Python comes without its headers and without ensurepip
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 need "python$version-dev" "$python" -c "$python_header"

@@ -37,6 +37,7 @@ class Proxy(Peer):
     made: int = 0
     passed: int = 0
     _limit: int | None = None
+    _refuses: bool = False
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
     _flows: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,13 +60,23 @@ class Proxy(Peer):
         """Pass nothing on any more, without a word to anybody."""
         self._flows.clear()
 
+    def refuse(self) -> None:
+        """Cut every connection, and each new one as soon as it comes."""
+        self._refuses = True
+        self.cut()
+
     def release(self) -> None:
         """Pass on again what comes, and what came meanwhile."""
+        self._refuses = False
         self._flows.set()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted.append(asyncio.get_running_loop().time())
         assert self.target is not None
+        await self._flows.wait()
+        if self._refuses:
+            writer.transport.abort()
+            return
         try:
             other_reader, other_writer = await asyncio.open_connection(self.target.host, self.target.port)
         except OSError:
@@ -95,9 +106,11 @@ class Proxy(Peer):
                 self.passed += len(data)
                 writer.write(data)
                 await writer.drain()
+            await self._flows.wait()
             writer.close()
             return
         # One side was reset: so is the other.
+        await self._flows.wait()
         writer.transport.abort()
         back.transport.abort()
 
@@ -115,6 +128,7 @@ async def proxy(target: Peer, *, cuts: Iterable[int] = ()) -> AsyncIterator[Prox
     finally:
         server.close()
         way.release()
+        way._refuses = True
         for writer in tuple(way._writers):
             writer.transport.abort()
         while way._writers:  # noqa: ASYNC110 - each needs a few turns of the loop to go

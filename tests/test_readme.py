@@ -57,6 +57,19 @@ def test_named_files_exist() -> None:
     assert not missing
 
 
+def test_every_guarantee_names_a_test_that_exists() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", page.split("<!-- guarantees -->")[1], re.MULTILINE)[
+        2:
+    ]
+    assert rows
+    for happens, _, shown_by in rows:
+        named = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", shown_by)
+        assert named, happens
+        for path, test in named:
+            assert f"def {test}" in (ROOT / path).read_text(), f"{path}::{test}"
+
+
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"(?:`|^    )make (\w+)", README, re.MULTILINE):

@@ -1,168 +1,146 @@
-"""``status`` and ``promote``: what an operator asks of running members."""
+"""``status``, ``promote``, ``demote`` and ``set-members``: what an operator asks of running members."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import ssl
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from broker_stub.access import DEFAULT_ADMIN
 from broker_stub.address import Address
-from broker_stub.admin import (
-    AdminClient,
-    Credentials,
-    MemberRefusedError,
-    MemberStatus,
-    MemberUnreachableError,
-)
-from broker_stub.cli.options import ADDRESS, FILE, PASSWORD_VARIABLE, REFUSED, UNREACHABLE
+from broker_stub.admin import AdminClient, MemberStatus
+from broker_stub.cli.asking import JSON, MEMBERS, Answer, Asking, finish, flat, how
+from broker_stub.cli.options import ADDRESS, REFUSED, UNREACHABLE
+from broker_stub.cli.report import report
+from broker_stub.cli.switch_over import take_over
+from broker_stub.membership import Role
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of asking one member."""
-
-    address: Address
-    status: MemberStatus | None = None
-    error: str = ""
-    code: int = 0
-
-    def facts(self) -> dict[str, Any]:
-        """For ``--json``."""
-        if self.status is not None:
-            return self.status.facts
-        return {"address": self.address.authority, "error": self.error}
-
-
-class MembersType(click.ParamType[list[Address]]):
-    """A member, or the URL of a cluster: ``amqp://a:5672,b:5672``."""
-
-    name = "url"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Address]:
-        """Every member of the URL."""
-        scheme, separator, hosts = str(value).rpartition("://")
-        return [ADDRESS.convert(f"{scheme}{separator}{host}", param, ctx) for host in hosts.split(",")]
-
-
-def _how(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say as whom, and how long."""
-    for option in (
-        click.option("--tls-ca", type=FILE, help="Who signs the members' certificates (PEM)."),
-        click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds for a member."),
-        click.option(
-            "--password-file",
-            type=FILE,
-            help=f"File with the cluster-admin's password; or set ${PASSWORD_VARIABLE}.",
-        ),
-        click.option("--user", default=DEFAULT_ADMIN, show_default=True),
-    ):
-        command = option(command)
-    return command
-
-
-def _credentials(user: str, password_file: Path | None) -> Credentials:
-    password = password_file.read_text().strip() if password_file else os.environ.get(PASSWORD_VARIABLE)
-    if not password:
-        raise click.UsageError(f"give --password-file, or set {PASSWORD_VARIABLE}")
-    return Credentials(password, user)
+# A promotion waits for the arbiter, which has five seconds, and for what is being applied.
+_MOVE_TIMEOUT = 20.0
 
 
 @click.command()
-@click.argument("members", metavar="URL...", type=MembersType(), nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Everything the members say, as JSON.")
-@_how
+@MEMBERS
+@click.option("--all", "everywhere", is_flag=True, help="Ask every member that these know of, too.")
+@click.option(
+    "--expect",
+    type=click.Choice([str(role) for role in Role]),
+    multiple=True,
+    help="Exit with 1 unless every member is in this state (repeat for one of several).",
+)
+@JSON
+@how()
 def status(
     *,
     members: tuple[list[Address], ...],
+    everywhere: bool,
+    expect: tuple[str, ...],
     as_json: bool,
-    user: str,
-    password_file: Path | None,
-    timeout: float,
-    tls_ca: Path | None,
+    asking: Asking,
 ) -> None:
-    """Show role, generation and queues of each member.
+    """Show role, generation, replicas, store and queues of each member.
 
-    Exits with 3 when one of them cannot be reached, with 1 when one refuses.
+    Exits with 3 when one of them cannot be reached, with 1 when one refuses, or is not in the
+    state that was expected.
     """
-    asking = Asking(_credentials(user, password_file), timeout, tls_ca)
-    addresses = [address for group in members for address in group]
-    answers = asyncio.run(asking.all(addresses))
+    ask = asking.everywhere if everywhere else asking.status
+    answers = asyncio.run(ask(flat(members)))
     if as_json:
-        click.echo(json.dumps([answer.facts() for answer in answers]))
-    else:
-        _show(answers)
-    sys.exit(max(answer.code for answer in answers))
+        click.echo(json.dumps([answer.plain() for answer in answers]))
+    for answer in answers:
+        if answer.result is None:
+            click.echo(answer.error, err=True)
+        elif not as_json:
+            click.echo(report(answer.result.facts))
+    unexpected = [answer.result for answer in answers if answer.result and _unlike(answer.result, expect)]
+    for found in unexpected:
+        click.echo(f"{found.name} is {found.role}, not {' or '.join(expect)}", err=True)
+    sys.exit(max(REFUSED if unexpected else 0, *(answer.code for answer in answers)))
+
+
+def _unlike(found: MemberStatus, expected: tuple[str, ...]) -> bool:
+    return bool(expected) and found.role not in expected
 
 
 @click.command()
 @click.argument("member", metavar="HOST:PORT", type=ADDRESS)
-@click.option("--generation", type=click.IntRange(0), default=0, help="Become primary in no lower one.")
-@_how
-def promote(
-    *,
-    member: Address,
-    generation: int,
-    user: str,
-    password_file: Path | None,
-    timeout: float,
-    tls_ca: Path | None,
+@click.option("--generation", type=click.IntRange(0), default=0, help="Without arbiter: in no lower one.")
+@click.option(
+    "--force-primary",
+    is_flag=True,
+    help="Whatever its store lacks; says what that may lose.  Fences no other primary.",
+)
+@JSON
+@how(timeout=_MOVE_TIMEOUT)
+def promote(*, member: Address, generation: int, force_primary: bool, as_json: bool, asking: Asking) -> None:
+    """Make a member the primary.
+
+    When it follows a living primary, that one is demoted first: a planned switch-over.
+    """
+    answer = asyncio.run(take_over(asking, member, at_least=generation, force=force_primary))
+    _tell(answer, as_json=as_json)
+
+
+@click.command()
+@click.argument("member", metavar="HOST:PORT", type=ADDRESS)
+@click.option("--primary", type=ADDRESS, help="Where its clients should go.")
+@JSON
+@how(timeout=_MOVE_TIMEOUT)
+def demote(*, member: Address, primary: Address | None, as_json: bool, asking: Asking) -> None:
+    """Make the primary a backup; its clients are sent away."""
+    _tell(asyncio.run(asking.one(member, lambda client: client.demote(primary))), as_json=as_json)
+
+
+def _tell(answer: Answer[MemberStatus], *, as_json: bool) -> None:
+    found = answer.result
+    if as_json:
+        click.echo(json.dumps(answer.plain()))
+    elif found is not None:
+        click.echo(f"{found.name} is {found.role}, generation {found.generation}")
+    if found is not None and found.warning:
+        click.echo(f"warning: {found.warning}", err=True)
+    finish(answer)
+
+
+@click.command("set-members")
+@click.argument("members", metavar="HOST:PORT...", type=ADDRESS, nargs=-1, required=True)
+@click.option(
+    "--at", type=ADDRESS, multiple=True, help="Where the cluster is, if none of these is in it yet."
+)
+@JSON
+@how()
+def set_members(
+    *, members: tuple[Address, ...], at: tuple[Address, ...], as_json: bool, asking: Asking
 ) -> None:
-    """Make a passive member the primary."""
-    asking = Asking(_credentials(user, password_file), timeout, tls_ca)
-    answer = asyncio.run(asking.one(member, lambda client: client.promote(at_least=generation)))
-    if answer.status is None:
-        click.echo(answer.error, err=True)
-    else:
-        click.echo(f"{answer.status.name} is {answer.status.role}, generation {answer.status.generation}")
-    sys.exit(answer.code)
+    """Give every running member new addresses of the cluster.
 
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """How members are asked."""
-
-    credentials: Credentials
-    timeout: float
-    tls_ca: Path | None
-
-    async def all(self, addresses: list[Address]) -> list[Answer]:
-        """The status of several members, asked at the same time."""
-        return await asyncio.gather(*(self.one(address, AdminClient.status) for address in addresses))
-
-    async def one(self, address: Address, what: Callable[[AdminClient], Any]) -> Answer:
-        """What one member says."""
-        tls = ssl.create_default_context(cafile=str(self.tls_ca)) if self.tls_ca else None
-        try:
-            client = await AdminClient.connect(address, self.credentials, timeout=self.timeout, tls=tls)
-            async with client:
-                return Answer(address, await what(client))
-        except MemberRefusedError as error:
-            return Answer(address, error=str(error), code=REFUSED)
-        except MemberUnreachableError as error:
-            return Answer(address, error=str(error), code=UNREACHABLE)
-
-
-def _show(answers: list[Answer]) -> None:
-    table = Table("member", "address", "role", "generation", "connections", "queues", "messages")
+    They tell them to clients (failover-server-list), and backups look for the primary there.
+    Members that only the old list has are told too.  Exits with 3 when a member of the new list
+    cannot be reached; the others have it then.
+    """
+    answers = asyncio.run(_push(asking, members, at))
+    if as_json:
+        click.echo(json.dumps([answer.plain() for answer in answers]))
     for answer in answers:
-        if answer.status is None:
+        if answer.result is None:
             click.echo(answer.error, err=True)
-            continue
-        facts = answer.status.facts
-        queues = [queue for queue in facts["queues"] if not queue["temporary"]]
-        messages = sum(queue["depth"] for queue in queues)
-        numbers = (facts["generation"], facts["connections"], len(queues), messages)
-        table.add_row(facts["name"], facts["address"], facts["role"], *map(str, numbers))
-    if table.row_count:
-        Console().print(table)
+        elif not as_json:
+            click.echo(f"{answer.result.name} has {len(members)} members")
+    told = any(answer.result is not None for answer in answers)
+    # A member that is to go may be gone already.
+    required = [answer for answer in answers if answer.address in members or answer.code == REFUSED]
+    codes = [answer.code for answer in required]
+    sys.exit(max(codes, default=0) if told else UNREACHABLE)
+
+
+async def _push(
+    asking: Asking, members: tuple[Address, ...], at: tuple[Address, ...]
+) -> list[Answer[MemberStatus]]:
+    async def tell(client: AdminClient) -> MemberStatus:
+        return await client.set_members(members)
+
+    found = await asking.everywhere(dict.fromkeys((*at, *members)))
+    reached = [answer for answer in found if answer.result is not None]
+    told = await asyncio.gather(*(asking.one(answer.address, tell) for answer in reached))
+    return [*told, *(answer for answer in found if answer.result is None)]

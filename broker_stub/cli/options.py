@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def start_logging(level: str) -> None:
     logging.basicConfig(
         level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+
+
+def read_password(path: Path | None) -> str | None:
+    """The cluster-admin's password, from a file or from the environment; ``None`` for neither."""
+    return path.read_text().strip() if path is not None else os.environ.get(PASSWORD_VARIABLE) or None
 
 
 def read_users(path: Path) -> dict[str, str]:

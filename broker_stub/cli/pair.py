@@ -19,6 +19,8 @@ from rich.text import Text
 
 from broker_stub import process
 from broker_stub.address import Address
+from broker_stub.broker import ANY_PORT
+from broker_stub.cli.cluster_part import check_arbiter, without_secrets
 from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
 from broker_stub.manager import Pair, PairEvent, PairOptions, describe
 from haclient.engine.sasl import SaslUnavailableError
@@ -33,6 +35,25 @@ _EVENTS_SHOWN = 12
     multiple=True,
     help="Where a member listens, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
 )
+@click.option("--members", type=click.IntRange(1), help="How many, on free ports.  [default: 2]")
+@click.option(
+    "--store",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the stores, kept at the end.  [default: a temporary one]",
+)
+@click.option("--memory", is_flag=True, help="Keep messages in memory only.")
+@click.option(
+    "--arbiter",
+    help="directory:PATH or zookeeper:HOST:PORT/PATH; a new one unless --store is kept too."
+    "  [default: a directory in --store]",
+)
+@click.option(
+    "--backup-timeout",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Seconds until a backup that acknowledges nothing is dropped.",
+)
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
 @click.option("--users", type=FILE, help="File of name:password lines.")
 @click.option("--anonymous/--no-anonymous", default=True, show_default=True)
@@ -46,6 +67,11 @@ _EVENTS_SHOWN = 12
 def pair(
     *,
     listen: tuple[Address, ...],
+    members: int | None,
+    store: Path | None,
+    memory: bool,
+    arbiter: str | None,
+    backup_timeout: float,
     cluster: str,
     users: Path | None,
     anonymous: bool,
@@ -57,13 +83,23 @@ def pair(
     loop: str,
     log_level: str,
 ) -> None:
-    """Run two members (or as many as --listen says), one of them primary.
+    """Run two members (or as many as --members or --listen says), one of them primary.
 
-    When the primary dies the other one is promoted.  Prints the cluster URL for clients.
+    When the primary dies another one is promoted.  Prints the cluster URL for clients.
     """
     start_logging("error" if log_level == "info" else log_level)
+    if listen and members not in (None, len(listen)):
+        raise click.UsageError(f"--members {members} does not go with {len(listen)} times --listen")
+    if memory and store is not None:
+        raise click.UsageError("--memory does not go with --store")
+    if arbiter is not None:
+        check_arbiter(arbiter)
     options = PairOptions(
-        listen=listen or PairOptions().listen,
+        listen=listen or (ANY_PORT,) * (members or 2),
+        store=None if store is None else store.absolute(),
+        memory=memory,
+        arbiter=arbiter,
+        backup_timeout=backup_timeout,
         cluster=cluster,
         passwords=read_users(users) if users else {},
         anonymous=anonymous,
@@ -135,7 +171,8 @@ class JsonLines:
     def ready(self, pair: Pair) -> None:
         """What a client and an admin need."""
         facts = {"event": "ready", "url": pair.url, "password_file": str(pair.password_file)}
-        click.echo(json.dumps({**facts, "members": describe(pair)}))
+        where = {"store": pair.store, "arbiter": without_secrets(pair.arbiter)}
+        click.echo(json.dumps({**facts, **where, "members": describe(pair)}))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -150,8 +187,8 @@ class PlainLines:
 
     def ready(self, pair: Pair) -> None:
         """The URL, and how to manage."""
-        click.echo(f"cluster URL: {pair.url}")
-        click.echo(f"cluster-admin's password: {pair.password_file}")
+        for line in _heads(pair):
+            click.echo(line)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -182,8 +219,18 @@ class LiveTable:
         lines = [Text(_line(event), style="dim") for event in self._events]
         if self._pair is None:
             return Group("starting...", *lines)
-        heads = (Text(f"cluster URL: {self._pair.url}"), Text(f"password file: {self._pair.password_file}"))
+        heads = (Text(line) for line in _heads(self._pair))
         return Group(*heads, _table(self._pair), *lines)
+
+
+def _heads(pair: Pair) -> tuple[str, ...]:
+    kept = pair.options.memory or pair.options.store is not None
+    return (
+        f"cluster URL: {pair.url}",
+        f"cluster-admin's password: {pair.password_file}",
+        f"store: {pair.store}{'' if kept else ' (removed at the end)'}",
+        f"arbiter: {without_secrets(pair.arbiter)}",
+    )
 
 
 def _table(pair: Pair) -> Table:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -16,15 +15,23 @@ import click
 from broker_stub import process
 from broker_stub.access import DEFAULT_ADMIN, Access, write_users
 from broker_stub.address import Address
-from broker_stub.arbiter import open_arbiter
 from broker_stub.broker import Broker, BrokerOptions
-from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
-from broker_stub.member import ClusterOptions, ClusterSetup
-from broker_stub.membership import Membership, Role
+from broker_stub.cli.cluster_part import MEMORY, ClusterPart, Given, check
+from broker_stub.cli.options import (
+    ADDRESS,
+    FILE,
+    LOG_LEVEL,
+    LOOP,
+    PASSWORD_VARIABLE,
+    REFUSED,
+    read_password,
+    read_users,
+    start_logging,
+)
+from broker_stub.membership import Membership, MoveRefusedError, Role
 from broker_stub.messages import Replicate
-from broker_stub.replication.backup import CAPABILITY
-from broker_stub.store import MemoryStore, open_store
-from haclient import Credentials, aio
+from broker_stub.store import StoreFailedError
+from haclient import Credentials
 from haclient.engine.tls import TlsFiles
 
 
@@ -32,9 +39,19 @@ from haclient.engine.tls import TlsFiles
 @click.option("--listen", type=ADDRESS, default="127.0.0.1:5672", show_default=True)
 @click.option("--name", default="member", show_default=True, help="This member's name.")
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
-@click.option("--role", type=click.Choice(["passive", "primary"]), default="passive", show_default=True)
-@click.option("--generation", type=click.IntRange(0), help="Generation to start in.  [default: 1 as primary]")
-@click.option("--primary", type=ADDRESS, help="Where the primary is, as far as known.")
+@click.option(
+    "--role",
+    type=click.Choice(["passive", "primary"]),
+    default="passive",
+    show_default=True,
+    help="What to start as, without --arbiter.",
+)
+@click.option(
+    "--generation",
+    type=click.IntRange(0),
+    help="Generation to start in, without --arbiter.  [default: 1 as primary]",
+)
+@click.option("--primary", type=ADDRESS, help="Where the primary is, without --arbiter.")
 @click.option("--member", "members", type=ADDRESS, multiple=True, help="A member of the cluster (repeat).")
 @click.option("--admin", default=DEFAULT_ADMIN, show_default=True, help="The cluster-admin's user name.")
 @click.option(
@@ -46,16 +63,28 @@ from haclient.engine.tls import TlsFiles
 @click.option("--tls-cert", type=FILE, help="Certificate (PEM); makes the listener amqps.")
 @click.option("--tls-key", type=FILE, help="Key of the certificate (PEM).")
 @click.option("--tls-client-ca", type=FILE, help="Require client certificates of this CA (EXTERNAL).")
+@click.option("--tls-ca", type=FILE, help="Who signs the members' certificates (PEM), for a backup.")
 @click.option(
     "--auto-create/--no-auto-create", default=True, show_default=True, help="Make queues on attach."
 )
 @click.option("--handshake-timeout", type=float, default=10.0, show_default=True, help="Seconds until Open.")
 @click.option("--heartbeat", type=float, default=10.0, show_default=True, help="Seconds; 0 turns it off.")
 @click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
-@click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH: replicate (not finished yet).")
-@click.option("--store", "store_path", help="Directory of the store, or memory.  [default: memory]")
+@click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH: be replicated.")
+@click.option(
+    "--store", "store_path", default=MEMORY, show_default=True, help="Directory of the store, or memory."
+)
 @click.option("--broker-url", help="Where backups look for the primary.  [default: the --member list]")
-@click.option("--password-file", type=FILE, help="File with the cluster-admin's password, for backups.")
+@click.option(
+    "--password-file",
+    type=FILE,
+    help=f"File with the cluster-admin's password, for a backup; or set ${PASSWORD_VARIABLE}.",
+)
+@click.option(
+    "--force-primary",
+    is_flag=True,
+    help="Take over at once, whatever the store lacks.  May lose messages; stop every other primary first.",
+)
 @click.option("--backup-timeout", type=float, default=10.0, show_default=True, help="Seconds.")
 @click.option(
     "--replicate",
@@ -83,27 +112,48 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
+    tls_ca: Path | None,
     auto_create: bool,
     handshake_timeout: float,
     heartbeat: float,
     max_connections: int,
     arbiter: str | None,
-    store_path: str | None,
+    store_path: str,
     broker_url: str | None,
     password_file: Path | None,
     backup_timeout: float,
+    force_primary: bool,
     replicate: str,
     exit_with_parent: int | None,
     as_json: bool,
     loop: str,
     log_level: str,
 ) -> None:
-    """Run one member until SIGTERM or Ctrl-C."""
+    """Run one member until SIGTERM or Ctrl-C.
+
+    With --arbiter it starts as a backup, and is replicated; without, it is what --role says.
+    """
     if exit_with_parent is not None:
         process.end_with_parent(exit_with_parent)
     start_logging(log_level)
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key go together")
+    if tls_client_ca is not None and tls_cert is None:
+        raise click.UsageError("--tls-client-ca needs --tls-cert")
+    password = read_password(password_file) if arbiter is not None else None
+    check(
+        Given(
+            arbiter=arbiter is not None,
+            primary_role=role == Role.PRIMARY,
+            generation=generation is not None,
+            primary=primary is not None,
+            store_on_disk=store_path != MEMORY,
+            broker_url=broker_url is not None,
+            members=bool(members),
+            password=password is not None,
+            force_primary=force_primary,
+        )
+    )
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = TlsFiles(
@@ -133,13 +183,15 @@ def serve(
         )
         part = None
         if arbiter is not None:
-            password = password_file.read_text().strip() if password_file is not None else None
             part = ClusterPart(
                 arbiter=arbiter,
-                store=store_path or "memory",
+                store=store_path,
                 broker_url=broker_url or ",".join(str(member) for member in members),
-                credentials=Credentials(admin, password) if password else Credentials(),
-                options=ClusterOptions(name=name, backup_timeout=backup_timeout),
+                credentials=Credentials(admin, password),
+                tls_ca=tls_ca,
+                name=name,
+                backup_timeout=backup_timeout,
+                force_primary=force_primary,
             )
         process.tune()
         sys.exit(process.run(_serve(options, part, as_json=as_json), loop=loop))
@@ -153,44 +205,15 @@ def _user_database(users: Path | None, scratch: Path) -> Path | None:
     return scratch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPart:
-    """What the command line says of the member's part in its cluster."""
-
-    arbiter: str
-    store: str
-    broker_url: str
-    credentials: Credentials
-    options: ClusterOptions
-
-    async def setup(self) -> ClusterSetup:
-        """Open store and arbiter."""
-        store = MemoryStore() if self.store == "memory" else await open_store(Path(self.store))
-        return ClusterSetup(
-            options=self.options, store=store, arbiter=open_arbiter(self.arbiter), factory=self._factory
-        )
-
-    def _factory(self) -> aio.ConnectionFactory:
-        url = _cluster_url(self.broker_url)
-        return aio.ConnectionFactory(
-            url, credentials=self.credentials, desired_capabilities=(CAPABILITY,), startup_deadline=None
-        )
-
-
-def _cluster_url(text: str) -> str:
-    """A list of members as one cluster URL."""
-    members = text.split(",")
-    return members[0] if len(members) == 1 else f"failover:({text})"
-
-
 async def _serve(options: BrokerOptions, part: ClusterPart | None, *, as_json: bool) -> int:
-    setup = None if part is None else await part.setup()
+    if part is None:
+        return await _run(Broker(options), as_json=as_json)
     try:
-        return await _run(Broker(options, setup), as_json=as_json)
-    finally:
-        if setup is not None:
-            await setup.store.close()
-            await setup.arbiter.close()
+        async with part.opened() as setup:
+            return await _run(Broker(options, setup), as_json=as_json)
+    except StoreFailedError as error:
+        click.echo(str(error), err=True)
+        return REFUSED
 
 
 async def _run(broker: Broker, *, as_json: bool) -> int:
@@ -200,8 +223,9 @@ async def _run(broker: Broker, *, as_json: bool) -> int:
         loop.add_signal_handler(number, broker.request_stop)
     try:
         await broker.start()
-    except OSError as error:
-        click.echo(f"cannot listen on {options.listen.authority}: {error.strerror or error}", err=True)
+    except (OSError, MoveRefusedError) as error:
+        await broker.stop()
+        click.echo(_why(error, options), err=True)
         return REFUSED
     facts = {
         "event": "listening",
@@ -211,4 +235,10 @@ async def _run(broker: Broker, *, as_json: bool) -> int:
     }
     click.echo(json.dumps(facts) if as_json else f"{options.name} listens on {broker.address}")
     await broker.run()
-    return 0
+    return REFUSED if broker.failure else 0
+
+
+def _why(error: OSError | MoveRefusedError, options: BrokerOptions) -> str:
+    if isinstance(error, MoveRefusedError):
+        return f"--force-primary: {error}"
+    return f"cannot listen on {options.listen.authority}: {error.strerror or error}"

@@ -19,20 +19,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
 
 import proton
 
 from broker_stub.queues import Queue
 from broker_stub.replication import wire
+from broker_stub.store import StoreFailedError
 from haclient import Endpoint, aio, events
-from haclient.errors import HaclientError
+from haclient.errors import HaclientError, LinkClosed, LinkRefused
 
 logger = logging.getLogger("broker_stub.replication")
 
 CAPABILITY = "haclient:replicate"
 CONTROL = "$replication"
+DELETED = "amqp:resource-deleted"
 HAVE = "haclient:have"
 NAME = "haclient:member"
 # Messages on their way to a backup at most; each is acknowledged on its own.
@@ -68,6 +70,9 @@ class Copy(Protocol):
     def replicated_queues(self) -> tuple[Queue, ...]:
         """The queues whose messages are replicated."""
 
+    def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
+        """The ranges of ids that a queue keeps; forget what the primary tells anew."""
+
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
         """Apply an event to a queue; the store's sequence number of it."""
 
@@ -102,6 +107,10 @@ class Backup:
         """Follow from now on."""
         self._task = asyncio.get_running_loop().create_task(self.run(), name="follow the primary")
 
+    def search_with(self, factory: aio.ConnectionFactory) -> None:
+        """Find the next primary with another factory; the one that is followed now stays."""
+        self._factory = factory
+
     async def stop(self) -> None:
         """Follow no longer; returns when nothing more is applied.
 
@@ -124,6 +133,11 @@ class Backup:
             except* (SessionOverError, HaclientError, ValueError) as over:
                 for reason in over.exceptions:
                     logger.info("no primary is followed: %s", reason)
+            except* StoreFailedError:
+                self._stopping = True  # the member ends
+            except* Exception:
+                # Whatever went wrong with this primary, the next one must be found.
+                logger.exception("following the primary failed")
             if not self._stopping:
                 await self._copy.lost_primary()
                 await asyncio.sleep(self._pause())
@@ -134,10 +148,11 @@ class Backup:
         if objection is not None:
             raise SessionOverError(objection)
         logger.info("follows %s, generation %d", connection.endpoint, generation)
+        happenings = connection.events()
         await self._copy.begin_catch_up(connection.endpoint, generation)
         self._following.clear()
         async with asyncio.TaskGroup() as group:
-            group.create_task(_until_lost(connection), name="watch the primary")
+            group.create_task(_until_lost(happenings), name="watch the primary")
             group.create_task(self._obey(connection, group), name="control")
 
     # -- orders ---------------------------------------------------------------------------------
@@ -152,8 +167,8 @@ class Backup:
             if not isinstance(order, wire.Event):
                 raise SessionOverError("the primary sent a message on the control link")
             await self._carry_out(order)
-            await delivery.accept()
             self._follow_queues(connection, group)
+            await delivery.accept()
 
     async def _carry_out(self, order: wire.Event) -> None:
         arguments = order.arguments
@@ -179,8 +194,17 @@ class Backup:
     # -- queues ---------------------------------------------------------------------------------
 
     async def _browse(self, connection: aio.Connection, queue: Queue) -> None:
+        try:
+            await self._follow(connection, queue)
+        except* (LinkClosed, LinkRefused) as lost:
+            # The primary has deleted the queue before it saw the attach; the order that says so follows.
+            _, others = lost.split(lambda error: getattr(error, "condition", None) == DELETED)
+            if others is not None:
+                raise
+
+    async def _follow(self, connection: aio.Connection, queue: Queue) -> None:
         def tell(link: proton.Receiver) -> None:
-            have = [number for span in wire.ranges(queue.ids()) for number in span]
+            have = [number for span in self._copy.begin_queue(queue) for number in span]
             link.properties = {proton.symbol(HAVE): [proton.ulong(number) for number in have]}
 
         address = f"{CONTROL}/{queue.identity}"
@@ -206,8 +230,8 @@ class Backup:
                     await applied.popleft()[1].accept()
 
 
-async def _until_lost(connection: aio.Connection) -> None:
-    async for event in connection.events():
+async def _until_lost(happenings: AsyncIterator[events.Event]) -> None:
+    async for event in happenings:
         if isinstance(event, events.Lost):
             raise SessionOverError(event.reason)
     raise SessionOverError("the connection is closed")

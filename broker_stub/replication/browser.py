@@ -15,6 +15,10 @@ Rules
 * A replica keeps what it has up to the first message that it lacks: the rest is sent again, so
   that what it is sent is always behind what it has.
 * Dequeues and acquisitions of one turn of the event loop are one event.
+* What corrects the replica's copy (discards, duplicate-detection ids, counts) must be acknowledged too
+  before it is ready: an heir has nothing that was discarded.
+* The delivery counts of what the replica keeps are told anew: it may have missed some, or have
+  counted what nobody else did.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
 """
@@ -52,13 +56,15 @@ class Browser:
         self.waited_for: dict[int, Message] = {}
         """Messages that are not complete before this replica acknowledges them."""
         self.unacknowledged: set[int] = set()
-        """Every message on its way to the replica, waited for or not."""
+        """Every message on its way to the replica, waited for or not; a correction is below 0."""
         self._replica = replica
         self._link: SenderLink | None = None
         self._outbox: deque[Any] = deque()
         self._dequeued: list[int] = []
         self._acquired: list[int] = []
         self._flush: asyncio.Handle | None = None
+        self._sent_to = 0
+        self._corrections = 0
 
     def begin(self, link: SenderLink, have: Iterable[tuple[int, int]]) -> None:
         """The replica attached and says what it has."""
@@ -73,9 +79,12 @@ class Browser:
         for number in self.unacknowledged.difference(ids):
             self._acknowledged(number)
         for event in _events("duplicate", self.queue.duplicates()):
-            self._outbox.append(event)
+            self._correct(event)
         for chunk in _chunks(sorted(surplus)):
-            self._outbox.append(wire.encode_ids("discard", chunk))
+            self._correct(wire.encode_ids("discard", chunk))
+        for chunk in _chunks(ids[: len(kept)]):
+            self._correct(self._counts(chunk))
+        self._sent_to = ids[len(kept) - 1] if kept else 0
         for number in ids:
             if number in kept:
                 self._acknowledged(number)
@@ -85,12 +94,29 @@ class Browser:
         self._outbox.append(_SEAM)
         self.pump()
 
+    def _correct(self, event: bytes) -> None:
+        """Change what the replica has; like a message, it is on its way until it is acknowledged."""
+        self._corrections += 1
+        self.unacknowledged.add(-self._corrections)
+        self._outbox.append((-self._corrections, event))
+
+    def _counts(self, kept: list[int]) -> bytes:
+        messages = (self.queue.message(number) for number in kept)
+        counts = {each.number: each.given for each in messages if each is not None and each.given}
+        arguments = {"ids": list(counts), "counts": list(counts.values()), "first": kept[0], "last": kept[-1]}
+        return wire.encode_order("counts", arguments)
+
     def end(self) -> None:
         """The queue is gone: nothing of it is waited for any more."""
         if self._flush is not None:
             self._flush.cancel()
         for number in (*self.waited_for, *self.unacknowledged):
             self._acknowledged(number)
+        if self._link is not None:
+            self._link.owner = None
+
+    def close(self) -> None:
+        """The replica knows that the queue is gone, and reads the link no longer."""
         if self._link is not None:
             self._link.close()
 
@@ -117,8 +143,9 @@ class Browser:
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """A message was given to a consumer: a second delivery would be a redelivery."""
-        self._acquired.append(message.number)
-        self._later()
+        if message.number <= self._sent_to:
+            self._acquired.append(message.number)
+            self._later()
 
     def _later(self) -> None:
         if self._flush is None:
@@ -167,6 +194,10 @@ class Browser:
             elif isinstance(item, bytes):
                 link.send(item, None)
                 credit -= 1
+            elif isinstance(item, tuple):
+                correction, event = item
+                link.send(event, correction)
+                credit -= 1
             elif (message := self.queue.message(item)) is None:
                 self._acknowledged(item)
             else:
@@ -174,10 +205,9 @@ class Browser:
                 credit -= 1
 
     def _send(self, link: SenderLink, message: Message) -> None:
-        data = wire.encode_message(
-            message.number, message.delivery_count, message.expires_at_ms or 0, message.data
-        )
+        data = wire.encode_message(message.number, message.given, message.expires_at_ms or 0, message.data)
         link.send(data, message.number)
+        self._sent_to = message.number
         self._replica.sent(len(data))
 
     def _acknowledged(self, number: int) -> None:

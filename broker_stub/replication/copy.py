@@ -2,18 +2,22 @@
 
 Rules
 -----
-* Wiring goes by identity: the same name with another identity is another queue.
+* Wiring goes by identity: the same name with another identity is another queue or exchange.
+* What the whole wiring leaves out is deleted before what is in it is made: queues, then
+  exchanges, then bindings.
+* A queue whose messages are not replicated is empty: what it has is from when this was primary.
 * What the primary discards is removed from memory and store alike, before what follows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from broker_stub import generation as rules
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
+from broker_stub.exchanges import Binding, Exchange, ExchangeType
 from broker_stub.keeper import Keeper, is_replicated
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
@@ -21,6 +25,9 @@ from broker_stub.replication import wire
 from broker_stub.sections import inspect
 from broker_stub.store import Store
 from haclient import Endpoint
+
+# Each takes 18 bytes, and an Attach is one frame of at most 64 KiB.
+_MOST_RANGES = 2000
 
 
 class Follower(Protocol):
@@ -49,10 +56,19 @@ class LocalCopy:
         self._addresses = addresses
         self._keeper = keeper
         self._store = store
+        self._changes: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "queue": self._declare,
+            "queue-deleted": self._delete,
+            "exchange": self._declare_exchange,
+            "exchange-deleted": self._delete_exchange,
+            "binding": self._bind,
+            "binding-deleted": self._unbind,
+        }
         self._operations: dict[str, Callable[[Queue, wire.Event], int]] = {
             "discard": self._forget,
             "dequeued": self._forget,
             "acquired": self._count,
+            "counts": self._set_counts,
             "duplicate": self._remember,
         }
 
@@ -87,31 +103,79 @@ class LocalCopy:
 
     async def set_wiring(self, wiring: Mapping[str, Any]) -> None:
         """The whole wiring; what is not in it is deleted."""
-        listed = {str(entry["identity"]): entry for entry in wiring.get("queues", ())}
-        for queue in self._addresses:
-            if queue.identity not in listed and not queue.temporary:
-                self._addresses.delete(queue)
-        for entry in listed.values():
-            self._declare(entry)
+        queues, exchanges = wiring.get("queues", ()), wiring.get("exchanges", ())
+        bindings = wiring.get("bindings", ())
+        self._delete_all_but(_identities(queues), _identities(exchanges), bindings)
+        for change, entries in (
+            (self._declare, queues),
+            (self._declare_exchange, exchanges),
+            (self._bind, bindings),
+        ):
+            for entry in entries:
+                change(entry)
         await self.committed(self._store.sequence)
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """One change of it."""
-        if operation == "queue":
-            self._declare(arguments)
-        elif operation == "queue-deleted":
-            queue = self._addresses.by_identity(str(arguments["identity"]))
-            if queue is not None:
-                self._addresses.delete(queue)
-        else:
+        change = self._changes.get(operation)
+        if change is None:
             raise ValueError(f"the primary sent an order {operation!r}")
+        change(arguments)
         await self.committed(self._store.sequence)
+
+    def _delete_all_but(
+        self, queues: set[str], exchanges: set[str], bindings: Iterable[Mapping[str, Any]]
+    ) -> None:
+        addresses = self._addresses
+        for queue in addresses:
+            if queue.identity not in queues and not queue.temporary:
+                addresses.delete(queue)
+        for exchange in addresses.exchanges:
+            if exchange.identity not in exchanges:
+                addresses.delete_exchange(exchange)
+        listed = {tuple(sorted(entry.items())) for entry in bindings}
+        for binding in addresses.bindings:
+            if tuple(sorted(binding_entry(binding).items())) not in listed and not binding.queue.temporary:
+                addresses.unbind(binding)
 
     def _declare(self, entry: Mapping[str, Any]) -> None:
         identity = str(entry["identity"])
-        if self._addresses.by_identity(identity) is None:
+        queue = self._addresses.by_identity(identity)
+        if queue is None:
             mode = Replicate(str(entry["replicate"]))
             self._addresses.declare(str(entry["name"]), replicate=mode, identity=identity)
+        elif not is_replicated(queue):
+            queue.forget(queue.ids())
+
+    def _delete(self, entry: Mapping[str, Any]) -> None:
+        queue = self._addresses.by_identity(str(entry["identity"]))
+        if queue is not None:
+            self._addresses.delete(queue)
+
+    def _declare_exchange(self, entry: Mapping[str, Any]) -> None:
+        identity = str(entry["identity"])
+        if self._addresses.exchange_by_identity(identity) is None:
+            kind, mode = ExchangeType(str(entry["type"])), Replicate(str(entry["replicate"]))
+            self._addresses.declare_exchange(str(entry["name"]), kind, replicate=mode, identity=identity)
+
+    def _delete_exchange(self, entry: Mapping[str, Any]) -> None:
+        exchange = self._addresses.exchange_by_identity(str(entry["identity"]))
+        if exchange is not None:
+            self._addresses.delete_exchange(exchange)
+
+    def _bind(self, entry: Mapping[str, Any]) -> None:
+        exchange, queue = self._ends(entry)
+        self._addresses.bind(exchange, queue, str(entry["key"]))
+
+    def _unbind(self, entry: Mapping[str, Any]) -> None:
+        self._addresses.unbind(Binding(*self._ends(entry), str(entry["key"])))
+
+    def _ends(self, entry: Mapping[str, Any]) -> tuple[Exchange, Queue]:
+        exchange = self._addresses.exchange_by_identity(str(entry["exchange"]))
+        queue = self._addresses.by_identity(str(entry["queue"]))
+        if exchange is None or queue is None:
+            raise ValueError(f"the primary sent a binding of what it has not declared: {entry}")
+        return exchange, queue
 
     def replicated_queues(self) -> tuple[Queue, ...]:
         """The queues whose messages come from the primary."""
@@ -119,8 +183,33 @@ class LocalCopy:
 
     # -- messages -------------------------------------------------------------------------------
 
+    def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
+        """The ranges of ids that a queue keeps.
+
+        The duplicate-detection ids are forgotten, for the primary tells all of its own: an id of a
+        message that is discarded would have the next copy of it dropped as a second one.  So is what
+        lies behind more ranges than an Attach has room for.  A queue that was deleted meanwhile keeps
+        nothing, and the primary refuses it.
+        """
+        if queue.deleted:
+            return []
+        if queue.deleted:
+            return []
+        queue.forget_duplicates()
+        self._keeper.clear_duplicates(queue)
+        spans = wire.ranges(queue.ids())
+        for first, last in spans[_MOST_RANGES:]:
+            queue.forget(range(first, last + 1))
+        self._keeper.flush()
+        return spans[:_MOST_RANGES]
+
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
-        """Carry an event out; the store's sequence of it."""
+        """Carry an event out; the store's sequence of it.
+
+        What was on its way when the queue was deleted is for nobody.
+        """
+        if queue.deleted:
+            return self._store.sequence
         if isinstance(event, wire.ReplicatedMessage):
             envelope = inspect(event.data)
             queue.copy(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
@@ -144,6 +233,15 @@ class LocalCopy:
         self._keeper.counted(queue, event.ids)
         return self._keeper.flush()
 
+    def _set_counts(self, queue: Queue, event: wire.Event) -> int:
+        of = event.arguments
+        counts = dict(zip(of["ids"], of["counts"], strict=True))
+        for message in queue.set_counts(counts, first=of["first"], last=of["last"]):
+            expiry = message.expires_at_ms or 0
+            row = wire.ReplicatedMessage(message.number, message.given, expiry, message.data)
+            self._keeper.put(queue, row, None)
+        return self._store.sequence
+
     def _remember(self, queue: Queue, event: wire.Event) -> int:
         pairs = list(zip(event.arguments["ids"], event.arguments["of"], strict=True))
         for key, number in pairs:
@@ -151,11 +249,47 @@ class LocalCopy:
         return self._keeper.put_duplicates(queue, pairs)
 
 
+def _identities(entries: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {str(entry["identity"]) for entry in entries}
+
+
+# -- the wiring, as a replica is sent it ------------------------------------------------------------
+
+
+def is_told(node: Queue | Exchange) -> bool:
+    """Whether the backups know of a queue or an exchange (a temporary queue is not replicated)."""
+    return node.replicate is not Replicate.NONE
+
+
+def is_told_binding(binding: Binding) -> bool:
+    """Whether the backups know of a binding: of those of which they know both ends."""
+    return is_told(binding.exchange) and is_told(binding.queue)
+
+
 def wiring_of(addresses: Addresses) -> dict[str, Any]:
-    """The wiring as a replica is sent it."""
-    return {"queues": [queue_entry(queue) for queue in addresses if queue.replicate is not Replicate.NONE]}
+    """All of it."""
+    return {
+        "queues": [queue_entry(queue) for queue in addresses if is_told(queue)],
+        "exchanges": [exchange_entry(exchange) for exchange in addresses.exchanges if is_told(exchange)],
+        "bindings": [binding_entry(binding) for binding in addresses.bindings if is_told_binding(binding)],
+    }
 
 
-def queue_entry(queue: Queue) -> dict[str, Any]:
+def queue_entry(queue: Queue) -> dict[str, str]:
     """One queue of it."""
     return {"identity": queue.identity, "name": queue.name, "replicate": str(queue.replicate)}
+
+
+def exchange_entry(exchange: Exchange) -> dict[str, str]:
+    """One exchange of it."""
+    return {
+        "identity": exchange.identity,
+        "name": exchange.name,
+        "type": str(exchange.type),
+        "replicate": str(exchange.replicate),
+    }
+
+
+def binding_entry(binding: Binding) -> dict[str, str]:
+    """One binding of it."""
+    return {"exchange": binding.exchange.identity, "queue": binding.queue.identity, "key": binding.key}

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from broker_stub import generation as rules
 from broker_stub import generation_steps as steps
 from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
-from broker_stub.messages import Message
+from broker_stub.messages import SAFE, Message
 from broker_stub.queues import Queue
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.replica import Outlet, Phase, Replica
@@ -37,6 +37,13 @@ logger = logging.getLogger("broker_stub.replication")
 _ALONE = "going alone"
 # How often the acknowledgements that are due are looked at, as a part of the time-out.
 _LOOKS = 10
+
+
+class SteppedDownError(Exception):
+    """This member is primary no longer."""
+
+    def __init__(self) -> None:
+        super().__init__("this member has stepped down")
 
 
 class Throne(Protocol):
@@ -90,6 +97,9 @@ class Leading:
         self._going: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._orphans: list[Message] = []
+        self._told: dict[asyncio.Future[None], str] = {}
+        """Orders about wiring that are not carried out yet, and whose they are."""
+        self._settling: set[asyncio.Future[None]] = set()
         self._over = False
         self._watch = self._loop.call_later(backup_timeout / _LOOKS, self._look)
 
@@ -102,9 +112,16 @@ class Leading:
         """The member serves no longer."""
         self._over = True
         self._watch.cancel()
+        # The guard is finished, so nobody is told; but a later reign must not wait for these replicas.
         for replica in self.replicas.values():
-            replica.drop()
+            self._orphans += replica.drop()
         self.replicas.clear()
+        for message in self._orphans:
+            self._guard.has(message)
+        self._orphans.clear()
+        for waiter in self._settling:
+            if not waiter.done():
+                waiter.set_exception(SteppedDownError)
         if self._going is not None and self._going is not asyncio.current_task():
             self._going.cancel()
             await asyncio.wait([self._going])
@@ -126,10 +143,43 @@ class Leading:
         logger.info("%s joined, it catches up", name)
         return replica
 
+    # -- wiring ---------------------------------------------------------------------------------
+
     def wiring_changed(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """Tell every replica."""
-        for replica in self.replicas.values():
-            replica.order(operation, arguments)
+        for replica in tuple(self.replicas.values()):
+            self._await(replica, replica.order(operation, arguments))
+
+    def _await(self, replica: Replica, order: asyncio.Future[None]) -> None:
+        self._told[order] = replica.name
+        order.add_done_callback(self._carried_out)
+
+    def _carried_out(self, order: asyncio.Future[None]) -> None:
+        del self._told[order]
+
+    async def wiring_settled(self) -> None:
+        """Wait until every ready replica has what it was told of the wiring durably.
+
+        One that is dropped meanwhile is waited for as a transfer waits: until this member has gone
+        on alone.  One that still catches up need not be: it is told its number last of all.
+
+        :raises SteppedDownError: when nobody can know any more.
+        """
+        ready = self.ready
+        orders = [order for order, name in self._told.items() if name in ready]
+        if orders:
+            await asyncio.wait(orders)
+        if self._over:
+            raise SteppedDownError
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._settling.add(waiter)
+        try:
+            self._guard.hold(SAFE, _settle, waiter)
+            await waiter
+        finally:
+            self._settling.discard(waiter)
+
+    # -- queues ---------------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
         """A queue whose messages are replicated is new."""
@@ -137,9 +187,9 @@ class Leading:
             replica.add(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """Such a queue is gone."""
-        for replica in self.replicas.values():
-            replica.remove(queue)
+        """A queue is gone."""
+        for replica in tuple(self.replicas.values()):
+            self._await(replica, replica.remove(queue))
 
     # -- becoming ready -------------------------------------------------------------------------
 
@@ -192,6 +242,7 @@ class Leading:
         del self.replicas[replica.name]
         del self._machines[replica.name]
         logger.warning("%s is dropped: %s", replica.name, reason)
+        self._loop.call_soon(replica.hang_up, f"{replica.name} is dropped: {reason}")
         if rules.must_go_alone(ready, replica.name):
             self._guard.shut(_ALONE)
             self._orphans += replica.drop()
@@ -208,6 +259,7 @@ class Leading:
             return
         self._alone = rules.GoAlone.begin(self.state, self.held, self.ready)
         self._going = self._loop.create_task(self._go_alone(), name="go alone")
+        self._going.add_done_callback(self._gone)
 
     def _look(self) -> None:
         self._watch = self._loop.call_later(self._timeout / _LOOKS, self._look)
@@ -216,6 +268,13 @@ class Leading:
                 self.replica_failed(replica, f"no acknowledgement for {self._timeout:g} s")
 
     # -- going alone ----------------------------------------------------------------------------
+
+    def _gone(self, going: asyncio.Task[None]) -> None:
+        """The gate must not stay shut, with clients behind it, because of an error."""
+        error = None if going.cancelled() else going.exception()
+        if error is not None and not self._over:
+            logger.error("going alone failed", exc_info=error)
+            self._throne.step_down(f"generation {self.held.number} is over: {error}")
 
     async def _go_alone(self) -> None:
         while self._alone is not None:
@@ -286,3 +345,8 @@ class Leading:
             self._guard.has(message)
         self._guard.reopen(_ALONE)
         self._pass_gate()
+
+
+def _settle(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -2,10 +2,12 @@ r"""The primary's view of one backup: its control link, its browsers, and how fa
 
 Phases
 ------
-    catching up --every browser at its seam--> waiting --nothing old outstanding--> ready
+    catching up --sent all--> last lap --has it--> waiting --nothing old outstanding--> ready
          \______________________ dropped (link lost, refused, stalled) ______________/
 
-* While it catches up, nobody waits for it.
+* While it catches up, nobody waits for it.  The last lap begins when every browser is at its seam, and
+  ends when the replica has what was on its way then: what came in that time is little, and so
+  the first message that waits for the replica does not wait behind a long line.
 * From ``waiting`` on, every new message waits for its acknowledgement (rule 4 of ``generation``:
   first wait, then hand over the number).
 * It counts as ready from the moment the number is *sent*: it may have written it down even if
@@ -40,6 +42,7 @@ class Phase(enum.StrEnum):
     """How far a replica is."""
 
     CATCHING_UP = "catching-up"
+    LAST_LAP = "last-lap"
     WAITING = "waiting"
     READY = "ready"
     DROPPED = "dropped"
@@ -52,6 +55,9 @@ class Outlet(Protocol):
 
     def sent(self, size: int) -> None:
         """Count what was given to proton."""
+
+    def hang_up(self, why: str) -> None:
+        """End the connection, if it has not ended."""
 
 
 class Lead(Protocol):
@@ -150,11 +156,15 @@ class Replica:
         self._browsers[queue.identity] = browser
         queue.observe(browser)
 
-    def remove(self, queue: Queue) -> None:
-        """The queue is deleted."""
+    def remove(self, queue: Queue) -> asyncio.Future[None]:
+        """The queue is deleted; the future is that of the order which says so."""
+        order = self.order("queue-deleted", {"identity": queue.identity})
         browser = self._browsers.pop(queue.identity, None)
         if browser is not None:
             browser.end()
+            order.add_done_callback(lambda _order: browser.close())
+            self.progressed()
+        return order
 
     def browser(self, identity: str) -> Browser | None:
         """The browser of a queue, by its identity."""
@@ -173,11 +183,12 @@ class Replica:
         if self.phase is not Phase.CATCHING_UP or not self._wired:
             return
         if all(browser.caught_up for browser in self._browsers.values()):
-            self.phase = Phase.WAITING
-            self._draining = {(b, number) for b in self._browsers.values() for number in b.unacknowledged}
-            logger.info("%s has caught up, %d messages on their way", self.name, len(self._draining))
-            self._lead.replica_started_waiting(self)
+            self.phase = Phase.LAST_LAP
+            self._draining = self._on_their_way()
             self._check_drained()
+
+    def _on_their_way(self) -> set[tuple[Browser, int]]:
+        return {(b, number) for b in self._browsers.values() for number in b.unacknowledged}
 
     def expect(self) -> None:
         """A message waits for this replica: its time to answer runs."""
@@ -200,6 +211,11 @@ class Replica:
         self._outlet.sent(size)
 
     def _check_drained(self) -> None:
+        if not self._draining and self.phase is Phase.LAST_LAP:
+            self.phase = Phase.WAITING
+            self._draining = self._on_their_way()
+            logger.info("%s has caught up, %d messages on their way", self.name, len(self._draining))
+            self._lead.replica_started_waiting(self)
         if not self._draining and self.phase is Phase.WAITING:
             self._lead.replica_caught_up(self)
 
@@ -209,6 +225,10 @@ class Replica:
         """Something makes it unfit."""
         if self.phase is not Phase.DROPPED:
             self._lead.replica_failed(self, reason)
+
+    def hang_up(self, why: str) -> None:
+        """Let it know that it was dropped: it has to come again."""
+        self._outlet.hang_up(why)
 
     def drop(self) -> list[Message]:
         """Feed it no longer; returns the messages that wait for it, which nobody has released yet."""

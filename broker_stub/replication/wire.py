@@ -27,6 +27,7 @@ _ID, _COUNT, _EXPIRY = b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01e\x83"
 # Everything behind the size byte, which counts itself out (part 1, section 1.6.23).
 _SIZE = _HEAD.size - len(_SECTION) - 1
 _ITEMS = 6
+_MAX_UINT = 0xFFFFFFFF
 
 
 class ReplicatedMessage(NamedTuple):
@@ -55,9 +56,8 @@ class Event(NamedTuple):
 
 def encode_message(identifier: int, delivery_count: int, expires_at_ms: int, data: bytes) -> bytes:
     """A ``message`` event."""
-    head = _HEAD.pack(
-        _SECTION, _SIZE, _ITEMS, _ID, identifier, _COUNT, delivery_count, _EXPIRY, expires_at_ms
-    )
+    count = min(delivery_count, _MAX_UINT)
+    head = _HEAD.pack(_SECTION, _SIZE, _ITEMS, _ID, identifier, _COUNT, count, _EXPIRY, expires_at_ms)
     return head + data
 
 

@@ -112,8 +112,9 @@ def put_rows(table: str, columns: int, count: int) -> str:
 
 
 def sealed(*values: Any) -> tuple[Any, ...]:
-    """A row with its checksum."""
-    return (*values, crc32(repr(values).encode()))
+    """A row with its checksum, which is that of plain text where a text is an enum's: it is read as such."""
+    plain = tuple([str(value) if isinstance(value, str) else value for value in values])
+    return (*plain, crc32(repr(plain).encode()))
 
 
 def unsealed(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:

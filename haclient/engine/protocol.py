@@ -291,7 +291,11 @@ class Engine(asyncio.Protocol):
             return
         output = self._take_output()
         if output:
-            self._socket.write(output)
+            try:
+                self._socket.write(output)
+            except RuntimeError:
+                # uvloop closes the socket of a cancelled ``create_connection``, and tells nobody.
+                return
         self._dispatch()
         if self.ending is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
             self._hang_up(self._socket)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import click.testing
 import pytest
 
 from broker_stub.access import DEFAULT_ADMIN, write_users
 from broker_stub.address import Address
-from broker_stub.cli import main
 from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
 from tests.broker_stub.clients import member
+from tests.broker_stub.commands import run
 
 PASSWORD = "planted-secret"
 
@@ -30,11 +28,6 @@ async def address(tmp_path: Path) -> AsyncIterator[Address]:
         yield address
 
 
-async def run(*arguments: str, **environment: str) -> click.testing.Result:
-    runner = click.testing.CliRunner(env={"BROKER_STUB_PASSWORD": None, **environment})
-    return await asyncio.to_thread(runner.invoke, main, arguments)
-
-
 async def test_status_shows_a_member_and_its_role(address: Address, tmp_path: Path) -> None:
     result = await run("status", f"amqp://{address.authority}", "--password-file", str(tmp_path / "password"))
     assert result.exit_code == 0
@@ -46,6 +39,17 @@ async def test_status_in_json_has_everything(address: Address) -> None:
     result = await run("status", "--json", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
     [facts] = json.loads(result.stdout)
     assert (facts["name"], facts["role"], facts["generation"]) == ("north", "passive", 0)
+
+
+async def test_status_with_an_expected_state_tells_by_its_exit_code_whether_it_is_so(
+    address: Address,
+) -> None:
+    arguments = ("status", address.authority, "--expect")
+    assert (await run(*arguments, "passive", BROKER_STUB_PASSWORD=PASSWORD)).exit_code == 0
+    several = (*arguments, "primary", "--expect", "passive")
+    assert (await run(*several, BROKER_STUB_PASSWORD=PASSWORD)).exit_code == 0
+    other = await run(*arguments, "primary", BROKER_STUB_PASSWORD=PASSWORD)
+    assert (other.exit_code, other.stderr) == (1, "north is passive, not primary\n")
 
 
 async def test_promote_is_done_once_and_refused_the_second_time(address: Address, tmp_path: Path) -> None:
@@ -80,10 +84,44 @@ async def test_a_member_that_is_not_there_is_not_reachable() -> None:
         ("serve", "--listen", "x"),
         ("serve", "--tls-key", __file__),
         ("serve", "--users", __file__),
+        ("pair", "--members", "3", "--listen", "127.0.0.1:0"),
+        ("pair", "--memory", "--store", "/nonexistent/store"),
+        ("pair", "--arbiter", "memory:"),
+        ("queue", "add", "orders"),
+        ("exchange", "add", "prices", "127.0.0.1:5672", "--type", "round"),
     ],
 )
 async def test_wrong_usage_is_told_with_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert (await run(*arguments)).exit_code == 2
+
+
+CLUSTER = ("--arbiter", "directory:/nonexistent", "--password-file", __file__, "--member", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*CLUSTER, "--role", "primary"), "broker-stub promote"),
+        ((*CLUSTER, "--generation", "3"), "--generation does not go with --arbiter"),
+        ((*CLUSTER, "--primary", "127.0.0.1:1"), "--primary does not go with --arbiter"),
+        (CLUSTER[:4], "--arbiter needs --member"),
+        (CLUSTER[:2] + CLUSTER[4:], "--arbiter needs --password-file"),
+        ((*CLUSTER[2:], "--arbiter", "memory:"), "every member would win"),
+        ((*CLUSTER[2:], "--arbiter", "etcd:x"), "'etcd:x' names no arbiter"),
+        ((*CLUSTER, "--broker-url", "amqp://a:b:c"), "--broker-url"),
+        (("--store", "/nonexistent/store"), "--store DIR needs --arbiter"),
+        (("--force-primary",), "--force-primary needs --arbiter"),
+        (("--broker-url", "amqp://127.0.0.1:1"), "--broker-url needs --arbiter"),
+        (("--role", "primary", "--primary", "127.0.0.1:1"), "does not go with --role primary"),
+        (("--tls-client-ca", __file__), "--tls-client-ca needs --tls-cert"),
+    ],
+)
+async def test_serve_refuses_options_that_contradict_each_other_and_says_what_to_do(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    result = await run("serve", *arguments)
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "auto"])

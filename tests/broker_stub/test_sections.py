@@ -11,6 +11,7 @@ from broker_stub.sections import (
     PLAIN,
     MalformedMessageError,
     inspect,
+    subject,
     to_address,
     with_header,
 )
@@ -54,6 +55,7 @@ def test_an_envelope_says_what_proton_decodes(message: proton.Message) -> None:
     assert envelope.delivery_count == decoded.delivery_count
     assert (envelope.expiry_ms or 0) / 1000 == decoded.expiry_time
     assert to_address(data) == decoded.address
+    assert subject(data) == decoded.subject
 
 
 @given(messages(), TEXT.filter(bool))
@@ -108,6 +110,7 @@ def test_any_bytes_are_a_message_or_malformed(data: bytes) -> None:
     try:
         inspect(data)
         to_address(data)
+        subject(data)
     except MalformedMessageError:
         pass
 
@@ -123,6 +126,7 @@ def test_a_cut_or_changed_message_is_a_message_or_malformed(
         try:
             inspect(candidate)
             to_address(candidate)
+            subject(candidate)
         except MalformedMessageError:
             continue
         proton.Message()

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.store import Store, StoredMessage, StoreFailedError, StoreLockedError, open_store
+from broker_stub.messages import Replicate
+from broker_stub.store import (
+    QueueRecord,
+    Store,
+    StoredMessage,
+    StoreFailedError,
+    StoreLockedError,
+    open_store,
+)
 from tests.broker_stub.store.contents import ORDERS, content, declare, fill, messages
 
 
@@ -51,6 +59,17 @@ async def test_keys_and_positions_go_on_where_they_were(tmp_path: Path) -> None:
     assert declare(store, uuid.UUID(int=9), "other") != store.queue_key(ORDERS)
     store.put_message(queue, 3, b"", duplicate_id=b"c")
     assert await store.duplicates(queue) == [(b"b", 2), (b"c", 3)]
+    await store.close()
+
+
+async def test_a_text_may_be_an_enum(tmp_path: Path) -> None:
+    store = await open_store(tmp_path)
+    store.put_queue(QueueRecord(identity=ORDERS, name="orders", replicate=Replicate.ALL))
+    await store.close()
+    store = await open_store(tmp_path)
+    assert store.damage == ""
+    [queue] = (await store.load()).queues
+    assert queue.record.replicate == "all"
     await store.close()
 
 

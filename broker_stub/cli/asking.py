@@ -1,0 +1,214 @@
+"""How the commands ask running members: as whom, how long, which of them is primary.
+
+Rules
+-----
+* What a member says counts, and not what is expected of it: the primary is the one that answers
+  that it serves; of two, the one with the higher generation.
+* A member that cannot be reached is told of, and does not keep the others from being asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, NoReturn, TypeVar
+
+import click
+
+from broker_stub.access import DEFAULT_ADMIN
+from broker_stub.address import Address
+from broker_stub.admin import (
+    AdminClient,
+    Credentials,
+    MemberRefusedError,
+    MemberStatus,
+    MemberUnreachableError,
+)
+from broker_stub.cli.options import ADDRESS, FILE, PASSWORD_VARIABLE, REFUSED, UNREACHABLE, read_password
+
+T = TypeVar("T")
+
+# What a status takes on a busy machine; what is asked for then may take longer.
+LOOK_TIMEOUT = 5.0
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Tell it as JSON.")
+
+
+class MembersType(click.ParamType[list[Address]]):
+    """A member, or the URL of a cluster: ``amqp://a:5672,b:5672``."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Address]:
+        """Every member of the URL."""
+        scheme, separator, hosts = str(value).rpartition("://")
+        return [ADDRESS.convert(f"{scheme}{separator}{host}", param, ctx) for host in hosts.split(",")]
+
+
+MEMBERS = click.argument("members", metavar="URL...", type=MembersType(), nargs=-1, required=True)
+"""Where the cluster is: one member or more, or lists of them."""
+
+
+def flat(members: Iterable[list[Address]]) -> list[Address]:
+    """All members of several URLs, each once."""
+    return list(dict.fromkeys(address for group in members for address in group))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What came of asking one member.
+
+    :param code: the exit code; 0 where there is a result.
+    """
+
+    address: Address
+    result: T | None = None
+    error: str = ""
+    code: int = 0
+
+    def plain(self) -> Any:
+        """For ``--json``."""
+        if self.result is None:
+            return {"address": self.address.authority, "error": self.error}
+        return self.result.facts if isinstance(self.result, MemberStatus) else self.result
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How members are asked.
+
+    :param timeout: seconds for the connection to a member, and for each call.
+    """
+
+    credentials: Credentials
+    timeout: float
+    tls_ca: Path | None
+
+    async def one(self, address: Address, what: Callable[[AdminClient], Awaitable[T]]) -> Answer[T]:
+        """What one member says."""
+        tls = ssl.create_default_context(cafile=str(self.tls_ca)) if self.tls_ca else None
+        try:
+            client = await AdminClient.connect(address, self.credentials, timeout=self.timeout, tls=tls)
+            async with client:
+                return Answer(address, await what(client))
+        except MemberRefusedError as error:
+            return Answer(address, error=_named(address, error), code=REFUSED)
+        except MemberUnreachableError as error:
+            return Answer(address, error=_named(address, error), code=UNREACHABLE)
+
+    def at_most(self, timeout: float) -> Asking:
+        """The same with fewer seconds for a member."""
+        return replace(self, timeout=min(self.timeout, timeout))
+
+    async def status(self, addresses: Iterable[Address]) -> list[Answer[MemberStatus]]:
+        """The status of several members, asked at the same time."""
+        return await asyncio.gather(*(self.one(address, AdminClient.status) for address in addresses))
+
+    async def everywhere(self, addresses: Iterable[Address]) -> list[Answer[MemberStatus]]:
+        """The status of these members and of all that they know of."""
+        answers: dict[Address, Answer[MemberStatus]] = {}
+        unasked = list(addresses)
+        while unasked:
+            for answer in await self.status(unasked):
+                answers[answer.address] = answer
+            known = [other for answer in answers.values() for other in _known_to(answer)]
+            unasked = [address for address in dict.fromkeys(known) if address not in answers]
+        members: dict[tuple[object, ...], Answer[MemberStatus]] = {}
+        for answer in answers.values():
+            members.setdefault(_who(answer), answer)
+        return list(members.values())
+
+    async def at_primary(
+        self, addresses: Iterable[Address], what: Callable[[AdminClient], Awaitable[T]]
+    ) -> Answer[T]:
+        """What the primary says, whichever of the members (or of those that they know of) that is."""
+        answers = await self.at_most(LOOK_TIMEOUT).everywhere(addresses)
+        primary = primary_of(answers)
+        if primary is not None:
+            return await self.one(primary, what)
+        said = "; ".join(
+            answer.error if answer.result is None else f"{answer.address} is {answer.result.role}"
+            for answer in answers
+        )
+        code = UNREACHABLE if all(answer.code == UNREACHABLE for answer in answers) else REFUSED
+        return Answer(answers[0].address, error=f"no primary found: {said}", code=code)
+
+
+def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Address | None:
+    """Which member serves in the highest generation."""
+    serving = [
+        (answer.result.generation, answer.address)
+        for answer in answers
+        if answer.result is not None and answer.result.serves
+    ]
+    return max(serving, key=lambda found: found[0])[1] if serving else None
+
+
+def _known_to(answer: Answer[MemberStatus]) -> list[Address]:
+    """The members that a member knows of; they have TLS where it has."""
+    if answer.result is None:
+        return []
+    facts = answer.result.facts
+    texts = [*facts["members"], *([facts["primary"]] if facts["primary"] else [])]
+    plain = (Address.parse(text) for text in texts)
+    return [Address(found.host, found.port, tls=answer.address.tls) for found in plain]
+
+
+def _who(answer: Answer[MemberStatus]) -> tuple[object, ...]:
+    """The same for two addresses of one member."""
+    if answer.result is None:
+        return (answer.address,)
+    facts = answer.result.facts
+    return facts["name"], facts["address"], facts["pid"]
+
+
+def _named(address: Address, error: Exception) -> str:
+    text = str(error)
+    return text if str(address) in text else f"{address}: {text}"
+
+
+def how(*, timeout: float = LOOK_TIMEOUT) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options that say as whom and how long; the command is given them as ``asking``.
+
+    :param timeout: default of ``--timeout``, in seconds.
+    """
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def asked(
+            *, user: str, password_file: Path | None, timeout: float, tls_ca: Path | None, **rest: Any
+        ) -> None:
+            password = read_password(password_file)
+            if not password:
+                raise click.UsageError(f"give --password-file, or set {PASSWORD_VARIABLE}")
+            command(asking=Asking(Credentials(password, user), timeout, tls_ca), **rest)
+
+        decorated: Callable[..., None] = asked
+        for option in (
+            click.option("--tls-ca", type=FILE, help="Who signs the members' certificates (PEM)."),
+            click.option(
+                "--timeout", type=float, default=timeout, show_default=True, help="Seconds for a member."
+            ),
+            click.option(
+                "--password-file",
+                type=FILE,
+                help=f"File with the cluster-admin's password; or set ${PASSWORD_VARIABLE}.",
+            ),
+            click.option("--user", default=DEFAULT_ADMIN, show_default=True),
+        ):
+            decorated = option(decorated)
+        return decorated
+
+    return wrap
+
+
+def finish(answer: Answer[Any]) -> NoReturn:
+    """End the command with what came of it: a reason goes to standard error."""
+    if answer.error:
+        click.echo(answer.error, err=True)
+    sys.exit(answer.code)

@@ -1,0 +1,171 @@
+"""What ``serve`` is told of the member's part in its cluster: store, arbiter, where the others are.
+
+Rules
+-----
+* Without an arbiter nobody can tell whether a store is the newest one, so a store on disk needs one.
+* With an arbiter nobody is primary by its command line: it decides over each promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from broker_stub.address import Address
+from broker_stub.arbiter import open_arbiter
+from broker_stub.member import ClusterOptions, ClusterSetup
+from broker_stub.replication.backup import CAPABILITY
+from broker_stub.store import MemoryStore, open_store
+from haclient import Credentials, aio
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.url_error import ClusterURLError
+from haclient.factory import FactoryArguments
+
+MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPart:
+    """A member with an arbiter.
+
+    :param store: a directory, or ``memory``.
+    :param broker_url: a cluster URL, or the addresses of the members with commas between them.
+    :param credentials: the cluster-admin's.
+    :param tls_ca: who signs the members' certificates (PEM); ``None`` trusts the system's authorities.
+    :param force_primary: take over at the start, whatever the store lacks.
+    :raises click.UsageError: for an arbiter or a broker URL that is none.
+    """
+
+    arbiter: str
+    store: str
+    broker_url: str
+    credentials: Credentials
+    tls_ca: Path | None
+    name: str
+    backup_timeout: float
+    force_primary: bool
+
+    def __post_init__(self) -> None:
+        try:
+            ClusterURL.parse(_cluster_url(self.broker_url))
+        except ClusterURLError as error:
+            raise click.UsageError(f"--broker-url: {error}") from error
+        check_arbiter(self.arbiter)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[ClusterSetup]:
+        """Store and arbiter, open for as long as the body runs.
+
+        :raises broker_stub.store.StoreFailedError: when the store cannot be used.
+        """
+        store = MemoryStore() if self.store == MEMORY else await open_store(Path(self.store))
+        options = ClusterOptions(
+            name=self.name,
+            backup_timeout=self.backup_timeout,
+            store=self.store,
+            arbiter=without_secrets(self.arbiter),
+            force_primary=self.force_primary,
+        )
+        arbiter = open_arbiter(self.arbiter)
+        try:
+            yield ClusterSetup(options=options, store=store, arbiter=arbiter, factory=self._factory)
+        finally:
+            await arbiter.close()
+            await store.close()
+
+    def _factory(self, members: tuple[Address, ...]) -> aio.ConnectionFactory:
+        where = ",".join(str(member) for member in members) or self.broker_url
+        arguments: FactoryArguments = {
+            "credentials": self.credentials,
+            "desired_capabilities": (CAPABILITY,),
+            "startup_deadline": None,
+        }
+        if self.tls_ca is not None:
+            arguments["tls_ca"] = str(self.tls_ca)
+        return aio.ConnectionFactory(_cluster_url(where), **arguments)
+
+
+def _cluster_url(text: str) -> str:
+    """A cluster URL, or a list of members as one."""
+    return f"failover:({text})" if text.count("://") > 1 and not text.startswith("failover:") else text
+
+
+def check_arbiter(url: str) -> None:
+    """Refuse an arbiter that members in processes of their own cannot have in common.
+
+    :raises click.UsageError: with the reason.
+    """
+    if url == "memory:":
+        raise click.UsageError("--arbiter memory: is one for each process: every member would win")
+    try:
+        open_arbiter(url)
+    except ValueError as error:
+        raise click.UsageError(f"--arbiter: {error}") from error
+
+
+def without_secrets(arbiter: str) -> str:
+    """The URL of an arbiter without what may stand before an ``@`` in it."""
+    kind, colon, rest = arbiter.partition(":")
+    hosts, at, host = rest.rpartition("@")
+    return f"{kind}{colon}...@{host}" if kind == "zookeeper" and hosts and at else arbiter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Which of the options that exclude or need each other were given."""
+
+    arbiter: bool
+    primary_role: bool
+    generation: bool
+    primary: bool
+    store_on_disk: bool
+    broker_url: bool
+    members: bool
+    password: bool
+    force_primary: bool
+
+
+def check(given: Given) -> None:
+    """Refuse options that contradict each other.
+
+    :raises click.UsageError: with what to do instead.
+    """
+    for reason in _contradictions(given):
+        raise click.UsageError(reason)
+
+
+def _contradictions(given: Given) -> Iterator[str]:
+    if given.primary_role and given.primary:
+        yield "--primary says where another member is primary: it does not go with --role primary"
+    if given.arbiter:
+        yield from _contradictions_with_arbiter(given)
+        return
+    if given.store_on_disk:
+        yield (
+            "--store DIR needs --arbiter: without one nobody knows whether a store is the newest;"
+            " a single durable broker is a member with --arbiter directory:PATH that was promoted"
+        )
+    if given.force_primary:
+        yield "--force-primary needs --arbiter; without one use --role primary"
+    if given.broker_url:
+        yield "--broker-url needs --arbiter: without one nothing is replicated"
+
+
+def _contradictions_with_arbiter(given: Given) -> Iterator[str]:
+    if given.primary_role:
+        yield (
+            "--role primary does not go with --arbiter, which decides who is primary:"
+            " start the member, then `broker-stub promote` it (or give --force-primary)"
+        )
+    if given.generation:
+        yield "--generation does not go with --arbiter: the store and the arbiter know it"
+    if given.primary:
+        yield "--primary does not go with --arbiter: the member looks for the primary itself"
+    if not given.broker_url and not given.members:
+        yield "--arbiter needs --member or --broker-url: where to look for the primary"
+    if not given.password:
+        yield "--arbiter needs --password-file: a backup comes to the primary as cluster-admin"

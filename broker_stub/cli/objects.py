@@ -1,0 +1,209 @@
+"""``queue``, ``exchange`` and ``binding``: the wiring of the cluster, at whichever member is primary."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import click
+
+from broker_stub.address import Address
+from broker_stub.admin import AdminClient
+from broker_stub.cli.asking import JSON, MEMBERS, Asking, finish, flat, how
+from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.messages import Replicate
+
+# A change is answered when the backups have it: a stalled one is dropped after ten seconds.
+_TIMEOUT = 30.0
+
+_Members = tuple[list[Address], ...]
+_Facts = dict[str, Any]
+
+_REPLICATE = click.option(
+    "--replicate",
+    type=click.Choice([str(mode) for mode in Replicate]),
+    help="What the backups have of it.  [default: the member's --replicate]",
+)
+_KEY = click.option("--key", default="", help="Which messages: the routing key, or a pattern of it.")
+
+
+@click.group()
+def queue() -> None:
+    """Make, list and remove queues."""
+
+
+@click.group()
+def exchange() -> None:
+    """Make, list and remove exchanges."""
+
+
+@click.group()
+def binding() -> None:
+    """Bind queues to exchanges, list and remove bindings."""
+
+
+# -- queues -----------------------------------------------------------------------------------------
+
+
+@queue.command("add")
+@click.argument("name")
+@MEMBERS
+@_REPLICATE
+@JSON
+@how(timeout=_TIMEOUT)
+def add_queue(*, name: str, members: _Members, replicate: str | None, as_json: bool, asking: Asking) -> None:
+    """Make a queue."""
+    attributes = _given(replicate=replicate)
+    _run(asking, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)
+
+
+@queue.command("list")
+@MEMBERS
+@JSON
+@how()
+def list_queues(*, members: _Members, as_json: bool, asking: Asking) -> None:
+    """Show every queue, with its depth."""
+    _run(asking, members, lambda client: _all(client, QUEUE_TYPE), as_json=as_json)
+
+
+@queue.command("remove")
+@click.argument("name")
+@MEMBERS
+@JSON
+@how(timeout=_TIMEOUT)
+def remove_queue(*, name: str, members: _Members, as_json: bool, asking: Asking) -> None:
+    """Remove a queue with all messages in it."""
+    _run(asking, members, lambda client: _remove(client, QUEUE_TYPE, name), as_json=as_json)
+
+
+# -- exchanges --------------------------------------------------------------------------------------
+
+
+@exchange.command("add")
+@click.argument("name")
+@MEMBERS
+@click.option("--type", "kind", type=click.Choice(["direct", "fanout", "topic"]), required=True)
+@_REPLICATE
+@JSON
+@how(timeout=_TIMEOUT)
+def add_exchange(
+    *, name: str, members: _Members, kind: str, replicate: str | None, as_json: bool, asking: Asking
+) -> None:
+    """Make an exchange."""
+    attributes = _given(type=kind, replicate=replicate)
+    _run(asking, members, lambda client: client.create(EXCHANGE_TYPE, name, **attributes), as_json=as_json)
+
+
+@exchange.command("list")
+@MEMBERS
+@JSON
+@how()
+def list_exchanges(*, members: _Members, as_json: bool, asking: Asking) -> None:
+    """Show every exchange."""
+    _run(asking, members, lambda client: _all(client, EXCHANGE_TYPE), as_json=as_json)
+
+
+@exchange.command("remove")
+@click.argument("name")
+@MEMBERS
+@JSON
+@how(timeout=_TIMEOUT)
+def remove_exchange(*, name: str, members: _Members, as_json: bool, asking: Asking) -> None:
+    """Remove an exchange with its bindings."""
+    _run(asking, members, lambda client: _remove(client, EXCHANGE_TYPE, name), as_json=as_json)
+
+
+# -- bindings ---------------------------------------------------------------------------------------
+
+
+@binding.command("add")
+@click.argument("exchange_name", metavar="EXCHANGE")
+@click.argument("queue_name", metavar="QUEUE")
+@MEMBERS
+@_KEY
+@JSON
+@how(timeout=_TIMEOUT)
+def add_binding(
+    *, exchange_name: str, queue_name: str, members: _Members, key: str, as_json: bool, asking: Asking
+) -> None:
+    """Send what fits the key from the exchange to the queue."""
+    name, ends = _ends(exchange_name, queue_name, key)
+    _run(asking, members, lambda client: client.create(BINDING_TYPE, name, **ends), as_json=as_json)
+
+
+@binding.command("list")
+@MEMBERS
+@JSON
+@how()
+def list_bindings(*, members: _Members, as_json: bool, asking: Asking) -> None:
+    """Show every binding."""
+    _run(asking, members, lambda client: _all(client, BINDING_TYPE), as_json=as_json)
+
+
+@binding.command("remove")
+@click.argument("exchange_name", metavar="EXCHANGE")
+@click.argument("queue_name", metavar="QUEUE")
+@MEMBERS
+@_KEY
+@JSON
+@how(timeout=_TIMEOUT)
+def remove_binding(
+    *, exchange_name: str, queue_name: str, members: _Members, key: str, as_json: bool, asking: Asking
+) -> None:
+    """Remove the binding with this exchange, queue and key."""
+    name, ends = _ends(exchange_name, queue_name, key)
+    _run(asking, members, lambda client: _remove(client, BINDING_TYPE, name, ends), as_json=as_json)
+
+
+# -- what they have in common -----------------------------------------------------------------------
+
+
+def _run(
+    asking: Asking,
+    members: _Members,
+    what: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
+    *,
+    as_json: bool,
+) -> None:
+    answer = asyncio.run(asking.at_primary(flat(members), what))
+    if as_json:
+        click.echo(json.dumps(answer.plain()))
+    elif answer.result is not None:
+        rows = answer.result if isinstance(answer.result, list) else [answer.result]
+        for row in rows:
+            click.echo(_line(row))
+    finish(answer)
+
+
+async def _all(client: AdminClient, kind: str) -> list[_Facts]:
+    return [facts for facts in await client.query(kind) if not facts.get("temporary")]
+
+
+async def _remove(client: AdminClient, kind: str, name: str, ends: Mapping[str, str] | None = None) -> _Facts:
+    await client.delete(kind, name, **(ends or {}))
+    return {"removed": name}
+
+
+def _ends(exchange_name: str, queue_name: str, key: str) -> tuple[str, dict[str, str]]:
+    return f"{exchange_name}/{queue_name}/{key}", {
+        "exchange": exchange_name,
+        "queue": queue_name,
+        "key": key,
+    }
+
+
+def _given(**attributes: str | None) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _line(facts: _Facts) -> str:
+    """One line for people: what it is, without what only programs ask for."""
+    if "removed" in facts:
+        return f"removed {facts['removed']}"
+    if "queue" in facts:
+        return f"{facts['exchange']} -> {facts['queue']}, key {facts['key']!r}"
+    if "type" in facts:
+        return f"{facts['name']}: {facts['type']}, replicate {facts['replicate']}"
+    return f"{facts['name']}: {facts['depth']} messages, replicate {facts['replicate']}"

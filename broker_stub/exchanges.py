@@ -1,0 +1,372 @@
+"""Exchanges: a message goes to every queue that is bound with a fitting key.  No I/O.
+
+Matching
+--------
+* ``direct``: the binding's key is the message's routing key.
+* ``fanout``: every queue that is bound, whatever the keys.
+* ``topic``: a key is words between dots, and an empty key has none.  In a binding's key ``*``
+  stands for one word and ``#`` for any number of words, none included.
+
+Rules
+-----
+* A message's routing key is its ``subject``; without one, the key in the address
+  ``exchange/key``; without that, it is empty.
+* Every queue that fits gets one copy, however many of its bindings fit.
+* The sender is told that a message is safe when every copy of it is.  Some copies may be there
+  when it is not told: then it sends again, which is at-least-once for each queue.
+* A message that fits no binding is not taken: its outcome is ``released``, so the sender learns
+  that nobody will ever get it and may send it again later.
+* Senders get no new credit while any of the queues that are bound is full.
+* A binding ends with its exchange and with its queue.
+
+Sources: AMQP 0-10, section 3.2.3 ("Exchange types") for the matching; AMQP 1.0 part 3, sections
+3.2.4 (``subject``) and 3.4.4 (released).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from broker_stub.messages import Done, Replicate
+from broker_stub.queues import Queue
+from broker_stub.sections import PLAIN, Envelope, MalformedMessageError, subject
+
+# Room for any key a person gives; what a longer one costs to match is not to be had.
+MAX_KEY = 1024
+# Routes that are remembered.  Applications use few keys; those that use each key once pay twice.
+_MAX_ROUTES = 1024
+
+
+class ExchangeType(enum.StrEnum):
+    """How an exchange matches."""
+
+    DIRECT = "direct"
+    FANOUT = "fanout"
+    TOPIC = "topic"
+
+
+class UnroutableError(Exception):
+    """A message fits no binding of its exchange."""
+
+
+class Exchange:
+    """An exchange of one address.  Its bindings are changed through ``Addresses`` only.
+
+    :param identity: a UUID; the same name with another identity is another exchange.
+    :param replicate: whether the backups have it; ``all`` and ``configuration`` are the same here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: ExchangeType,
+        *,
+        identity: str | None = None,
+        replicate: Replicate = Replicate.NONE,
+    ) -> None:
+        self.name = name
+        self.type = kind
+        self.identity = identity or str(uuid.uuid4())
+        self.replicate = replicate
+        self.deleted = False
+        self._bindings: dict[Queue, dict[str, Binding]] = {}
+        self._table: _Table = _TABLES[kind]()
+        self._routes: dict[str, tuple[Queue, ...]] = {}
+        self._stalled: list[Callable[[], None]] = []
+        self._watched: set[Queue] = set()
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Every binding, those of one queue together."""
+        return tuple(binding for keys in self._bindings.values() for binding in keys.values())
+
+    def binding(self, queue: Queue, key: str) -> Binding | None:
+        """The binding of a queue with a key."""
+        return self._bindings.get(queue, {}).get(key)
+
+    def add(self, binding: Binding) -> None:
+        """Route by a binding that is new."""
+        self._bindings.setdefault(binding.queue, {})[binding.key] = binding
+        self._table.add(binding.key, binding.queue)
+        self._changed()
+
+    def remove(self, binding: Binding) -> None:
+        """Route by a binding no longer."""
+        queue = binding.queue
+        del self._bindings[queue][binding.key]
+        if not self._bindings[queue]:
+            del self._bindings[queue]
+        self._table.remove(binding.key, queue)
+        self._changed()
+
+    def forget(self, queue: Queue) -> None:
+        """A queue is deleted, and its bindings are with it."""
+        for binding in tuple(self._bindings.get(queue, {}).values()):
+            self.remove(binding)
+
+    def close(self) -> None:
+        """The exchange is deleted."""
+        self.deleted = True
+        self._bindings.clear()
+        self._table = _TABLES[self.type]()
+        self._changed()
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def route(self, key: str) -> tuple[Queue, ...]:
+        """The queues that a message with this routing key goes to."""
+        queues = self._routes.get(key)
+        if queues is None:
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            queues = self._routes[key] = tuple(dict.fromkeys(self._table.match(key)))
+        return queues
+
+    @property
+    def full(self) -> bool:
+        """Whether senders should get no new credit."""
+        return any(queue.full for queue in self._bindings)
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call once when the first full queue has room again, or when the bindings have changed."""
+        self._stalled.append(call)
+        for queue in self._bindings:
+            if queue.full:
+                if queue not in self._watched:
+                    self._watched.add(queue)
+                    queue.when_room(functools.partial(self._room_in, queue))
+                return
+
+    def _room_in(self, queue: Queue) -> None:
+        self._watched.discard(queue)
+        self._give_room()
+
+    def _changed(self) -> None:
+        self._routes.clear()
+        self._give_room()
+
+    def _give_room(self) -> None:
+        stalled, self._stalled = self._stalled, []
+        for call in stalled:
+            call()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What fits ``key`` goes from ``exchange`` to ``queue``."""
+
+    exchange: Exchange
+    queue: Queue
+    key: str = ""
+
+
+# -- sending --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An exchange as senders see it: a place that takes messages, as a queue does.
+
+    :param key: the routing key of messages without a subject; ``None`` when the address has none.
+    """
+
+    exchange: Exchange
+    key: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return self.exchange.name if self.key is None else f"{self.exchange.name}/{self.key}"
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the exchange is gone."""
+        return self.exchange.deleted
+
+    @property
+    def full(self) -> bool:
+        """Whether senders should get no new credit."""
+        return self.exchange.full
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call once when it is worth to look again."""
+        self.exchange.when_room(call)
+
+    def enqueue(
+        self,
+        data: bytes,
+        done: Done,
+        token: Any,
+        envelope: Envelope = PLAIN,
+        lifetime: float | None = None,
+    ) -> None:
+        """Take a message for every queue that it fits.
+
+        :param done: called with ``token`` when every copy is safe.
+        :param lifetime: seconds after which the message is expired.
+        :raises UnroutableError: when it fits none; nothing is taken then.
+        :raises MalformedMessageError: when its routing key cannot be used.
+        """
+        said = subject(data)
+        key = said if said is not None else self.key or ""
+        if len(key) > MAX_KEY:
+            raise MalformedMessageError(f"a routing key has at most {MAX_KEY} characters")
+        queues = self.exchange.route(key)
+        if not queues:
+            raise UnroutableError(f"no binding of {self.exchange.name!r} fits {key!r}")
+        if len(queues) > 1:
+            done, token = _Copies(len(queues), done, token).safe, None
+        for queue in queues:
+            queue.enqueue(data, done, token, envelope, lifetime)
+
+
+class _Copies:
+    """Counts the copies of one message that are not safe yet."""
+
+    __slots__ = ("_done", "_left", "_token")
+
+    def __init__(self, count: int, done: Done, token: Any) -> None:
+        self._left = count
+        self._done = done
+        self._token = token
+
+    def safe(self, _token: None) -> None:
+        """One more copy is safe."""
+        self._left -= 1
+        if not self._left:
+            self._done(self._token)
+
+
+# -- matching -------------------------------------------------------------------------------------
+
+
+class _Table(Protocol):
+    """Finds queues by routing key.  The same key and queue are added once at most."""
+
+    def add(self, key: str, queue: Queue) -> None:
+        """A binding is new."""
+
+    def remove(self, key: str, queue: Queue) -> None:
+        """A binding is gone."""
+
+    def match(self, key: str) -> Iterable[Queue]:
+        """The queues of the bindings that fit; a queue may come more than once."""
+
+
+class _Direct:
+    def __init__(self) -> None:
+        self._by_key: dict[str, dict[Queue, None]] = {}
+
+    def add(self, key: str, queue: Queue) -> None:
+        self._by_key.setdefault(key, {})[queue] = None
+
+    def remove(self, key: str, queue: Queue) -> None:
+        del self._by_key[key][queue]
+        if not self._by_key[key]:
+            del self._by_key[key]
+
+    def match(self, key: str) -> Iterable[Queue]:
+        return self._by_key.get(key, ())
+
+
+class _Fanout:
+    def __init__(self) -> None:
+        self._places: dict[tuple[Queue, str], None] = {}
+
+    def add(self, key: str, queue: Queue) -> None:
+        self._places[queue, key] = None
+
+    def remove(self, key: str, queue: Queue) -> None:
+        del self._places[queue, key]
+
+    def match(self, key: str) -> Iterable[Queue]:
+        return (queue for queue, _ in self._places)
+
+
+class _Node:
+    """Where the words of some bindings' keys have led so far."""
+
+    __slots__ = ("children", "queues", "repeats")
+
+    def __init__(self, *, repeats: bool = False) -> None:
+        self.children: dict[str, _Node] = {}
+        self.queues: dict[Queue, None] = {}
+        self.repeats = repeats
+
+
+class _Topic:
+    """A tree of the bindings' words, walked along all its branches at once.
+
+    A node is visited once a word at most, so that no key and no set of bindings takes more than
+    the number of words times the number of nodes.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Node()
+
+    def add(self, key: str, queue: Queue) -> None:
+        node = self._root
+        for word in words(key):
+            child = node.children.get(word)
+            if child is None:
+                child = node.children[word] = _Node(repeats=word == "#")
+            node = child
+        node.queues[queue] = None
+
+    def remove(self, key: str, queue: Queue) -> None:
+        node, path = self._root, []
+        for word in words(key):
+            path.append((node, word))
+            node = node.children[word]
+        del node.queues[queue]
+        for parent, word in reversed(path):
+            if node.queues or node.children:
+                break
+            del parent.children[word]
+            node = parent
+
+    def match(self, key: str) -> Iterable[Queue]:
+        nodes = _with_repetitions([self._root])
+        for word in words(key):
+            nodes = _with_repetitions(_after(nodes, word))
+        return (queue for node in nodes for queue in node.queues)
+
+
+def words(key: str) -> list[str]:
+    """The words of a topic key."""
+    return key.split(".") if key else []
+
+
+def _after(nodes: Iterable[_Node], word: str) -> Iterable[_Node]:
+    """Where one more word leads."""
+    for node in nodes:
+        for child in (node.children.get(word), node.children.get("*")):
+            if child is not None:
+                yield child
+        if node.repeats:
+            yield node
+
+
+def _with_repetitions(nodes: Iterable[_Node]) -> dict[_Node, None]:
+    """The nodes, and those that a ``#`` leads to without any word."""
+    found: dict[_Node, None] = {}
+    for node in nodes:
+        reached: _Node | None = node
+        while reached is not None and reached not in found:
+            found[reached] = None
+            reached = reached.children.get("#")
+    return found
+
+
+_TABLES: dict[ExchangeType, Callable[[], _Table]] = {
+    ExchangeType.DIRECT: _Direct,
+    ExchangeType.FANOUT: _Fanout,
+    ExchangeType.TOPIC: _Topic,
+}

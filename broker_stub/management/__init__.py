@@ -1,0 +1,50 @@
+"""The management node of a member: requests in, responses out.
+
+A request is a message to ``$management`` with the application properties ``operation``, ``type`` and
+``name`` (or ``identity``), arguments in a map as its body, and a ``reply-to``.  The response carries
+``statusCode`` and ``statusDescription``, and the request's correlation id.
+
+====================  ==========================  ====================================================
+type                  operation                   arguments; answer
+====================  ==========================  ====================================================
+``haclient.member``   ``READ``                    the member's status
+``haclient.member``   ``UPDATE``                  ``members`` (a list of ``host:port``); the status
+``haclient.member``   ``PROMOTE``                 ``generation`` (at least), ``force``; the status, and
+                                                  ``warning``: what force may have lost
+``haclient.member``   ``DEMOTE``                  ``primary`` (``host:port``); the new status
+``haclient.member``   ``SET-PRIMARY``             ``primary``, ``generation``; the new status
+``haclient.member``   ``STOP``                    nothing
+``haclient.queue``    ``CREATE``                  ``x-qpid-replicate`` (or ``replicate``); its attributes
+``haclient.queue``    ``READ``                    its attributes, with depth and counters
+``haclient.queue``    ``DELETE``                  nothing; what is in it is lost
+``haclient.exchange`` ``CREATE``                  ``type``, ``x-qpid-replicate``; its attributes
+``haclient.exchange`` ``READ``, ``DELETE``        its attributes; nothing
+``haclient.binding``  ``CREATE``                  ``exchange``, ``queue``, ``key``; its attributes
+``haclient.binding``  ``READ``, ``DELETE``        by name or by the same three; its attributes; nothing
+all but the member    ``QUERY``                   ``attributeNames``, ``offset``, ``count``;
+                                                  ``attributeNames`` and ``results``
+====================  ==========================  ====================================================
+
+Rules
+-----
+* It is for the cluster-admin: 403 for everybody else.
+* Wiring is changed at a member that serves, and nowhere else: 409.  A change is answered when it is
+  durable, and on every replica that is ready.
+* Status: 200, 201 for ``CREATE``, 204 for ``DELETE``; 400 for arguments that make no sense, 404 for what
+  is not there, 405 for what cannot be changed, 409 for what the state of things forbids, 501 for an
+  operation that is not in the table.
+
+Files: ``request`` (request, response, ``QUERY``), ``node`` (who may, which type, what went wrong),
+``managed`` (what is managed), ``members``, ``queues``, ``exchanges``, ``bindings`` (a type each),
+``wiring`` (what the last three have in common).
+
+Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from broker_stub.management.node import Management
+from broker_stub.management.queues import queue_facts
+from broker_stub.management.request import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
+
+__all__ = ["BINDING_TYPE", "EXCHANGE_TYPE", "MEMBER_TYPE", "QUEUE_TYPE", "Management", "queue_facts"]

@@ -1,0 +1,78 @@
+"""``haclient.exchange``: exchanges."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from broker_stub.addresses import REPLICATE_PROPERTY
+from broker_stub.exchanges import Exchange, ExchangeType
+from broker_stub.management.managed import Managed, check_serves
+from broker_stub.management.request import Operation, Request, Response, invalid, select
+from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
+
+
+class ExchangeOperations:
+    """Makes, shows and deletes exchanges; nothing of one can be changed."""
+
+    def __init__(self, broker: Managed) -> None:
+        self._broker = broker
+        self.operations: dict[str, Operation] = {
+            "CREATE": self._create,
+            "READ": self._read,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+            "QUERY": self._query,
+        }
+
+    async def _create(self, request: Request) -> Response:
+        check_serves(self._broker)
+        request.only("name", "type", "replicate", REPLICATE_PROPERTY)
+        addresses = self._broker.addresses
+        name, kind = free_name(addresses, request), _kind(request)
+        exchange = addresses.declare_exchange(name, kind, replicate=replicate_of(request))
+        await self._broker.wiring_settled()
+        return Response(_facts(exchange), HTTPStatus.CREATED)
+
+    async def _read(self, request: Request) -> Response:
+        return Response(_facts(self._find(request)))
+
+    async def _update(self, request: Request) -> Response:
+        raise unchangeable("exchange", self._find(request).name)
+
+    async def _delete(self, request: Request) -> Response:
+        check_serves(self._broker)
+        self._broker.addresses.delete_exchange(self._find(request))
+        await self._broker.wiring_settled()
+        return Response({}, HTTPStatus.NO_CONTENT)
+
+    async def _query(self, request: Request) -> Response:
+        return select(request, [_facts(exchange) for exchange in self._broker.addresses.exchanges])
+
+    def _find(self, request: Request) -> Exchange:
+        addresses = self._broker.addresses
+        found = (
+            addresses.exchange_by_identity(request.identity)
+            if request.identity
+            else addresses.find_exchange(request.name)
+        )
+        if found is None:
+            raise not_found("exchange", request.identity or request.name)
+        return found
+
+
+def _kind(request: Request) -> ExchangeType:
+    text = request.text("type") or ""
+    try:
+        return ExchangeType(text)
+    except ValueError:
+        raise invalid(f"type is {', '.join(ExchangeType)}, and not {text!r}") from None
+
+
+def _facts(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "name": exchange.name,
+        "identity": exchange.identity,
+        "type": str(exchange.type),
+        "replicate": str(exchange.replicate),
+    }

@@ -1,0 +1,71 @@
+"""``haclient.queue``: queues with their depth and counters."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from broker_stub.addresses import REPLICATE_PROPERTY
+from broker_stub.management.managed import Managed, check_serves
+from broker_stub.management.request import Operation, Request, RequestRefusedError, Response, select
+from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
+from broker_stub.queues import Queue
+
+
+class QueueOperations:
+    """Makes, shows and deletes queues; nothing of one can be changed."""
+
+    def __init__(self, broker: Managed) -> None:
+        self._broker = broker
+        self.operations: dict[str, Operation] = {
+            "CREATE": self._create,
+            "READ": self._read,
+            "UPDATE": self._update,
+            "DELETE": self._delete,
+            "QUERY": self._query,
+        }
+
+    async def _create(self, request: Request) -> Response:
+        check_serves(self._broker)
+        request.only("name", "replicate", REPLICATE_PROPERTY)
+        name = free_name(self._broker.addresses, request)
+        queue = self._broker.addresses.declare(name, replicate=replicate_of(request))
+        await self._broker.wiring_settled()
+        return Response(queue_facts(queue), HTTPStatus.CREATED)
+
+    async def _read(self, request: Request) -> Response:
+        return Response(queue_facts(self._find(request)))
+
+    async def _update(self, request: Request) -> Response:
+        raise unchangeable("queue", self._find(request).name)
+
+    async def _delete(self, request: Request) -> Response:
+        check_serves(self._broker)
+        queue = self._find(request)
+        if queue.temporary:
+            raise RequestRefusedError(
+                HTTPStatus.CONFLICT, f"{queue.name!r} is temporary: it ends with its connection"
+            )
+        self._broker.addresses.delete(queue)
+        await self._broker.wiring_settled()
+        return Response({}, HTTPStatus.NO_CONTENT)
+
+    async def _query(self, request: Request) -> Response:
+        return select(request, [queue_facts(queue) for queue in self._broker.addresses])
+
+    def _find(self, request: Request) -> Queue:
+        addresses = self._broker.addresses
+        found = (
+            addresses.by_identity(request.identity)
+            if request.identity
+            else addresses.find_queue(request.name)
+        )
+        if found is None:
+            raise not_found("queue", request.identity or request.name)
+        return found
+
+
+def queue_facts(queue: Queue) -> dict[str, Any]:
+    """What a queue is, with its depth and counters."""
+    facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
+    return {**facts, **queue.status()}

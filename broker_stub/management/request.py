@@ -1,0 +1,145 @@
+"""A management request and its response, apart from what they are about.
+
+A request's own attributes are in its application properties, and the arguments in a map as its body.
+``offset`` and ``count`` of a ``QUERY`` may be in either place.
+
+Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import proton
+
+from broker_stub.address import Address
+
+MEMBER_TYPE = "haclient.member"
+QUEUE_TYPE = "haclient.queue"
+EXCHANGE_TYPE = "haclient.exchange"
+BINDING_TYPE = "haclient.binding"
+
+
+class RequestRefusedError(Exception):
+    """A request that is answered with another status than 2xx."""
+
+    def __init__(self, status: HTTPStatus, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a request that was carried out is answered with.
+
+    :param properties: application properties beside status and description.
+    """
+
+    body: Any = None
+    status: HTTPStatus = HTTPStatus.OK
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One management request.
+
+    :param type: of what is managed: ``type``, or ``entityType`` where a ``QUERY`` has it.
+    :param properties: all application properties.
+    """
+
+    operation: str
+    type: str = MEMBER_TYPE
+    name: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, message: proton.Message) -> Request:
+        """Read a request out of its message."""
+        properties: dict[str, Any] = message.properties or {}
+        operation = properties.get("operation")
+        kind = properties.get("entityType") or properties.get("type") or MEMBER_TYPE
+        body = message.body if message.body is not None else {}
+        if not isinstance(operation, str) or not isinstance(kind, str) or not isinstance(body, dict):
+            raise RequestRefusedError(
+                HTTPStatus.BAD_REQUEST, "a request needs the property operation, and a map as its body"
+            )
+        arguments = {str(key): value for key, value in body.items()}
+        return cls(operation.upper(), kind, str(properties.get("name") or ""), arguments, properties)
+
+    @property
+    def identity(self) -> str:
+        """Which one is meant, where it is not told by name."""
+        return str(self.properties.get("identity") or "")
+
+    def number(self, name: str) -> int | None:
+        """A whole number from 0; ``None`` when it is left out."""
+        value = self.arguments.get(name, self.properties.get(name))
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise invalid(f"{name} must be a whole number from 0")
+        return int(value)
+
+    def text(self, name: str) -> str | None:
+        """A text among the arguments; ``None`` when it is left out or null."""
+        value = self.arguments.get(name)
+        if value is not None and not isinstance(value, str):
+            raise invalid(f"{name} must be a text")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts among the arguments; empty when it is left out or null."""
+        value = self.arguments.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise invalid(f"{name} must be a list of texts")
+        return value
+
+    def address(self, name: str) -> Address | None:
+        """A ``host:port`` among the arguments; ``None`` when it is left out or null."""
+        text = self.text(name)
+        return None if text is None else parse_address(name, text)
+
+    def only(self, *names: str) -> None:
+        """Refuse arguments that this operation does not have."""
+        unknown = sorted(self.arguments.keys() - set(names))
+        if unknown:
+            known = ", ".join(names) or "none"
+            raise invalid(f"{self.type} has no attribute {', '.join(unknown)} to {self.operation}: {known}")
+
+
+Operation = Callable[[Request], Awaitable[Response]]
+
+
+def invalid(description: str) -> RequestRefusedError:
+    """The refusal of an argument that makes no sense."""
+    return RequestRefusedError(HTTPStatus.BAD_REQUEST, f"amqp:invalid-field: {description}")
+
+
+def parse_address(name: str, text: str) -> Address:
+    """An address, or the refusal that names the argument."""
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise invalid(f"{name}: {error}") from error
+
+
+def select(request: Request, rows: list[dict[str, Any]]) -> Response:
+    """The answer of a ``QUERY``: the attributes and the rows that it asks for.
+
+    An attribute that a row does not have is null.  ``count`` in the properties is the number of rows.
+    """
+    names = request.texts("attributeNames") or (list(rows[0]) if rows else [])
+    start, count = request.number("offset") or 0, request.number("count")
+    chosen = rows[start:] if count is None else rows[start : start + count]
+    results = [[row.get(name) for name in names] for row in chosen]
+    return Response(
+        {"attributeNames": names, "results": results}, properties={"count": proton.int32(len(results))}
+    )

@@ -1,0 +1,96 @@
+"""What a member does when its wiring changes: queues, exchanges and bindings.
+
+Rules
+-----
+* Every change is written down, by the keeper, whether it began here or came from the primary.
+* A primary tells its replicas of each change in the turn in which it is made.  A new queue is
+  waited for from that turn on, so no message in it is settled before the replicas know the queue.
+* Replicas are told of a queue or an exchange unless its ``x-qpid-replicate`` is ``none``, and of
+  a binding when they are told of both its ends.  Temporary queues are never told, nor written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_stub.addresses import REPLICATE_PROPERTY, Addresses
+from broker_stub.exchanges import Binding, Exchange, ExchangeType
+from broker_stub.keeper import Keeper, is_replicated
+from broker_stub.messages import Replicate
+from broker_stub.queues import Queue
+from broker_stub.replication import copy
+from broker_stub.replication.leading import Leading
+from broker_stub.store import Snapshot
+
+
+def restore_exchanges(addresses: Addresses, snapshot: Snapshot) -> None:
+    """Make the exchanges and bindings of a store; the queues are there already."""
+    exchanges = {}
+    for record in snapshot.exchanges:
+        mode = Replicate(str(record.arguments[REPLICATE_PROPERTY]))
+        exchanges[record.identity] = addresses.declare_exchange(
+            record.name, ExchangeType(record.type), replicate=mode, identity=str(record.identity)
+        )
+    for binding in snapshot.bindings:
+        queue = addresses.by_identity(str(binding.queue))
+        assert queue is not None, "a binding ends with its queue"
+        addresses.bind(exchanges[binding.exchange], queue, binding.key)
+
+
+class Wiring:
+    """The watcher of a member's addresses (``addresses.Watcher``).
+
+    :param leading: the leading part, while the member is primary.
+    """
+
+    def __init__(self, keeper: Keeper, leading: Callable[[], Leading | None]) -> None:
+        self._keeper = keeper
+        self._leading = leading
+
+    def queue_added(self, queue: Queue) -> None:
+        """A queue is new, here or at the primary."""
+        self._keeper.queue_added(queue)
+        leading = self._leading()
+        if leading is None or queue.temporary:
+            return
+        queue.start_generation(leading.held.number)
+        if copy.is_told(queue):
+            leading.wiring_changed("queue", copy.queue_entry(queue))
+        if is_replicated(queue):
+            leading.queue_added(queue)
+
+    def queue_deleted(self, queue: Queue) -> None:
+        """A queue is gone."""
+        self._keeper.queue_deleted(queue)
+        leading = self._leading()
+        if leading is not None and not queue.temporary:
+            leading.queue_removed(queue)
+
+    def exchange_added(self, exchange: Exchange) -> None:
+        """An exchange is new."""
+        self._keeper.exchange_added(exchange)
+        leading = self._leading()
+        if leading is not None and copy.is_told(exchange):
+            leading.wiring_changed("exchange", copy.exchange_entry(exchange))
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        """An exchange is gone."""
+        self._keeper.exchange_deleted(exchange)
+        leading = self._leading()
+        if leading is not None:
+            leading.wiring_changed("exchange-deleted", {"identity": exchange.identity})
+
+    def binding_added(self, binding: Binding) -> None:
+        """A binding is new."""
+        self._keeper.binding_added(binding)
+        self._binding_changed("binding", binding)
+
+    def binding_deleted(self, binding: Binding) -> None:
+        """A binding is gone."""
+        self._keeper.binding_deleted(binding)
+        self._binding_changed("binding-deleted", binding)
+
+    def _binding_changed(self, operation: str, binding: Binding) -> None:
+        leading = self._leading()
+        if leading is not None and copy.is_told_binding(binding):
+            leading.wiring_changed(operation, copy.binding_entry(binding))

@@ -1,0 +1,30 @@
+"""The commands, run in this process; members that they talk to have their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import click.testing
+
+from broker_stub.cli import main
+from broker_stub.cli.options import PASSWORD_VARIABLE
+from tests.broker_stub.replication.cluster import ADMIN
+
+
+async def run(*arguments: str, **environment: str) -> click.testing.Result:
+    runner = click.testing.CliRunner(env={PASSWORD_VARIABLE: None, **environment})
+    return await asyncio.to_thread(runner.invoke, main, arguments)
+
+
+async def manage(*arguments: str) -> click.testing.Result:
+    """A command to a ``Cluster``, as its cluster-admin."""
+    return await run(*arguments, **{PASSWORD_VARIABLE: ADMIN.password})
+
+
+async def told(*arguments: str) -> Any:
+    """What such a command says as JSON; it must be done."""
+    result = await manage(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)

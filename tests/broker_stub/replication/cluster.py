@@ -1,0 +1,240 @@
+"""A cluster that is run by hand: real member processes, stores and an arbiter, and no manager.
+
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await a.kill()
+        await b.promote()
+
+Nobody starts, promotes or fences a member but the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from proton import Message
+
+from broker_stub.access import DEFAULT_ADMIN, write_users
+from broker_stub.address import Address
+from broker_stub.admin import (
+    AdminClient,
+    AdminError,
+    Credentials,
+    MemberRefusedError,
+    MemberStatus,
+    MemberUnreachableError,
+)
+from broker_stub.member_process import MemberProcess, free_addresses
+from haclient import aio
+from tests import stores
+
+ADMIN = Credentials("the password of the cluster's admin")
+USER = ("alice", "the password of alice")
+PATIENCE = 30.0
+_LOOK_AGAIN = 0.02
+
+
+class Member:
+    """One member; ``start`` it, and start it again after its end."""
+
+    def __init__(self, name: str, address: Address, folder: Path, arguments: Iterable[str]) -> None:
+        self.name = name
+        self.address = address
+        self.store = folder / name
+        self.log_file = folder / f"{name}.log"
+        own = ("--listen", address.authority, "--name", name, "--store", str(self.store))
+        self.process = MemberProcess((*own, *arguments), self.log_file)
+        self._admin: AdminClient | None = None
+
+    @property
+    def url(self) -> str:
+        """Of this member alone."""
+        return f"amqp://{self.address.authority}"
+
+    @property
+    def log(self) -> str:
+        """What it has said in all its lives."""
+        return self.log_file.read_text()
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the process; it looks for a primary then."""
+        await self.process.start()
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        self._hang_up()
+        await self.process.kill()
+
+    async def stop(self) -> None:
+        """SIGTERM, and wait for the end."""
+        self._hang_up()
+        await self.process.stop()
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when it is stopped."""
+        assert self.process.pid is not None
+        self.process.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.signal(signal.SIGCONT)
+
+    def _hang_up(self) -> None:
+        if self._admin is not None:
+            self._admin.abort()
+            self._admin = None
+
+    # -- management -----------------------------------------------------------------------------
+
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """A management request, over a connection that is made anew when it was lost."""
+        if self._admin is None:
+            self._admin = await AdminClient.connect(self.address, ADMIN, timeout=PATIENCE)
+        try:
+            return await self._admin.call(operation, **arguments)
+        except MemberUnreachableError:
+            self._hang_up()
+            raise
+
+    async def status(self) -> MemberStatus:
+        return MemberStatus.of(await self.call("READ"))
+
+    async def promote(self, *, force: bool = False) -> MemberStatus:
+        """:raises MemberRefusedError: with the reason."""
+        status = MemberStatus.of(await self.call("PROMOTE", generation=0, force=force))
+        return status if status.role == "primary" else await self.until("primary")
+
+    async def refused(self, reason: str) -> None:
+        """Promote it, which must be refused for that reason (a regular expression)."""
+        with pytest.raises(MemberRefusedError, match=reason):
+            await self.promote()
+
+    async def demote(self) -> None:
+        await self.call("DEMOTE", primary=None)
+
+    async def until(self, what: str | Callable[[MemberStatus], bool]) -> MemberStatus:
+        """Wait for a role, or for something else that shows in the status."""
+        status = None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    try:
+                        status = await self.status()
+                    except AdminError:
+                        self._hang_up()
+                    else:
+                        if status.role == what if isinstance(what, str) else what(status):
+                            return status
+                    await asyncio.sleep(_LOOK_AGAIN)
+        except TimeoutError:
+            facts = None if status is None else status.facts
+            raise AssertionError(f"{self.name} is not {what}: {facts}\n{self.log[-3000:]}") from None
+
+    async def depth(self, queue: str) -> int | None:
+        """Messages in a queue, ``None`` where there is no such queue."""
+        return depth(await self.status(), queue)
+
+
+def depth(status: MemberStatus, queue: str) -> int | None:
+    return next((each["depth"] for each in status.facts["queues"] if each["name"] == queue), None)
+
+
+class Cluster:
+    """Members of those names; none runs before it is started.
+
+    :param arbiter: its URL; a directory's by default.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: tuple[str, ...] = ("a", "b"),
+        *,
+        arbiter: str | None = None,
+        backup_timeout: float = 10.0,
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        self._folder = folder
+        (folder / "arbiter").mkdir()
+        self.password_file = folder / "cluster-admin.password"
+        self.password_file.write_text(ADMIN.password)
+        addresses = free_addresses((Address("127.0.0.1", 0),) * len(names))
+        shared = ["--users", str(folder), "--password-file", str(self.password_file)]
+        shared += ["--arbiter", arbiter or f"directory:{folder / 'arbiter'}"]
+        shared += ["--backup-timeout", str(backup_timeout), *arguments]
+        for address in addresses:
+            shared += ["--member", address.authority]
+        self.members = tuple(
+            Member(n, address, folder, shared) for n, address in zip(names, addresses, strict=True)
+        )
+
+    @property
+    def url(self) -> str:
+        return "amqp://" + ",".join(member.address.authority for member in self.members)
+
+    async def pair(self) -> tuple[Member, Member]:
+        """Start the first two: a primary in generation 1, and a backup that is ready."""
+        first, second, *_ = self.members
+        await asyncio.gather(first.start(), second.start())
+        await first.promote()
+        await second.until("ready")
+        return first, second
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(write_users, self._folder, {DEFAULT_ADMIN: ADMIN.password, USER[0]: USER[1]})
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            await member.kill()
+
+
+# -- clients ----------------------------------------------------------------------------------------
+
+
+async def send(member: Member, queue: str, *bodies: Any, **properties: Any) -> None:
+    """Send to one member; returns when all is settled."""
+    async with asyncio.timeout(PATIENCE), aio.connect(member.url) as connection:
+        sender = await connection.create_sender(queue)
+        await asyncio.gather(*[await sender.send_nowait(Message(body=b, **properties)) for b in bodies])
+
+
+async def take(member: Member, queue: str) -> list[Message]:
+    """Receive and accept all that a queue has."""
+    count = await member.depth(queue)
+    async with asyncio.timeout(PATIENCE), aio.connect(member.url) as connection:
+        receiver = await connection.create_receiver(queue)
+        taken = []
+        for _ in range(count or 0):
+            delivery = await receiver.receive()
+            taken.append(delivery.message)
+            await delivery.accept()
+    await member.until(lambda status: not depth(status, queue))
+    return taken
+
+
+async def bodies(member: Member, queue: str) -> list[Any]:
+    """Receive and accept all that a queue has; the bodies."""
+    return [message.body for message in await take(member, queue)]
+
+
+async def stop_equal(*members: Member) -> dict[str, list[stores.Row]]:
+    """Stop the members, the primary first; what their stores hold, which must be the same."""
+    for member in members:
+        await member.stop()
+    first, *others = [await stores.contents(member.store) for member in members]
+    for other in others:
+        assert other == first
+    return first

@@ -1,0 +1,58 @@
+"""A producer that keeps a cluster busy, and knows what was settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from proton import Message
+
+from haclient import aio
+
+# A thousand messages a second at most, ten at a time: enough to have some on their way at any time.
+BURST, PAUSE = 10, 0.01
+
+
+class Load:
+    """Numbers that are sent without waiting for what becomes of them, a window at a time."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.settled: set[int] = set()
+        self._more = asyncio.Event()
+
+    async def run(self, sender: aio.Sender) -> None:
+        while True:
+            for _ in range(BURST):
+                number = self.sent
+                self.sent += 1
+                future = await sender.send_nowait(Message(body=number))
+                future.add_done_callback(lambda future, number=number: self._done(future, number))
+            await asyncio.sleep(PAUSE)
+
+    def _done(self, future: asyncio.Future[object], number: int) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.settled.add(number)
+            self._more.set()
+
+    async def goes_on(self, count: int = 200) -> None:
+        """Wait until so many more are settled."""
+        goal = len(self.settled) + count
+        async with asyncio.timeout(30):
+            while len(self.settled) < goal:
+                self._more.clear()
+                await self._more.wait()
+
+
+@asynccontextmanager
+async def load(url: str) -> AsyncIterator[Load]:
+    """Numbers go to the queue ``orders`` until the body ends."""
+    async with aio.connect(url, window=100) as connection:
+        made = Load()
+        task = asyncio.create_task(made.run(await connection.create_sender("orders")))
+        try:
+            yield made
+        finally:
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,91 @@
+"""A primary that sleeps while another takes over, and wakes up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from proton import Message
+
+from tests.broker_stub.clients import Client
+from tests.broker_stub.replication.cluster import Cluster, bodies, depth, send, stop_equal
+
+
+def send_unsettled(link: Any, count: int) -> None:
+    """Messages that nobody settles now: they leave at the end of the turn."""
+    for number in range(count):
+        link.send(bytes(Message(body=f"tail {number}").encode()), None)
+
+
+async def test_a_primary_that_wakes_after_its_successor_took_over_settles_nothing_and_follows(
+    tmp_path: Path,
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        client = await Client().connect(a.address)
+        link = await client.attach("sender", "s", "orders")
+        assert [outcome.accepted for outcome in await client.send(link, Message(body="before"))] == [True]
+        a.pause()
+        send_unsettled(link, 50)
+        assert (await b.promote()).generation == 2
+        await send(b, "orders", "after 1", "after 2")
+        a.resume()
+        ending = await client.end()
+        assert ending.condition.name in ("amqp:connection:forced", "amqp:connection:redirect")
+        assert client.outcomes.empty()
+        status = await a.until("ready")
+        assert status.generation == 2
+        content = await stop_equal(b, a)
+        assert not [data for _, data, _ in content["orders"] if b"tail" in data]
+        assert len(content["orders"]) == 3
+
+
+async def test_what_it_took_unsettled_is_discarded_from_a_store_that_has_it(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await send(a, "orders", "before")
+        client = await Client().connect(a.address)
+        link = await client.attach("sender", "s", "orders")
+        b.pause()
+        send_unsettled(link, 50)
+        await a.until(lambda status: depth(status, "orders") == 51)
+        a.pause()
+        await b.kill()
+        await b.start()
+        assert (await b.promote()).generation == 2
+        await send(b, "orders", "after")
+        a.resume()
+        await a.until("ready")
+        assert client.outcomes.empty()
+        await b.demote()
+        assert (await a.promote()).generation == 3
+        await b.until("ready")
+        assert await bodies(a, "orders") == ["before", "after"]
+
+
+async def test_a_sleeper_whose_successor_is_dead_again_settles_only_what_that_one_had_acknowledged(
+    tmp_path: Path,
+) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        client = await Client().connect(a.address)
+        link = await client.attach("sender", "s", "orders")
+        await client.send(link, Message(body="before"))
+        b.pause()
+        send_unsettled(link, 10)
+        await a.until(lambda status: depth(status, "orders") == 11)
+        a.pause()
+        b.resume()
+        await b.promote()
+        await b.kill()
+        a.resume()
+        await client.end()
+        settled = client.outcomes.qsize()
+        await a.until("connecting")
+        await b.start()
+        await b.promote()
+        await a.until("ready")
+        content = await stop_equal(b, a)
+        bodies = [b"before", *(b"tail %d" % number for number in range(settled))]
+        found = [data for _, data, _ in content["orders"]][: len(bodies)]
+        assert all(body in data for body, data in zip(bodies, found, strict=True))

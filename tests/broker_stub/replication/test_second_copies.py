@@ -1,0 +1,74 @@
+"""A message that is sent again is known by its duplicate-detection id, if its first copy is really there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from proton import Message
+
+from haclient.engine.links import SenderLink
+from tests.broker_stub.clients import Client
+from tests.broker_stub.replication.cluster import Cluster, bodies, depth, send
+
+DUPLICATE = {"properties": {"_AMQ_DUPL_ID": "x1"}}
+
+
+async def slip(member_address: object, body: str) -> SenderLink:
+    """Send one message and wait for nothing; it stays unsettled while the backup is silent."""
+    client = await Client().connect(member_address)
+    link = await client.attach("sender", "s", "orders")
+    link.send(bytes(Message(body=body, **DUPLICATE).encode()), None)
+    return link
+
+
+async def test_the_id_of_a_message_that_was_discarded_is_forgotten(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await send(a, "orders", "before")
+        b.pause()
+        await slip(a.address, "X")
+        await a.until(lambda status: depth(status, "orders") == 2)
+        a.pause()
+        await b.kill()
+        await b.start()
+        await b.promote()
+        a.resume()
+        await a.until("ready")
+        await b.kill()
+        await a.promote()
+        await send(a, "orders", "X", **DUPLICATE)
+        assert await bodies(a, "orders") == ["before", "X"]
+
+
+async def test_so_is_the_id_in_the_store(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await send(a, "orders", "before")
+        b.pause()
+        await slip(a.address, "X")
+        await a.until(lambda status: depth(status, "orders") == 2)
+        await a.kill()
+        await b.kill()
+        await b.start()
+        await b.promote()
+        await a.start()
+        await a.until("ready")
+        await b.kill()
+        await a.promote()
+        await send(a, "orders", "X", **DUPLICATE)
+        assert await bodies(a, "orders") == ["before", "X"]
+
+
+async def test_a_second_copy_in_a_second_reign_does_not_wait_for_the_first(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await send(a, "orders", "before")
+        b.pause()
+        await slip(a.address, "X")
+        await a.until(lambda status: depth(status, "orders") == 2)
+        await a.demote()
+        await a.promote()
+        async with asyncio.timeout(30):
+            await send(a, "orders", "X", **DUPLICATE)
+        assert await bodies(a, "orders") == ["before", "X"]

@@ -1,0 +1,157 @@
+"""The Pacemaker agent with real members: the steps of ``ocf-tester`` by hand, and failures."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.broker_stub.resource_agents.nodes import AGENTS, PASSWORD, SHORT_TIMEOUT, Node
+
+SUCCESS, GENERIC, ARGS, UNIMPLEMENTED, INSTALLED, CONFIGURED = 0, 1, 2, 3, 5, 6
+NOT_RUNNING, PROMOTED, FAILED_PROMOTED = 7, 8, 9
+
+
+def until(node: Node, score: str) -> None:
+    """Monitor until the member has that score, as Pacemaker does for ever."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert node.agent("monitor").code in (SUCCESS, PROMOTED)
+        if node.score == score:
+            return
+        assert time.monotonic() < deadline, f"{node.score} is not {score}: {node.log.read_text()[-2000:]}"
+
+
+def test_every_action_does_what_it_says_and_may_be_repeated(node: Node) -> None:
+    assert node.agent("monitor").code == NOT_RUNNING
+    assert node.agent("stop").code == SUCCESS
+    assert node.agent("promote").code == NOT_RUNNING
+    assert node.agent("demote").code == NOT_RUNNING
+    assert node.agent("notify").code == SUCCESS
+    started = node.agent("start")
+    assert started.code == SUCCESS, started.errors
+    pid = node.pid
+    assert node.agent("start").code == SUCCESS
+    assert node.pid == pid
+    assert node.agent("monitor").code == SUCCESS
+    for _ in range(2):
+        assert node.agent("promote").code == SUCCESS
+        assert node.score == "1000"
+    assert node.agent("monitor").code == PROMOTED
+    for _ in range(2):
+        assert node.agent("demote").code == SUCCESS
+        assert node.score == "50"
+    for _ in range(2):
+        assert node.agent("stop").code == SUCCESS
+        assert node.score == ""
+    assert node.agent("monitor").code == NOT_RUNNING
+    assert "stopped" in node.log.read_text()
+    assert PASSWORD not in node.log.read_text()
+
+
+def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node]) -> None:
+    north, south = nodes
+    with ThreadPoolExecutor() as threads:
+        assert [r.code for r in threads.map(lambda node: node.agent("start"), nodes)] == [SUCCESS] * 2
+    # Nobody ever was primary: either will do.
+    assert (north.score, south.score) == ("50", "50")
+    assert north.agent("promote").code == SUCCESS
+    until(south, "100")
+
+    north.signal(signal.SIGKILL)
+    assert north.agent("monitor").code == NOT_RUNNING
+    assert north.score == ""
+    # It looks for a primary, and is complete: Pacemaker must have somebody to promote.
+    until(south, "50")
+    assert south.agent("promote").code == SUCCESS
+
+    south.signal(signal.SIGKILL)
+    assert north.agent("start").code == SUCCESS
+    assert north.score == "-INFINITY"
+    refused = north.agent("promote")
+    assert refused.code == GENERIC
+    assert re.search(r"ocf-exit-reason:.*generation 2 .*generation 1", refused.errors)
+    assert north.score == "-INFINITY"
+    assert south.agent("start").code == SUCCESS
+    assert south.score == "50"
+
+
+def test_a_stopped_process_is_a_failure_and_a_demotion_or_stop_ends_it(node: Node) -> None:
+    assert node.agent("start").code == SUCCESS
+    node.signal(signal.SIGSTOP)
+    failed = node.agent("monitor", timeout=SHORT_TIMEOUT)
+    assert failed.code == GENERIC
+    assert "no answer" in failed.errors
+    assert node.score == "-INFINITY"
+    node.signal(signal.SIGCONT)
+    assert node.agent("promote").code == SUCCESS
+    node.signal(signal.SIGSTOP)
+    assert node.agent("monitor", timeout=SHORT_TIMEOUT).code == FAILED_PROMOTED
+    assert node.agent("demote", timeout=SHORT_TIMEOUT).code == NOT_RUNNING
+    assert node.agent("monitor").code == NOT_RUNNING
+
+    assert node.agent("start").code == SUCCESS
+    node.signal(signal.SIGSTOP)
+    assert node.agent("stop", timeout=SHORT_TIMEOUT).code == SUCCESS
+    assert node.agent("monitor").code == NOT_RUNNING
+
+
+def test_a_pid_file_of_another_process_is_nobodys(node: Node) -> None:
+    """After a crash of the machine the number may be anybody's, even this test's."""
+    node.pid_file.write_text(f"{os.getpid()}\n")
+    assert node.agent("monitor").code == NOT_RUNNING
+    assert node.agent("stop").code == SUCCESS
+    assert not node.pid_file.exists()
+
+
+def test_a_start_that_fails_tells_why(node: Node) -> None:
+    failed = node.agent("start", options="--no-such-option")
+    assert failed.code == GENERIC
+    assert "No such option" in failed.errors
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code", "reason"),
+    [
+        ({}, SUCCESS, ""),
+        ({"members": ""}, CONFIGURED, "members is not set"),
+        ({"members": "a:5672,b"}, CONFIGURED, "'b' is not host:port"),
+        ({"listen": "somewhere"}, CONFIGURED, "'somewhere' is not host:port"),
+        ({"arbiter": ""}, CONFIGURED, "arbiter"),
+        ({"arbiter": "memory:"}, CONFIGURED, "arbiter"),
+        ({"arbiter": "directory:relative"}, CONFIGURED, "arbiter"),
+        ({"store": "memory"}, CONFIGURED, "store"),
+        ({"users": ""}, CONFIGURED, "users is not set"),
+        ({"password_file": "/nonexistent"}, ARGS, "/nonexistent is not there"),
+        ({"python": "/nonexistent"}, INSTALLED, "/nonexistent has no broker_stub"),
+    ],
+)
+def test_parameters_are_checked(node: Node, parameters: dict[str, str], code: int, reason: str) -> None:
+    result = node.agent("validate-all", **parameters)
+    assert result.code == code, result.errors
+    assert reason in result.errors
+
+
+def test_an_unknown_action_is_not_implemented(node: Node) -> None:
+    assert node.agent("migrate_to").code == UNIMPLEMENTED
+
+
+def test_the_metadata_names_every_parameter_and_every_action(node: Node) -> None:
+    described = node.agent("meta-data")
+    assert described.code == SUCCESS
+    agent = ElementTree.fromstring(described.output)  # noqa: S314 - our own
+    script = (AGENTS / "broker-stub").read_text()
+    used = set(re.findall(r"OCF_RESKEY_([a-z]\w*)", script)) - {"crm_feature_set"}
+    assert {parameter.get("name") for parameter in agent.iter("parameter")} == used
+    actions = {action.get("name") for action in agent.iter("action")}
+    assert actions == {
+        *("start", "stop", "monitor", "promote", "demote", "notify", "validate-all", "meta-data")
+    }
+    roles = {a.get("role"): a.get("interval") for a in agent.iter("action") if a.get("name") == "monitor"}
+    assert set(roles) == {"Promoted", "Unpromoted"}
+    assert len(set(roles.values())) == 2, "Pacemaker takes monitors of one interval for the same"

@@ -1,0 +1,44 @@
+"""What a member is worth as a primary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_stub.generation import ArbiterRecord
+from broker_stub.membership import Role
+from broker_stub.resource_agents.probe import is_heir, score
+
+RECORD = ArbiterRecord(7, "claim")
+
+
+@pytest.mark.parametrize(
+    ("role", "heir", "expected"),
+    [
+        (Role.PRIMARY, False, "1000"),
+        (Role.RECOVERING, False, "1000"),
+        (Role.READY, False, "100"),
+        (Role.CONNECTING, True, "50"),
+        (Role.CONNECTING, False, "-INFINITY"),
+        (Role.CATCHUP, True, "-INFINITY"),
+        (Role.PASSIVE, True, "-INFINITY"),
+    ],
+)
+def test_the_score_of_a_role(role: Role, heir: bool, expected: str) -> None:
+    assert score(role, heir=heir) == expected
+
+
+@pytest.mark.parametrize(
+    ("replication", "expected"),
+    [
+        ({"number": 7, "pending": None, "claim": None}, True),
+        ({"number": 6, "pending": None, "claim": None}, False),
+        ({"number": 6, "pending": 7, "claim": "claim"}, True),
+        ({"number": 6, "pending": 7, "claim": "another"}, False),
+        ({"number": None, "pending": None, "claim": None}, False),
+        ({}, False),
+    ],
+)
+def test_an_heir_has_the_number_or_the_very_claim(replication: dict[str, Any], expected: bool) -> None:
+    assert is_heir({"replication": replication}, RECORD) is expected

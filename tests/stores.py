@@ -1,0 +1,83 @@
+"""What is in the store of a member that does not run, for comparing members.
+
+A store is read from a copy: a look changes nothing, and a member may be started again on it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from broker_stub.store import ExchangeRecord, Pending, QueueRecord, Snapshot, Store, open_store
+
+Row = tuple[int, bytes, int]
+"""Of a message: id, encoded message, delivery count."""
+
+
+class Wiring(NamedTuple):
+    """The wiring, without what has a life of its own: by name, or as a set."""
+
+    queues: dict[str, QueueRecord]
+    exchanges: dict[str, ExchangeRecord]
+    bindings: set[tuple[str, str, str]]
+
+
+class Generation(NamedTuple):
+    """What decides over a promotion."""
+
+    number: int | None
+    pending: Pending | None
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Store]:
+    """A copy of the store of a directory.
+
+    :raises AssertionError: when the store is damaged.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "store"
+        shutil.copytree(path, copy)
+        store = await open_store(copy)
+        try:
+            assert not store.damage, f"{path}: {store.damage}"
+            yield store
+        finally:
+            await store.close()
+
+
+async def contents(path: Path) -> dict[str, list[Row]]:
+    """The messages of every queue, by the queue's name."""
+    async with opened(path) as store:
+        snapshot = await store.load()
+        return {queue.record.name: await _rows(store, queue.key) for queue in snapshot.queues}
+
+
+async def wiring(path: Path) -> Wiring:
+    """Queues, exchanges and bindings."""
+    snapshot = await _load(path)
+    return Wiring(
+        {queue.record.name: queue.record for queue in snapshot.queues},
+        {exchange.name: exchange for exchange in snapshot.exchanges},
+        {(str(binding.exchange), str(binding.queue), binding.key) for binding in snapshot.bindings},
+    )
+
+
+async def generation(path: Path) -> Generation:
+    """The member's number and pending claim."""
+    snapshot = await _load(path)
+    return Generation(snapshot.number, snapshot.pending)
+
+
+async def _load(path: Path) -> Snapshot:
+    async with opened(path) as store:
+        return await store.load()
+
+
+async def _rows(store: Store, key: int) -> list[Row]:
+    chunks = store.messages(key)
+    return [(row.id, row.data, row.delivery_count) async for chunk in chunks for row in chunk]
