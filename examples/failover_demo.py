@@ -221,7 +221,7 @@ def verdict(tally: Tally, kills: int) -> Table:
     table.add_row("received", f"{len(tally.received):,}", "different numbers the consumer was given")
     table.add_row("duplicates", f"{duplicates:,}", "numbers given again, most after a failover")
     table.add_row("stale settles", f"{tally.stale:,}", "accept() after the loss: StaleDelivery, nothing sent")
-    table.add_row("settled but missing", f"{len(tally.missing):,}", "settled, and never given to the consumer")
+    table.add_row("settled but missing", f"{len(tally.missing):,}", "settled, and never received")
     table.add_row("longest time away", f"{longest:.3f} s", f"{who}: from the loss to the next usable session")
     table.add_row(
         "attempts", f"{sum(tally.attempts.values()):,}", "endpoints dialled after the first connect"

@@ -1,0 +1,90 @@
+"""Reads a history after a final drain, and tells what should not have happened.  Pure.
+
+Rules
+-----
+* *Lost*: acknowledged, and never received.
+* *Unexpected*: received, and never sent, or refused, or from another queue than it was sent to.
+* *Disordered*: on one link, after a later message of the same producer to the same queue.  A message counts
+  only if it was received once, was no redelivery and was not given back: anything else may come late.
+* A message that comes again though nobody gave it back is a *duplicate*.  That is allowed (at least
+  once), and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.faults.history import Fate, History, Link, Name, Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the checker found."""
+
+    sent: int
+    acknowledged: int
+    refused: int
+    unknown: int
+    received: int
+    duplicates: int
+    returned: int
+    lost: tuple[Name, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    disordered: tuple[str, ...] = ()
+    disputes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing happened that must not."""
+        return not (self.lost or self.unexpected or self.disordered or self.disputes)
+
+
+def check(history: History) -> Verdict:
+    """Judge a history whose queues have been drained."""
+    fates = Counter(history.fate(name) for name in history.sent)
+    times = Counter(receipt.name for receipt in history.receipts)
+    returned = sum(receipt.returned for receipt in history.receipts)
+    return Verdict(
+        sent=len(history.sent),
+        acknowledged=fates[Fate.ACKNOWLEDGED],
+        refused=fates[Fate.REFUSED],
+        unknown=fates[Fate.UNKNOWN],
+        received=len(times),
+        duplicates=times.total() - len(times) - returned,
+        returned=returned,
+        lost=tuple(name for name in history.sent if _is_lost(history, name, times)),
+        unexpected=tuple(_unexpected(history)),
+        disordered=tuple(_disordered(history, times)),
+        disputes=tuple(history.disputes),
+    )
+
+
+def _is_lost(history: History, name: Name, times: Counter[Name]) -> bool:
+    return history.fate(name) is Fate.ACKNOWLEDGED and not times[name]
+
+
+def _unexpected(history: History) -> Iterator[str]:
+    for receipt in history.receipts:
+        queue = history.sent.get(receipt.name)
+        if queue is None:
+            yield f"{receipt.name} was never sent"
+        elif queue != receipt.queue:
+            yield f"{receipt.name} was sent to {queue} and came from {receipt.queue}"
+        elif history.fate(receipt.name) is Fate.REFUSED:
+            yield f"{receipt.name} was refused, or never left its producer"
+
+
+def _disordered(history: History, times: Counter[Name]) -> Iterator[str]:
+    before: dict[tuple[Link, str, str], int] = defaultdict(lambda: -1)
+    for receipt in history.receipts:
+        if receipt.queue not in history.restless and _keeps_order(receipt, times):
+            lane = (receipt.link, receipt.queue, receipt.name.producer)
+            if receipt.name.number < before[lane]:
+                yield f"{receipt.name} came after {before[lane]} on {receipt.link}"
+            before[lane] = receipt.name.number
+
+
+def _keeps_order(receipt: Receipt, times: Counter[Name]) -> bool:
+    return times[receipt.name] == 1 and receipt.count == 0 and not receipt.returned

@@ -1,0 +1,258 @@
+"""Producers and consumers under load, who write down what they see.
+
+    async with Load(cluster.url, history, seed=1) as load:
+        ...
+        await load.finish()
+    await drain(cluster.url, history)
+
+Each client has a connection of its own.  Producers pipeline numbered messages, now and then one
+with a timeout; consumers accept most messages, give some back, and detach and attach again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Self
+
+from haclient import Message, aio
+from haclient.errors import HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
+from haclient.events import Connected, Event, Reconnected
+from haclient.outcome import Outcome
+from tests.faults.history import Fate, History, Link, Name, Receipt
+
+STEADY_QUEUE = "steady"
+RESTLESS_QUEUE = "restless"
+"""Its consumers detach and attach again, so what they prefetched comes out of its order."""
+KEPT_QUEUE = "kept"
+"""Nobody consumes from it before the drain, so that the stores have something to be equal in."""
+
+# Messages a second of one producer: together with the faults, two cores are then half busy.
+_BUSY_RATE, _KEPT_RATE = 100, 20
+_WINDOW = 200
+_BURSTS_PER_SECOND = 20
+_MAX_FILLING = 3000
+# What a catch-up from nothing is about, and small enough for a soak of any length.
+_KEPT_MOST = 3000
+_NEW_QUEUE = 5
+# How long a consumer waits before it looks whether it is to end, in seconds.
+_GLANCE = 0.2
+# What is sent and not settled is settled once the cluster is whole, or never.
+_SETTLING = 30.0
+_QUIET = 1.0
+_FOR_EVER = 10**9
+
+
+class Load:
+    """Every client of a run.
+
+    :param names: of the cluster's client addresses, for ``History.serving``.
+    """
+
+    def __init__(self, url: str, history: History, *, seed: int, names: dict[str, str]) -> None:
+        self._url = url
+        self._history = history
+        self._rng = random.Random(f"load {seed}")
+        self._names = names
+        self._producing = asyncio.Event()
+        self._consuming = asyncio.Event()
+        self._stack = AsyncExitStack()
+        self._producers: list[asyncio.Task[None]] = []
+        self._consumers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._history.restless.add(RESTLESS_QUEUE)
+        for queue in (STEADY_QUEUE, RESTLESS_QUEUE):
+            for number in range(2):
+                await self._add(self._producers, self._produce, f"producer-{number}-of-{queue}", queue)
+                await self._add(self._consumers, self._consume, f"consumer-{number}-of-{queue}", queue)
+        await self._add(self._producers, self._produce, "producer-of-kept", KEPT_QUEUE)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = (*self._producers, *self._consumers)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    def check(self) -> None:
+        """Raise what a client failed with."""
+        for task in (*self._producers, *self._consumers):
+            if task.done():
+                task.result()
+
+    async def make_queue(self, name: str) -> None:
+        """A new queue with a few messages, whose fates are noted as they come."""
+        connection = await self._stack.enter_async_context(aio.connect(self._url))
+        self._producers.append(asyncio.create_task(self._fill(name, connection), name=f"fill {name}"))
+
+    async def _fill(self, queue: str, connection: aio.Connection) -> None:
+        sender = await connection.create_sender(queue)
+        for number in range(_NEW_QUEUE):
+            message = Name(f"producer-of-{queue}", number)
+            self._history.sent[message] = queue
+            sending = asyncio.ensure_future(sender.send(Message(body=encode(message, 10)), timeout=_SETTLING))
+            await asyncio.wait([sending])
+            self._history.fates[message] = fate_of(sending)
+        await connection.close()
+
+    async def finish(self) -> None:
+        """Send no more, wait for every outcome, then consume no more and go."""
+        self._producing.set()
+        await asyncio.gather(*self._producers)
+        self._consuming.set()
+        await asyncio.gather(*self._consumers)
+        await self._stack.aclose()
+
+    async def _add(
+        self,
+        tasks: list[asyncio.Task[None]],
+        run: Callable[[str, str, aio.Connection, random.Random], object],
+        name: str,
+        queue: str,
+    ) -> None:
+        connection = await self._stack.enter_async_context(
+            aio.connect(self._url, window=_WINDOW, on_event=self._event)
+        )
+        rng = random.Random(self._rng.random())
+        work = run(name, queue, connection, rng)
+        tasks.append(asyncio.create_task(work, name=name))  # type: ignore[arg-type]
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, Connected | Reconnected):
+            endpoint = f"{event.endpoint.host}:{event.endpoint.port}"
+            self._history.serves(event.generation or 0, self._names[endpoint])
+
+    # -- producers ------------------------------------------------------------------------------
+
+    async def _produce(self, name: str, queue: str, connection: aio.Connection, rng: random.Random) -> None:
+        sender = await connection.create_sender(queue)
+        rate = _KEPT_RATE if queue == KEPT_QUEUE else _BUSY_RATE
+        burst = max(1, rate // _BURSTS_PER_SECOND)
+        pending: set[asyncio.Future[Outcome]] = set()
+        number = 0
+        most = _KEPT_MOST if queue == KEPT_QUEUE else _FOR_EVER
+        while number < most and not self._producing.is_set():
+            for _ in range(rng.randint(1, 2 * burst)):
+                timeout = rng.uniform(0.001, 0.1) if rng.random() < 0.01 else None
+                message = Name(name, number)
+                number += 1
+                self._history.sent[message] = queue
+                future = await self._send(sender, message, rng.randint(0, _MAX_FILLING), timeout)
+                future.add_done_callback(self._noting(message, pending))
+                pending.add(future)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._producing.wait(), burst / rate)
+        if pending:
+            await asyncio.wait(pending, timeout=_SETTLING)
+
+    async def _send(
+        self, sender: aio.Sender, name: Name, filling: int, timeout: float | None
+    ) -> asyncio.Future[Outcome]:
+        message = Message(body=encode(name, filling))
+        if timeout is None:
+            return await sender.send_nowait(message)
+        sending = asyncio.ensure_future(sender.send(message, timeout=timeout))
+        await asyncio.wait([sending])  # the next one must not overtake it
+        return sending
+
+    def _noting(
+        self, name: Name, pending: set[asyncio.Future[Outcome]]
+    ) -> Callable[[asyncio.Future[Outcome]], None]:
+        def note(future: asyncio.Future[Outcome]) -> None:
+            pending.discard(future)
+            self._history.fates[name] = fate_of(future)
+
+        return note
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    async def _consume(self, name: str, queue: str, connection: aio.Connection, rng: random.Random) -> None:
+        serial = 0
+        while not self._consuming.is_set():
+            serial += 1
+            receiver = await connection.create_receiver(queue, credit=rng.choice((1, 10, 100)))
+            until = rng.randint(50, 1000) if queue == RESTLESS_QUEUE else _FOR_EVER
+            while until and not self._consuming.is_set():
+                until -= 1
+                with suppress(ReceiveTimeout):
+                    delivery = await receiver.receive(timeout=_GLANCE)
+                    receipt = note_receipt(self._history, delivery, name, serial, queue)
+                    await _settle(delivery, receipt, rng.random())
+            await receiver.close()
+
+
+async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float) -> None:
+    with suppress(StaleDelivery):
+        if chance < 0.9:
+            await delivery.accept()
+            receipt.accepted = True
+        elif chance < 0.95:
+            receipt.returned = True
+            await delivery.release()
+        else:
+            receipt.returned = True
+            await delivery.modify(delivery_failed=True)
+
+
+def fate_of(future: asyncio.Future[Outcome]) -> Fate:
+    """What the end of a send tells."""
+    if future.cancelled():
+        return Fate.UNKNOWN
+    error = future.exception()
+    if error is None:
+        return Fate.ACKNOWLEDGED
+    refused = isinstance(error, MessageNotAccepted)
+    refused |= isinstance(error, HaclientError) and error.delivered is False
+    return Fate.REFUSED if refused else Fate.UNKNOWN
+
+
+def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial: int, queue: str) -> Receipt:
+    """Write down what came."""
+    message = delivery.message
+    link = Link(consumer, serial, delivery._core.epoch)
+    receipt = Receipt(decode(message.body), queue, link, message.delivery_count)
+    history.receipts.append(receipt)
+    return receipt
+
+
+async def drain(url: str, history: History) -> None:
+    """Receive and accept whatever is left in the queues, until nothing has come for a while."""
+    async with aio.connect(url) as connection:
+        queues = sorted(set(history.sent.values()))
+        await asyncio.gather(*(_drain(connection, history, queue) for queue in queues))
+
+
+async def _drain(connection: aio.Connection, history: History, queue: str) -> None:
+    receiver = await connection.create_receiver(queue, credit=500)
+    with suppress(ReceiveTimeout):
+        while True:
+            delivery = await receiver.receive(timeout=_QUIET)
+            note_receipt(history, delivery, "drain", 0, queue).accepted = True
+            await delivery.accept()
+    await receiver.close()
+
+
+def encode(name: Name, filling: int) -> str:
+    """A message's body: its name, and so much that can be checked."""
+    return f"{name.producer} {name.number} {filling} {_filling(name, filling)}"
+
+
+def decode(body: object) -> Name:
+    """The name in a body; a body that is not as it was sent has a name that nobody sent."""
+    try:
+        producer, number, size, filling = str(body).split(" ", 3)
+        name = Name(producer, int(number))
+        if filling == _filling(name, int(size)):
+            return name
+    except ValueError:
+        pass
+    return Name(f"garbage: {str(body)[:80]!r}", 0)
+
+
+def _filling(name: Name, size: int) -> str:
+    unit = f"{name.number:x}."
+    return (unit * (size // len(unit) + 1))[:size]

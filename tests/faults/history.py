@@ -1,0 +1,86 @@
+"""What clients saw, written down while it happens.  Plain facts: no I/O, no judgement.
+
+A message is named by its producer and its number in that producer's order.  Its fate, as its
+producer knows it:
+
+``ACKNOWLEDGED``  the broker accepted it: it must be received
+``REFUSED``       it never left this client, or was rejected: it must not be received
+``UNKNOWN``       anything else: it may be received, or not
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Fate(enum.Enum):
+    """What a producer knows of one of its messages."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Name(NamedTuple):
+    """A message."""
+
+    producer: str
+    number: int
+
+
+class Link(NamedTuple):
+    """One attachment of one consumer: within it order means something.
+
+    :param serial: which of the consumer's receivers; ``epoch``: which of the receiver's connections.
+    """
+
+    consumer: str
+    serial: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Receipt:
+    """One delivery.
+
+    :param count: the delivery count in its header; above 0 it is a redelivery.
+    :param accepted: whether it was accepted over the connection that it came on.
+    :param returned: whether the consumer gave it back: it comes again, out of its order.
+    """
+
+    name: Name
+    queue: str
+    link: Link
+    count: int
+    accepted: bool = False
+    returned: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """Of all clients together.
+
+    :param sent: each message that was given to a sender, the queue it went to; in the order of its producer.
+    """
+
+    sent: dict[Name, str] = field(default_factory=dict)
+    fates: dict[Name, Fate] = field(default_factory=dict)
+    receipts: list[Receipt] = field(default_factory=list)
+    restless: set[str] = field(default_factory=set)
+    """Queues whose consumers detach with messages in hand: they say nothing about order."""
+    serving: dict[int, str] = field(default_factory=dict)
+    """Which member was seen to serve in a generation."""
+    disputes: list[str] = field(default_factory=list)
+    """Generations that went back, or that two members served in."""
+
+    def fate(self, name: Name) -> Fate:
+        """What is known of a message; nothing yet is unknown."""
+        return self.fates.get(name, Fate.UNKNOWN)
+
+    def serves(self, generation: int, member: str) -> None:
+        """A member was seen to serve in a generation."""
+        before = self.serving.setdefault(generation, member)
+        if before != member:
+            self.disputes.append(f"{before} and {member} both served in generation {generation}")

@@ -1,0 +1,255 @@
+"""The soak: random faults under load until so many failovers have happened, then the reckoning.
+
+    python -m tests.faults.soak --failovers 100 --seed 7
+    make soak FAILOVERS=100 SEED=7
+
+The seed is printed first; the same seed makes the same faults in the same order.  At the end:
+
+1. the clients stop, the members are stopped, and their stores must be equal: wiring and messages;
+2. the members start again, the queues are drained, and the checker reads the history: nothing
+   acknowledged is lost, nothing came that was not sent, no link's order is broken;
+3. the arbiter's number has only grown, and no two members served in one generation.
+
+It prints a summary in JSON, and exits with 0 or 1.  After a failure the folder with logs, stores
+and arbiter stays, and is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import random
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from tests import stores
+from tests.faults.checker import Verdict, check
+from tests.faults.clients import Load, drain
+from tests.faults.cluster import Cluster, NotWholeError, Setup, cluster, may_mount
+from tests.faults.faults import FAULTS
+from tests.faults.history import History
+from tests.faults.schedule import Step, schedule
+from tests.faults.watch import watching
+
+Tell = Callable[[str, int], None]
+# A failover with its fault takes 3 to 5 s; twice that, and the start and the end.
+_SECONDS_PER_FAILOVER = 10.0
+_MARGIN = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is asked for.
+
+    :param seconds: after which it has failed, whatever it is doing; ``None`` for a bound by ``failovers``.
+    """
+
+    failovers: int
+    seed: int
+    setup: Setup
+    seconds: float | None = None
+
+    @property
+    def bound(self) -> float:
+        """Seconds that the whole may take."""
+        return self.seconds or _MARGIN + self.failovers * _SECONDS_PER_FAILOVER
+
+    @property
+    def faults(self) -> list[str]:
+        """The faults that this setup can have."""
+        return [f.name for f in FAULTS.values() if all(getattr(self.setup, need) for need in f.needs)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What came out.
+
+    :param faults: how often each was applied.
+    :param wrong: everything that must not have happened; empty is good.
+    """
+
+    seed: int
+    failovers: int = 0
+    generation: int = 0
+    seconds: float = 0.0
+    faults: dict[str, int] = field(default_factory=dict)
+    verdict: Verdict | None = None
+    stored: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def as_json(self) -> str:
+        """For programs."""
+        facts = dataclasses.asdict(self)
+        if self.verdict is not None:
+            # What is wrong is told once.
+            facts["verdict"] = {
+                name: len(value) if isinstance(value, tuple) else value
+                for name, value in dataclasses.asdict(self.verdict).items()
+            }
+        facts["stored"] = sum(self.stored.values())
+        return json.dumps({"ok": not self.wrong, **facts}, indent=2)
+
+
+async def soak(plan: Plan, folder: Path, tell: Tell) -> Result:
+    """Run a plan; what goes wrong is in the result, never raised."""
+    result, history = Result(seed=plan.seed), History()
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(plan.bound):
+            await _run(plan, folder, result, history, tell)
+    except TimeoutError:
+        result.wrong.append(f"not done after {plan.bound:g} s")
+    except NotWholeError as error:
+        result.wrong.append(str(error))
+    result.seconds = round(time.monotonic() - began, 1)
+    result.wrong += history.disputes
+    return result
+
+
+async def _run(plan: Plan, folder: Path, result: Result, history: History, tell: Tell) -> None:
+    async with cluster(folder, plan.setup) as members, watching(members, history):
+        async with Load(members.url, history, seed=plan.seed, names=members.names) as load:
+            await _faults(plan, members, load, result, tell)
+            tell("the clients finish", result.failovers)
+            await load.finish()
+        await _settled(members)
+        tell("the stores are compared", result.failovers)
+        order = (members.primary, *members.backups)
+        await members.stop(*order)
+        result.wrong += await _compare(members, result)
+        tell("the queues are drained", result.failovers)
+        for member in order:
+            await members.started(member)
+        await members.whole()
+        await drain(members.url, history)
+        status = await members.status(members.primary)
+        result.wrong += [f"not drained: {queue}" for queue in status.facts["queues"] if queue["depth"]]
+        result.generation = status.generation
+    result.verdict = check(history)
+    result.wrong += _complaints(result.verdict)
+
+
+async def _faults(plan: Plan, members: Cluster, load: Load, result: Result, tell: Tell) -> None:
+    first = members.promoted
+    for step in schedule(plan.seed, plan.faults):
+        if result.failovers >= plan.failovers:
+            return
+        tell(str(step), result.failovers)
+        await apply(members, step)
+        await load.make_queue(f"made-{step.number}")
+        load.check()
+        result.failovers = members.promoted - first
+        result.faults[step.fault] = result.faults.get(step.fault, 0) + 1
+
+
+async def apply(members: Cluster, step: Step) -> None:
+    """One step, from a whole cluster to a whole cluster."""
+    await asyncio.sleep(step.calm)
+    fault = FAULTS[step.fault]
+    try:
+        async with fault.during(members, random.Random(step.seed)):
+            await asyncio.sleep(fault.hold + step.longer)
+        await members.whole()
+    except (TimeoutError, NotWholeError) as error:
+        raise NotWholeError(f"{step}: {error}") from error
+
+
+async def _settled(members: Cluster) -> None:
+    """Wait until the backups have acknowledged everything."""
+    while await _lag(members):  # noqa: ASYNC110 - another process can only be asked
+        await asyncio.sleep(0.05)
+
+
+async def _lag(members: Cluster) -> int:
+    status = await members.status(members.primary)
+    return sum(replica["lag"] for replica in status.facts["replication"]["replicas"])
+
+
+async def _compare(members: Cluster, result: Result) -> list[str]:
+    """What differs between the stores of the members, which do not run."""
+    model, *others = members.members
+    wiring = await stores.wiring(members.store_of(model))
+    contents = await _messages(members.store_of(model))
+    result.stored = {queue: len(messages) for queue, messages in contents.items()}
+    wrong = []
+    for other in others:
+        if await stores.wiring(members.store_of(other)) != wiring:
+            wrong.append(f"the wiring of {model.name} and {other.name} differs")
+        found = await _messages(members.store_of(other))
+        wrong += [
+            f"{queue} of {model.name} and {other.name} differs: {_difference(here, found.get(queue, {}))}"
+            for queue, here in contents.items()
+            if found.get(queue) != here
+        ]
+    return wrong
+
+
+async def _messages(store: Path) -> dict[str, dict[int, bytes]]:
+    """Ids and bytes; how often something was delivered is not what equal means."""
+    found = await stores.contents(store)
+    return {queue: {number: data for number, data, *_ in rows} for queue, rows in found.items()}
+
+
+def _difference(here: dict[int, bytes], there: dict[int, bytes]) -> str:
+    changed = [number for number in here.keys() & there.keys() if here[number] != there[number]]
+    only_here, only_there = sorted(here.keys() - there.keys()), sorted(there.keys() - here.keys())
+    return (
+        f"{len(only_here)} only in the first {only_here[:5]}, {len(only_there)} only in the second"
+        f" {only_there[:5]}, {len(changed)} different {changed[:5]}"
+    )
+
+
+def _complaints(verdict: Verdict) -> list[str]:
+    wrong = [f"acknowledged and lost: {name}" for name in verdict.lost]
+    return [*wrong, *verdict.unexpected, *verdict.disordered]
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--failovers", default=100, help="Promotions that there must be.")
+@click.option("--seed", type=int, help="What decides on the faults.  [default: a new one]")
+@click.option("--members", type=click.IntRange(2), default=2)
+@click.option("--arbiter", type=click.Choice(["directory", "zookeeper"]), default="directory")
+@click.option("--network", type=click.Choice(["proxy", "namespace"]), default="proxy")
+@click.option("--seconds", type=float, help="Fail after this time.  [default: depends on --failovers]")
+def main(
+    *, failovers: int, seed: int | None, members: int, arbiter: Any, network: Any, seconds: float | None
+) -> None:
+    """Break a cluster again and again, and count what its clients lost."""
+    console = Console(soft_wrap=True, highlight=False)
+    seed = secrets.randbits(32) if seed is None else seed
+    setup = Setup(members=members, arbiter=arbiter, network=network, small_disks=may_mount())
+    plan = Plan(failovers=failovers, seed=seed, setup=setup, seconds=seconds)
+    console.print(f"seed {seed}, {members} members, arbiter {arbiter}, network {network}")
+    for name in ("haclient", "broker_stub"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("failovers", total=failovers)
+
+        def tell(what: str, done: int) -> None:
+            progress.update(bar, completed=done)
+            progress.console.print(what)
+
+        result = asyncio.run(soak(plan, folder, tell))
+    console.print(result.as_json())
+    if result.wrong:
+        console.print(f"FAILED; replay with --seed {seed}.  Logs, stores and arbiter: {folder}")
+        sys.exit(1)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

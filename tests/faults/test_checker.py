@@ -1,0 +1,125 @@
+"""The checker sees each thing that must not happen, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.faults.checker import check
+from tests.faults.clients import decode, encode
+from tests.faults.history import Fate, History, Link, Name, Receipt
+
+LINK = Link("consumer", 1, 1)
+
+
+def name(number: int) -> Name:
+    return Name("producer", number)
+
+
+def received(number: int, **changes: object) -> Receipt:
+    facts = {"name": name(number), "queue": "q", "link": LINK, "count": 0, "accepted": True} | changes
+    return Receipt(**facts)  # type: ignore[arg-type]
+
+
+def history(*receipts: Receipt, sent: int = 3, fate: Fate = Fate.ACKNOWLEDGED) -> History:
+    names = [name(number) for number in range(sent)]
+    return History(sent=dict.fromkeys(names, "q"), fates=dict.fromkeys(names, fate), receipts=list(receipts))
+
+
+def test_what_was_acknowledged_and_received_in_order_is_fine() -> None:
+    verdict = check(history(received(0), received(1), received(2)))
+    assert verdict.holds
+    assert (verdict.sent, verdict.acknowledged, verdict.received, verdict.duplicates) == (3, 3, 3, 0)
+
+
+def test_acknowledged_and_missing_is_lost() -> None:
+    verdict = check(history(received(0), received(2)))
+    assert not verdict.holds
+    assert verdict.lost == (name(1),)
+
+
+@pytest.mark.parametrize("receipts", [[], [received(0)]])
+def test_of_an_unknown_message_nothing_is_expected(receipts: list[Receipt]) -> None:
+    verdict = check(history(*receipts, sent=1, fate=Fate.UNKNOWN))
+    assert verdict.holds
+    assert verdict.unknown == 1
+
+
+def test_a_message_without_a_fate_is_unknown() -> None:
+    seen = history(sent=1)
+    seen.fates.clear()
+    assert check(seen).unknown == 1
+
+
+@pytest.mark.parametrize(
+    ("receipt", "fate", "words"),
+    [
+        (received(7), Fate.ACKNOWLEDGED, "never sent"),
+        (received(0, queue="other"), Fate.ACKNOWLEDGED, "came from other"),
+        (received(0), Fate.REFUSED, "refused"),
+    ],
+)
+def test_what_nobody_sent_there_is_unexpected(receipt: Receipt, fate: Fate, words: str) -> None:
+    verdict = check(history(receipt, sent=1, fate=fate))
+    assert not verdict.holds
+    [complaint] = verdict.unexpected
+    assert words in complaint
+
+
+def test_an_overtaken_message_is_disordered() -> None:
+    verdict = check(history(received(1), received(0), received(2)))
+    assert not verdict.holds
+    assert len(verdict.disordered) == 1
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        received(0, count=1),
+        received(0, returned=True),
+        received(0, link=Link("consumer", 2, 1)),
+        received(0, link=Link("consumer", 1, 2)),
+        received(0, link=Link("another", 1, 1)),
+    ],
+)
+def test_redelivered_returned_or_on_another_link_it_may_be_late(late: Receipt) -> None:
+    assert check(history(received(1), received(2), late)).holds
+
+
+def test_the_order_of_a_restless_queue_is_not_judged() -> None:
+    seen = history(received(1), received(0), received(2))
+    seen.restless.add("q")
+    assert check(seen).holds
+
+
+def test_what_comes_twice_is_a_duplicate_and_no_violation() -> None:
+    verdict = check(history(received(0), received(1), received(2), received(0)))
+    assert verdict.holds
+    assert (verdict.received, verdict.duplicates) == (3, 1)
+
+
+def test_what_was_given_back_and_came_again_is_no_duplicate() -> None:
+    verdict = check(history(received(0, returned=True), received(0), sent=1))
+    assert (verdict.returned, verdict.duplicates) == (1, 0)
+
+
+def test_two_members_that_served_in_one_generation_are_a_violation() -> None:
+    seen = history(sent=0)
+    seen.serves(1, "a")
+    seen.serves(1, "a")
+    assert check(seen).holds
+    seen.serves(1, "b")
+    assert check(seen).disputes == ("a and b both served in generation 1",)
+
+
+def test_a_body_that_has_changed_is_the_message_of_nobody() -> None:
+    whole = encode(name(5), 100)
+    assert decode(whole) == name(5)
+    for broken in (whole[:-1], whole.replace("5.", "6.", 1), "", 17):
+        verdict = check(history(received(0, name=decode(broken)), sent=0))
+        assert len(verdict.unexpected) == 1
+
+
+def test_a_verdict_can_be_printed_as_facts() -> None:
+    assert dataclasses.asdict(check(history()))["lost"] == (name(0), name(1), name(2))

@@ -1,0 +1,32 @@
+"""A disk that is full is the end of a member, and of nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_stub.manager import MemberState
+from haclient import Message, aio
+from tests.faults import damage
+from tests.faults.cluster import Setup, cluster, may_mount
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(not may_mount(), reason="a small disk needs root and mount"),
+]
+
+
+async def test_a_primary_whose_disk_is_full_ends_and_its_successor_settles(tmp_path: Path) -> None:
+    async with cluster(tmp_path, Setup(small_disks=True)) as members, aio.connect(members.url) as connection:
+        victim = members.primary
+        sender = await connection.create_sender("q")
+        damage.fill(members.store_of(victim) / "ballast")
+        members.expect_end(victim)
+        # More than fits into what its write-ahead log has already.
+        sending = [await sender.send_nowait(Message(body=bytes(1_000_000))) for _ in range(4)]
+        await members.until(victim, MemberState.DEAD)
+        assert [event.detail for event in members.told if event.kind == "died"] == ["exit code 1"]
+        for future in sending:
+            assert (await future).accepted
+        assert members.primary is not victim

@@ -1,0 +1,74 @@
+"""The ways are really cut: with proxies, in network namespaces, and to a ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker_stub.manager import MemberState
+from haclient import Message, aio
+from haclient.errors import SendTimeout
+from tests.faults.cluster import Cluster, Setup, cluster
+from tests.faults.namespaces import unavailable
+from tests.faults.network import ARBITER, CLIENTS, Cut
+
+pytestmark = pytest.mark.timeout(120)
+
+PROXIES = Setup(network="proxy")
+NAMESPACES = pytest.param(
+    Setup(network="namespace"), marks=pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+)
+
+
+async def send(members: Cluster, body: str) -> None:
+    async with aio.connect(members.url) as connection:
+        sender = await connection.create_sender("q")
+        await sender.send(Message(body=body), timeout=30)
+
+
+@pytest.mark.parametrize("setup", [PROXIES, NAMESPACES], ids=["proxies", "namespaces"])
+async def test_clients_and_primary_part_and_meet_again(setup: Setup, tmp_path: Path) -> None:
+    async with cluster(tmp_path, setup) as members:
+        primary = members.primary
+        async with aio.connect(members.url) as connection:
+            sender = await connection.create_sender("q")
+            await sender.send(Message(body="before"), timeout=30)
+            members.cut(CLIENTS, primary.name, Cut.HOLD)
+            with pytest.raises(SendTimeout):
+                await sender.send(Message(body="during"), timeout=0.3)
+            # The manager and the backup still reach it.
+            await members.whole()
+            assert members.primary is primary
+            members.heal()
+            await sender.send(Message(body="after"), timeout=30)
+
+
+@pytest.mark.parametrize("setup", [PROXIES, NAMESPACES], ids=["proxies", "namespaces"])
+async def test_a_backup_that_is_cut_off_is_dropped_and_comes_back(setup: Setup, tmp_path: Path) -> None:
+    async with cluster(tmp_path, setup) as members:
+        [backup] = members.backups
+        generation = members.primary.generation
+        members.cut(members.primary.name, backup.name, Cut.HOLD)
+        # Settled only when the primary has gone on alone.
+        await send(members, "alone")
+        assert (await members.status(members.primary)).generation == generation + 1
+        assert "generation" in await members.promote(backup)
+        members.heal()
+        await members.whole()
+
+
+async def test_a_primary_that_is_cut_off_from_zookeeper_settles_nothing_alone(tmp_path: Path) -> None:
+    async with cluster(tmp_path, Setup(arbiter="zookeeper")) as members:
+        primary, [backup] = members.primary, members.backups
+        members.cut(primary.name, ARBITER, Cut.HOLD)
+        await members.kill(backup)
+        await members.until(primary, MemberState.CONNECTING)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await send(members, "nobody settles this")
+        members.heal()
+        members.start(backup)
+        await members.whole()
+        await send(members, "after")

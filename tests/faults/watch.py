@@ -1,0 +1,55 @@
+"""Watches what must only ever grow: the arbiter's number, and who serves in which generation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from broker_stub.arbiter import ArbiterUnavailableError, open_arbiter
+from tests.faults.cluster import Cluster
+from tests.faults.history import History
+
+# Several times during the shortest promotion and going alone.
+_INTERVAL = 0.02
+
+
+@asynccontextmanager
+async def watching(cluster: Cluster, history: History) -> AsyncIterator[None]:
+    """Note what is seen, until the body is over."""
+    task = asyncio.create_task(_watch(cluster, history), name="watch the generations")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+async def _watch(cluster: Cluster, history: History) -> None:
+    arbiter = open_arbiter(cluster.arbiter.url)
+    number, claims = 0, dict[int, str]()
+    try:
+        while True:
+            try:
+                record = await arbiter.read()
+            except ArbiterUnavailableError as error:
+                history.disputes.append(f"the arbiter: {error}")
+            else:
+                if record.number < number:
+                    history.disputes.append(f"the arbiter went from {number} back to {record.number}")
+                if claims.setdefault(record.number, record.claim) != record.claim:
+                    history.disputes.append(f"the claim of generation {record.number} changed")
+                number = max(number, record.number)
+            _look(cluster, history)
+            await asyncio.sleep(_INTERVAL)
+    finally:
+        await arbiter.close()
+
+
+def _look(cluster: Cluster, history: History) -> None:
+    for member in cluster.members:
+        status = member.status
+        if status is not None and status.role in {"primary", "recovering"}:
+            history.serves(status.generation, member.name)
