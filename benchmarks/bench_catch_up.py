@@ -9,6 +9,7 @@ catch-up, is what clients feel of it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import statistics
 import time
@@ -38,10 +39,13 @@ class Traffic:
         while True:
             while sent < (loop.time() - began) * self._rate:
                 sent += 1
-                now = loop.time()
                 future = await self._sender.send_nowait(haclient.Message(body=self._body))
-                future.add_done_callback(lambda _, now=now: self.seconds.append(loop.time() - now))
+                future.add_done_callback(functools.partial(self._settled, loop.time()))
             await asyncio.sleep(1 / self._rate)
+
+    def _settled(self, sent: float, future: asyncio.Future[haclient.Outcome]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self.seconds.append(asyncio.get_running_loop().time() - sent)
 
 
 async def _fill(sender: aio.Sender, body: bytes, count: int) -> None:
