@@ -58,6 +58,8 @@ class Redirected:
 
     ``followed`` is false for a target the policy does not allow, for a loop and for a chain
     that is too long.
+
+    :param record: the attempt that ended so; ``None`` for a primary that said goodbye.
     """
 
     stamp: Stamp
@@ -65,6 +67,7 @@ class Redirected:
     target: Endpoint
     followed: bool
     detail: str = ""
+    record: AttemptRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Connected:
     """The first usable session of a connection.
 
     :param attempts: attempts it took; ``duration``: seconds since the episode began.
+    :param cluster: the name of the cluster, if the primary told one.
     """
 
     stamp: Stamp
@@ -96,6 +100,7 @@ class Connected:
     generation: int | None
     attempts: int
     duration: float
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ class Reconnected:
 
     :param replayed: unsettled messages that are sent again.
     :param duration: seconds since the loss.
+    :param cluster: the name of the cluster, if the primary told one.
     """
 
     stamp: Stamp
@@ -112,6 +118,7 @@ class Reconnected:
     attempts: int
     duration: float
     replayed: int
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +126,30 @@ class Lost:
     """The connection to the primary ended; a new episode begins.
 
     :param unsettled: messages sent and not settled.
+    :param condition: the AMQP error condition, when there was one.
     """
 
     stamp: Stamp
     endpoint: Endpoint
     reason: str
     unsettled: int
+    condition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """No primary was found within what the policy allows; the connection is dead."""
+    """No primary was found within what the policy allows; the connection is dead.
+
+    :param cause: in one word, see ``discovery.decision.GiveUpReason``.
+    :param attempts: attempts it took; ``duration``: seconds since the episode began.
+    """
 
     stamp: Stamp
     reason: str
     last: Miss | None
+    cause: str = ""
+    attempts: int = 0
+    duration: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

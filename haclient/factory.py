@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import random
 import ssl
 import uuid
@@ -34,6 +35,10 @@ from haclient.links.attempt import Plan
 from haclient.links.cluster import Cluster
 from haclient.links.connection import ConnectionCore, Shared
 from haclient.subscriptions import CallbackSubscription, LogSubscription, Subscription
+from haclient.telemetry import settings as telemetry_settings
+from haclient.telemetry.record import Recorder
+from haclient.telemetry.settings import TelemetrySettings
+from haclient.telemetry.veil import Veil
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,8 @@ class Credentials:
 class FactoryArguments(TypedDict, total=False):
     """The keyword arguments of ``connect`` and ``ConnectionFactory``.
 
-    ``credentials``, ``ssl_context``, ``on_event`` and ``rng`` are explained at ``FactoryCore``;
-    the others are the URL options of that name, as text or as values.
+    ``credentials``, ``ssl_context``, ``on_event``, ``rng`` and ``telemetry`` are explained at
+    ``FactoryCore``; the others are the URL options of that name, as text or as values.
     """
 
     credentials: Credentials | CredentialsProvider | None
@@ -56,6 +61,7 @@ class FactoryArguments(TypedDict, total=False):
     desired_capabilities: tuple[str, ...]
     on_event: Callable[[Event], object] | None
     rng: random.Random | None
+    telemetry: str | os.PathLike[str] | TelemetrySettings | None
     stagger: float | str
     max_dials: int | str
     attempt_timeout: float | str
@@ -111,6 +117,7 @@ class FactoryCore:
     :param desired_capabilities: what to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own.
     :param rng: the random source of backoff and SRV; for reproducible tests.
+    :param telemetry: overrides the option of that name: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
     :raises ClusterURLError: when the URL or an option is wrong.
     """
@@ -124,9 +131,13 @@ class FactoryCore:
         desired_capabilities: tuple[str, ...] = (),
         on_event: Callable[[Event], object] | None = None,
         rng: random.Random | None = None,
+        telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
         **options: Any,
     ) -> None:
         self.url = ClusterURL.parse(url) if isinstance(url, str) else url
+        if telemetry is not None:
+            given = telemetry.directory if isinstance(telemetry, TelemetrySettings) else telemetry
+            options["telemetry"] = given
         self.options: Options = with_overrides(self.url.options, **options)
         check_available(self.options.sasl_mechanisms or ())
         self.client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
@@ -137,6 +148,9 @@ class FactoryCore:
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
         if on_event is not None:
             self._subscriptions[CallbackSubscription(on_event)] = None
+        self._recorder = self._make_recorder(telemetry if isinstance(telemetry, TelemetrySettings) else None)
+        if self._recorder is not None:
+            self._subscriptions[self._recorder] = None
         self._shared: Shared | None = None
         self._numbers = 0
         self._closed = False
@@ -203,6 +217,26 @@ class FactoryCore:
         asked = await asyncio.to_thread(given)
         return (await asked if inspect.isawaitable(asked) else asked), True
 
+    def conceal(self, credentials: Credentials) -> None:
+        """These are in use: telemetry must not hold them."""
+        if self._recorder is not None:
+            self._recorder.conceal(credentials.user, credentials.password)
+
+    def _make_recorder(self, given: TelemetrySettings | None) -> Recorder | None:
+        settings = telemetry_settings.resolve(given, self.options.telemetry)
+        if settings is None:
+            return None
+        seeds = self.url.seeds
+        recorder = Recorder(
+            settings,
+            Veil((self.client_id, *(seed.endpoint.host for seed in seeds))),
+            backoff_max=self.options.backoff_max,
+        )
+        for seed in seeds:
+            known = _seed_credentials(seed)
+            recorder.conceal(known.user, known.password)
+        return recorder
+
     def _publish(self, connection: int, event: Event) -> None:
         for subscription, wanted in tuple(self._subscriptions.items()):
             if wanted is None or wanted == connection:
@@ -243,6 +277,7 @@ class _Planner:
         """Settings, TLS and credentials for one attempt."""
         try:
             credentials, fresh = await self._factory.ask_credentials(endpoint)
+            self._factory.conceal(credentials)
         except Exception as error:  # noqa: BLE001
             # What the application's callable says may hold a secret: only its type is told.
             detail = f"no credentials: {type(error).__name__} in the application's callable"

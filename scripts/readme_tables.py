@@ -1,4 +1,4 @@
-"""Write the generated tables of README.md anew: run it after changing an option.
+"""Write the generated tables of README.md and docs/ anew: run it after changing an option or a telemetry key.
 
 .venv/bin/python scripts/readme_tables.py
 """
@@ -9,8 +9,13 @@ import re
 from pathlib import Path
 
 from haclient.discovery.options import options_table
+from haclient.telemetry.schema import markdown_table
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+TABLES = (
+    (ROOT / "README.md", "options", options_table),
+    (ROOT / "docs" / "telemetry.md", "keys", markdown_table),
+)
 
 
 def fill(text: str, name: str, content: str) -> str:
@@ -20,4 +25,5 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(fill(README.read_text(), "options", options_table()))
+    for page, name, table in TABLES:
+        page.write_text(fill(page.read_text(), name, table()))

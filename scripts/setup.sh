@@ -66,8 +66,9 @@ need sasl2-bin command -v saslpasswd2
 # the tests move addresses and ask a real DNS server
 need dnsmasq-base command -v dnsmasq
 need iproute2 command -v ip
-# and keep the record of a pair in a real ZooKeeper
+# Spark and ZooKeeper are Java
 need default-jre-headless command -v java
+# and keep the record of a pair in a real ZooKeeper
 need zookeeper any_file /usr/share/java/zookeeper.jar
 # and try the resource agents as their managers would
 need resource-agents command -v ocf-tester
@@ -117,7 +118,7 @@ proton_is_whole() {
 }
 
 say "installing haclient and its dependencies (proton is compiled: a minute or two the first time)"
-pip install -q -c constraints.txt -e '.[dev,fast,metrics]'
+pip install -q -c constraints.txt -e '.[dev,fast,metrics,spark]'
 if ! proton_is_whole; then
     say "pip's cached proton was built without TLS or SASL, building it again"
     pip install -q -c constraints.txt --force-reinstall --no-deps --no-cache-dir \

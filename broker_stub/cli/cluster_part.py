@@ -83,6 +83,8 @@ class ClusterPart:
             "credentials": self.credentials,
             "desired_capabilities": (CAPABILITY,),
             "startup_deadline": None,
+            # The member's own links are no application's: what it goes through its log says.
+            "telemetry": "",
         }
         if self.tls_ca is not None:
             arguments["tls_ca"] = str(self.tls_ca)

@@ -57,6 +57,11 @@ _EVENTS_SHOWN = 12
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
 @click.option("--users", type=FILE, help="File of name:password lines.")
 @click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@click.option(
+    "--telemetry",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory where the members write who came, and what they became.",
+)
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Start dead members again.")
 @click.option("--probe-interval", type=float, default=0.5, show_default=True, help="Seconds.")
 @click.option("--probe-timeout", type=float, default=2.0, show_default=True, help="Seconds.")
@@ -75,6 +80,7 @@ def pair(
     cluster: str,
     users: Path | None,
     anonymous: bool,
+    telemetry: Path | None,
     restart: bool,
     probe_interval: float,
     probe_timeout: float,
@@ -108,6 +114,7 @@ def pair(
         probe_timeout=probe_timeout,
         probes_missed=probes_missed,
         loop=loop,
+        serve_arguments=() if telemetry is None else ("--telemetry", str(telemetry.absolute())),
     )
     screen: Screen
     if as_json:

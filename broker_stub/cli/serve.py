@@ -33,6 +33,7 @@ from broker_stub.messages import Replicate
 from broker_stub.store import StoreFailedError
 from haclient import Credentials
 from haclient.engine.tls import TlsFiles
+from haclient.telemetry.settings import VARIABLE, TelemetrySettings
 
 
 @click.command()
@@ -93,6 +94,12 @@ from haclient.engine.tls import TlsFiles
     show_default=True,
     help="What backups have of a queue without x-qpid-replicate.",
 )
+@click.option(
+    "--telemetry",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar=VARIABLE,
+    help=f"Directory to write who came, and what this member became; or set ${VARIABLE}.",
+)
 @click.option("--exit-with-parent", type=int, metavar="PID", help="Die when the parent, PID, dies (Linux).")
 @click.option("--json", "as_json", is_flag=True, help="Say in JSON where the member listens.")
 @LOOP
@@ -124,6 +131,7 @@ def serve(
     backup_timeout: float,
     force_primary: bool,
     replicate: str,
+    telemetry: Path | None,
     exit_with_parent: int | None,
     as_json: bool,
     loop: str,
@@ -180,6 +188,7 @@ def serve(
             heartbeat=heartbeat,
             max_connections=max_connections,
             replicate=Replicate(replicate),
+            telemetry=None if telemetry is None else TelemetrySettings(telemetry),
         )
         part = None
         if arbiter is not None:

@@ -116,6 +116,10 @@ def _text(text: str) -> str:
     return text
 
 
+def _directory(text: str) -> str:
+    return "" if text in {"", "none"} else _text(text)
+
+
 def _mechanisms(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.upper() for name in re.split(r"[\s,+]+", text) if name))
     if not names or not all(_MECHANISM.fullmatch(name) for name in names):
@@ -140,6 +144,8 @@ def split_nameserver(text: str) -> tuple[str, int]:
 BOOLEAN = Kind(parse=_boolean)
 TEXT = Kind(parse=_text)
 PATH = Kind(parse=_text, unit="path")
+# Empty is a value: off, whatever would be without it.
+DIRECTORY = Kind(parse=_directory, unit="directory")
 HOST = Kind(parse=parse_host)
 MECHANISMS = Kind(parse=_mechanisms)
 NAMESERVER = Kind(parse=_nameserver)

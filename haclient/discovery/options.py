@@ -22,6 +22,7 @@ from urllib.parse import quote
 
 from haclient.discovery.option_values import (
     BOOLEAN,
+    DIRECTORY,
     HOST,
     MECHANISMS,
     MOST_DELIVERIES,
@@ -232,6 +233,14 @@ class Options:
     close_timeout: float = field(
         default=0.5,
         metadata=_about(seconds(0), "how long close waits for the peer's answer"),
+    )
+    telemetry: str | None = field(
+        default=None,
+        metadata=_about(
+            DIRECTORY,
+            "where to write what connections go through, see `docs/telemetry.md`; empty: nowhere;"
+            " when it is not given the variable `HACLIENT_TELEMETRY` says",
+        ),
     )
 
     def policy(self) -> Policy:

@@ -95,7 +95,7 @@ class ConnectionCore:
         self._links: dict[LinkCore, None] = {}
         self._engine: Engine | None = None
         self._session: proton.Session | None = None
-        self._over: asyncio.Future[str] | None = None
+        self._over: asyncio.Future[Ending] | None = None
         self._first = self._loop.create_future()
         self._task: asyncio.Task[None] | None = None
         self._sequence = 0
@@ -192,10 +192,10 @@ class ConnectionCore:
             while True:
                 attempt = await self._find()
                 self._adopt(attempt)
-                reason = await self._ended()
+                ending = await self._ended()
                 if self.error is not None:
                     return
-                self._drop(reason)
+                self._drop(ending)
         except episodes.GaveUpError as failure:
             self._give_up(failure.verdict)
         except asyncio.CancelledError:
@@ -224,10 +224,11 @@ class ConnectionCore:
         self._over = self._loop.create_future()
         engine, session = attempt.adopt(self)
         if engine.ending is not None:
-            self._over.set_result(str(engine.ending))
+            self._over.set_result(engine.ending)
         self._engine, self._session = engine, session
         self.endpoint = attempt.endpoint
-        generation = engine.peer_properties.get("haclient:generation") if engine.ending is None else None
+        told = engine.peer_properties if engine.ending is None else {}
+        generation, cluster = told.get("haclient:generation"), told.get("haclient:cluster")
         self.generation = int(generation) if isinstance(generation, int) else None
         self._usable_at = self._loop.time()
         self._topology_epoch = self._shared.cluster.topology.epoch
@@ -238,12 +239,13 @@ class ConnectionCore:
             replayed += link.ledger.sent if isinstance(link, SenderCore) else 0
             if engine.ending is None:
                 self._attach(link, engine, session)
-        self._announce(attempt.endpoint, replayed)
+        self._announce(attempt.endpoint, replayed, None if cluster is None else str(cluster))
         if not self._first.done():
             self._first.set_result(None)
 
-    def _announce(self, endpoint: Endpoint, replayed: int) -> None:
+    def _announce(self, endpoint: Endpoint, replayed: int, cluster: str | None) -> None:
         known = {
+            "cluster": cluster,
             "endpoint": endpoint,
             "generation": self.generation,
             "attempts": self._search.attempts,
@@ -254,11 +256,11 @@ class ConnectionCore:
         else:
             self._emit(events.Reconnected, **known, replayed=replayed)
 
-    async def _ended(self) -> str:
+    async def _ended(self) -> Ending:
         assert self._over is not None
         return await asyncio.shield(self._over)
 
-    def _drop(self, reason: str) -> None:
+    def _drop(self, ending: Ending) -> None:
         self._engine = self._session = self._over = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
@@ -269,7 +271,14 @@ class ConnectionCore:
         unsettled = sum(_unsettled(link) for link in self._links)
         for link in tuple(self._links):
             link.detach()
-        self._emit(events.Lost, endpoint=self.endpoint, reason=reason, unsettled=unsettled)
+        condition = None if ending.condition is None else str(ending.condition.name)
+        self._emit(
+            events.Lost,
+            endpoint=self.endpoint,
+            reason=str(ending),
+            unsettled=unsettled,
+            condition=condition,
+        )
         episodes.lost(self._shared.cluster, self.endpoint, self._topology_epoch)
         farewell, self._farewell = self._farewell, None
         if farewell is not None and farewell.redirect is not None:
@@ -290,7 +299,14 @@ class ConnectionCore:
         attempts = (*self._unresolved.values(), *verdict.attempts)
         verdict = replace(verdict, attempts=attempts)
         last = attempts[-1].miss if attempts else None
-        self._emit(events.GaveUp, reason=verdict.detail, last=last)
+        self._emit(
+            events.GaveUp,
+            reason=verdict.detail,
+            last=last,
+            cause=verdict.reason.value,
+            attempts=self._search.attempts,
+            duration=self._loop.time() - self._began,
+        )
         self._set_failed(give_up_error(verdict))
 
     def _set_failed(self, error: HaclientError) -> None:
@@ -352,7 +368,7 @@ class ConnectionCore:
         """The primary said goodbye: do not wait until it lets go of the socket."""
         assert self.endpoint is not None
         self._farewell = misses.from_close(condition, self.endpoint)
-        self._finish(str(Ending(condition, by_peer=True)))
+        self._finish(Ending(condition, by_peer=True))
         if self.state is not State.CLOSED:
             engine.abort()
 
@@ -363,11 +379,11 @@ class ConnectionCore:
 
     def ended(self, engine: Engine, ending: Ending) -> None:
         """The socket is gone."""
-        self._finish(str(ending))
+        self._finish(ending)
 
-    def _finish(self, reason: str) -> None:
+    def _finish(self, ending: Ending) -> None:
         if self._over is not None and not self._over.done():
-            self._over.set_result(reason)
+            self._over.set_result(ending)
 
     # -- what the search reports --------------------------------------------------------------
 
@@ -386,7 +402,12 @@ class ConnectionCore:
         followed = miss.kind is MissKind.REDIRECTED
         detail = "" if followed else miss.detail
         self._emit(
-            events.Redirected, by=record.endpoint, target=miss.redirect, followed=followed, detail=detail
+            events.Redirected,
+            by=record.endpoint,
+            target=miss.redirect,
+            followed=followed,
+            detail=detail,
+            record=record,
         )
 
     def backing_off(self, order: decide.BackOff) -> None:

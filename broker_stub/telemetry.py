@@ -1,0 +1,169 @@
+"""What a member writes down: whom it let in, whom it refused and with which hint, and what it became.
+
+The lines have the clients' format and go through the clients' writer (``haclient.telemetry``).
+The connections of a cluster-admin that only manages are left out: those are the manager's probes.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import proton
+
+from broker_stub.address import Address
+from broker_stub.membership import Membership
+from haclient.discovery.evidence import MissKind
+from haclient.telemetry import writer
+from haclient.telemetry.jsonl import Value, long
+from haclient.telemetry.schema import Kind
+from haclient.telemetry.settings import TelemetrySettings
+from haclient.telemetry.writer import Alive
+
+SOURCE = "broker_stub"
+_REDIRECT = "amqp:connection:redirect"
+# A container id is the client's choice, and as long as it likes.
+_LONGEST_ID = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One line in the making.
+
+    :param time: seconds since the Unix epoch; ``monotonic``: seconds.
+    """
+
+    kind: Kind
+    time: float
+    monotonic: float
+    facts: dict[str, Value]
+
+
+class Log(Protocol):
+    """What a member tells."""
+
+    def listens(self, address: Address) -> None:
+        """The member is at this address from now on."""
+
+    def admitted(self, client_id: str | None, membership: Membership) -> None:
+        """A client was let in."""
+
+    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
+        """A client was sent away, when it came."""
+
+    def became(self, membership: Membership) -> None:
+        """The role or the generation is another one."""
+
+
+class Silence:
+    """Telemetry is off."""
+
+    def listens(self, address: Address) -> None:
+        """Nothing."""
+
+    def admitted(self, client_id: str | None, membership: Membership) -> None:
+        """Nothing."""
+
+    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
+        """Nothing."""
+
+    def became(self, membership: Membership) -> None:
+        """Nothing."""
+
+
+class MemberLog:
+    """Writes the lines of one member (a ``writer.Source``).
+
+    :ivar dropped: entries that found the queue full; ``reported``: those that were told.
+    """
+
+    def __init__(self, settings: TelemetrySettings, *, cluster: str, name: str) -> None:
+        self.dropped = 0
+        self.reported = 0
+        self._channel = writer.channel(settings, SOURCE)
+        self._cluster, self._name = cluster, name
+        self._place: dict[str, Value] = {}
+        self._told: tuple[object, ...] = ()
+        self.forked()
+        self._channel.add(self)
+
+    # -- on the broker's thread ---------------------------------------------------------------
+
+    def listens(self, address: Address) -> None:
+        """The member is at this address from now on; what it was before nobody could see."""
+        self._place = {"server_address": address.host, "server_port": address.port}
+
+    def admitted(self, client_id: str | None, membership: Membership) -> None:
+        """A client was let in."""
+        self._put(Kind.MEMBER_ADMITTED, membership, client_id=_short(client_id))
+
+    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
+        """A client was sent away, when it came."""
+        kind = MissKind.REDIRECTED if condition.name == _REDIRECT else MissKind.CLOSED
+        self._put(
+            Kind.MEMBER_REFUSED,
+            membership,
+            client_id=_short(client_id),
+            condition=str(condition.name),
+            error_type=kind.value,
+            hint=_hint(condition),
+        )
+
+    def became(self, membership: Membership) -> None:
+        """The role or the generation is another one."""
+        told = (membership.role, membership.generation)
+        if self._place and told != self._told:
+            self._told = told
+            self._put(Kind.MEMBER_ROLE, membership)
+
+    def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
+        known: dict[str, Value] = {
+            "role": str(membership.role),
+            "generation": long(membership.generation),
+            **self._place,
+            **facts,
+        }
+        self._channel.put(self, Happened(kind, time.time(), time.monotonic(), known))
+
+    # -- on the writer's thread ---------------------------------------------------------------
+
+    def lines(self, entry: Happened) -> Iterator[str]:
+        """The line of one entry."""
+        self._sequence += 1
+        facts = {"monotonic": entry.monotonic, "sequence": self._sequence, **entry.facts}
+        yield self._lines.line(entry.kind, self._subject, entry.time, facts)
+
+    def alive(self) -> Iterable[Alive]:
+        """A member has no connections of this kind."""
+        return ()
+
+    def forked(self) -> None:
+        """Another process, another instance id."""
+        self._sequence = 0
+        self._lines = self._channel.lines()
+        constant: dict[str, Value] = {
+            "service": self._channel.service,
+            "instance": self._channel.instance,
+            "cluster": self._cluster,
+            "member": self._name,
+        }
+        self._subject = self._lines.subject(self._name, constant)
+
+
+def log_of(settings: TelemetrySettings | None, *, cluster: str, name: str) -> Log:
+    """The log of a member, which may be none."""
+    return Silence() if settings is None else MemberLog(settings, cluster=cluster, name=name)
+
+
+def _short(client_id: str | None) -> str | None:
+    return None if client_id is None else client_id[:_LONGEST_ID]
+
+
+def _hint(condition: proton.Condition) -> float | None:
+    """The delay that a refusal asks for, in seconds."""
+    info = condition.info if isinstance(condition.info, Mapping) else {}
+    value = {str(key): each for key, each in info.items()}.get("retry-after")
+    return value / 1000 if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,148 @@
+"""Lines: what is known of one moment, as one JSON object.
+
+Rules
+-----
+* The keys are those of ``schema``, and a value is given under its column's name; a null is left out.
+* What is the same in every line of a connection is encoded once.
+* Ids grow within the process, whatever the clock does.
+
+Sources: CloudEvents 1.0, JSON format; RFC 9562 section 5.7 (UUID version 7) and 6.2, method 2 (a
+counter in the random bits); RFC 3339.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from math import isfinite
+from typing import Any
+
+from haclient.telemetry.schema import DATA, DATASCHEMA, Kind
+
+Value = str | int | float | bool | None
+
+_LONGEST = 2**63
+# ASCII only, so that no reader has to guess an encoding, and half a surrogate of a peer's does no harm.
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_NAMES = {key.column: f"{_encode(key.name)}:" for key in DATA}
+# By the exact type: what a subclass writes of itself, the encoder knows.
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    str: encode_basestring_ascii,
+    int: int.__repr__,
+    float: float.__repr__,
+    bool: {False: "false", True: "true"}.__getitem__,
+}
+
+_RANDOM_BITS = 74
+_LAST_RANDOM = 2**_RANDOM_BITS - 1
+_VARIANT = 0b10 << 62
+_VERSION = 7 << 76
+_LOW_BITS = 62
+
+
+class Ids:
+    """Makes UUIDs of version 7.  Belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._millisecond = 0
+        self._random = 0
+
+    def next(self, now: float) -> str:
+        """A new id, above every one before.
+
+        :param now: seconds since the Unix epoch.
+        """
+        millisecond = int(now * 1000)
+        if millisecond > self._millisecond:
+            self._millisecond = millisecond
+            # The upper bit is left free for the counter.
+            self._random = int.from_bytes(os.urandom(10)) >> (80 - _RANDOM_BITS + 1)
+        elif self._random < _LAST_RANDOM:
+            self._random += 1
+        else:
+            self._millisecond += 1
+            self._random = 0
+        high, low = self._random >> _LOW_BITS, self._random & (2**_LOW_BITS - 1)
+        text = f"{self._millisecond << 80 | _VERSION | high << 64 | _VARIANT | low:032x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class Clock:
+    """Writes times.  The part down to the second is kept from one call to the next."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def text(self, now: float) -> str:
+        """RFC 3339 in UTC, with microseconds.
+
+        :param now: seconds since the Unix epoch.
+        """
+        second, micros = divmod(round(now * 1e6), 1_000_000)
+        if second != self._second:
+            self._second = second
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._text}.{micros:06d}Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom lines are about: the end of the envelope and the start of the data, encoded already."""
+
+    text: str
+
+
+class Lines:
+    """Makes the lines of one source.  Belongs to one thread.
+
+    :param source: as CloudEvents has it: a path that ends in the id of the process.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._ids = Ids()
+        self._clock = Clock()
+        middle = ',"type":"{}","time":"'
+        self._heads = {kind: f'","source":{_encode(source)}{middle.format(kind)}' for kind in Kind}
+
+    @staticmethod
+    def subject(name: str | None, constant: Mapping[str, Value]) -> Subject:
+        """Somebody to make lines about.
+
+        :param constant: what is in each of them, by column; at least one value.
+        """
+        named = "" if name is None else f'"subject":{_encode(name)},'
+        return Subject(f'",{named}"dataschema":"{DATASCHEMA}","data":{{{_members(constant)}')
+
+    def line(self, kind: Kind, subject: Subject, now: float, facts: Mapping[str, Value]) -> str:
+        """One line, with its end.
+
+        :param now: seconds since the Unix epoch.
+        :param facts: values by column.
+        """
+        data = _members(facts)
+        return (
+            f'{{"specversion":"1.0","id":"{self._ids.next(now)}{self._heads[kind]}'
+            f"{self._clock.text(now)}{subject.text}{',' if data else ''}{data}}}}}\n"
+        )
+
+
+def _members(values: Mapping[str, Value]) -> str:
+    """The inside of a JSON object."""
+    # Two thirds of the time that the standard library's encoder takes for a whole object.
+    return ",".join(
+        [
+            f"{_NAMES[column]}{_TEXTS.get(type(value), _encode)(value)}"
+            for column, value in values.items()
+            if value is not None and not (type(value) is float and not isfinite(value))
+        ]
+    )
+
+
+def long(value: int | None) -> int | None:
+    """A whole number of a peer's, or nothing for one that no reader's 64 bits hold."""
+    return value if value is None or -_LONGEST <= value < _LONGEST else None

@@ -1,0 +1,322 @@
+"""The recorder: a sink of a factory's events that makes telemetry lines of them.
+
+Rules
+-----
+* ``put`` only queues; everything else runs on the writer's thread (``writer``).
+* An attempt is one line, at its end.  A successful one has no event of its own: it is the one that was
+  started at the endpoint that is connected now.  Those under way when the connection gives up or is closed
+  have ended then, as ``stopped``.
+* ``lost`` begins an episode and carries its number; so does everything after it.
+* Lines are numbered per connection.  Events that never came (the queue was full) are numbered too, so
+  that the gap shows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from haclient import events
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.events import Event, Stamp
+from haclient.telemetry import writer
+from haclient.telemetry.jsonl import Lines, Subject, Value, long
+from haclient.telemetry.schema import Kind
+from haclient.telemetry.settings import TelemetrySettings
+from haclient.telemetry.veil import Veil
+from haclient.telemetry.writer import Alive
+
+SOURCE = "haclient"
+CONNECTED, RECONNECTING = "connected", "reconnecting"
+# The one strategy there is, see ``discovery.backoff``.
+_STRATEGY = "full"
+
+Facts = dict[str, Value]
+
+
+@dataclass(slots=True)
+class _Connection:
+    """What the recorder remembers of a connection."""
+
+    client_id: str
+    number: int
+    subject: Subject
+    outage: int = 1
+    sequence: int = 0
+    last_event: int = 0
+    state: str = RECONNECTING
+    endpoint: Endpoint | None = None
+    generation: int | None = None
+    under_way: dict[int, events.AttemptStarted] = field(default_factory=dict)
+
+
+class Recorder:
+    """Writes what the connections of one factory go through (a ``Subscription`` and a ``Source``).
+
+    :param backoff_max: seconds, for the ``backoff`` lines.
+    :param veil: what must not be written.
+    :ivar dropped: events that found the queue full; ``reported``: those that were told.
+    """
+
+    def __init__(self, settings: TelemetrySettings, veil: Veil, *, backoff_max: float) -> None:
+        self.dropped = 0
+        self.reported = 0
+        self._channel = writer.channel(settings, SOURCE)
+        self._veil = veil
+        self._backoff_max = backoff_max
+        self._cluster: str | None = None
+        self._lines: Lines = self._channel.lines()
+        self._connections: dict[int, _Connection] = {}
+        self._channel.add(self)
+
+    def put(self, event: Event) -> None:
+        """Take one event, at once."""
+        self._channel.put(self, event)
+
+    def conceal(self, user: str | None, password: str | None) -> None:
+        """Never write this password."""
+        self._veil.add(user, password)
+
+    def close(self) -> None:
+        """No more events will come; those that are queued are written."""
+
+    # -- on the writer's thread ---------------------------------------------------------------
+
+    def lines(self, entry: Event | Alive) -> Iterator[str]:
+        """The lines of one event."""
+        if isinstance(entry, Alive):
+            return self._alive(entry)
+        connection = self._connection(entry.stamp)
+        return _MAKERS[type(entry)](self, connection, entry)
+
+    def alive(self) -> Iterable[Alive]:
+        """One for each connection that is neither closed nor given up."""
+        return [Alive(number) for number in self._connections]
+
+    def forked(self) -> None:
+        """The parent's connections are not this process's."""
+        self.dropped = self.reported = 0
+        self._lines = self._channel.lines()
+        self._connections = {}
+
+    def _connection(self, stamp: Stamp) -> _Connection:
+        connection = self._connections.get(stamp.connection)
+        if connection is None:
+            constant: Facts = {
+                "client_id": stamp.client_id,
+                "service": self._channel.service,
+                "instance": self._channel.instance,
+                "connection": stamp.connection,
+            }
+            subject = self._lines.subject(f"{stamp.client_id}/{stamp.connection}", constant)
+            connection = _Connection(stamp.client_id, stamp.connection, subject)
+            self._connections[stamp.connection] = connection
+        missing = stamp.sequence - connection.last_event - 1
+        connection.sequence += missing
+        connection.last_event = stamp.sequence
+        if missing or stamp.episode > connection.outage:
+            # How those ended was not heard.
+            connection.under_way.clear()
+        connection.outage = max(connection.outage, stamp.episode)
+        return connection
+
+    def _line(
+        self, kind: Kind, connection: _Connection, stamp: Stamp, endpoint: Endpoint | None, **facts: Value
+    ) -> str:
+        return self._write(kind, connection, stamp.time, stamp.monotonic, endpoint, facts)
+
+    def _write(  # noqa: PLR0917  (the two callers are above and below)
+        self,
+        kind: Kind,
+        connection: _Connection,
+        now: float,
+        monotonic: float,
+        endpoint: Endpoint | None,
+        facts: Facts,
+    ) -> str:
+        connection.sequence += 1
+        everywhere: Facts = {
+            "sequence": connection.sequence,
+            "monotonic": monotonic,
+            "cluster": self._cluster,
+            "outage_id": f"{connection.client_id}/{connection.number}/{connection.outage}",
+            "outage": connection.outage,
+        }
+        if endpoint is not None:
+            everywhere["server_address"] = self._veil.name(endpoint.host)
+            everywhere["server_port"] = endpoint.port
+        return self._lines.line(kind, connection.subject, now, everywhere | facts)
+
+    # -- one for each kind of event -----------------------------------------------------------
+
+    def _attempt_started(self, connection: _Connection, event: events.AttemptStarted) -> Iterator[str]:
+        connection.under_way[event.attempt] = event
+        # No line, so no gap in their numbers either.
+        return iter(())
+
+    def _attempt_failed(self, connection: _Connection, event: events.AttemptFailed) -> Iterator[str]:
+        yield self._attempt(connection, event.stamp, event.record)
+
+    def _redirected(self, connection: _Connection, event: events.Redirected) -> Iterator[str]:
+        record = event.record
+        if record is not None and record.miss.kind is MissKind.REDIRECTED:
+            yield self._attempt(connection, event.stamp, record)
+        yield self._line(
+            Kind.REDIRECT,
+            connection,
+            event.stamp,
+            event.by,
+            redirect_address=self._veil.name(event.target.host),
+            redirect_port=event.target.port,
+            redirect_followed=event.followed,
+            reason=self._veil.words(event.detail),
+        )
+
+    def _backing_off(self, connection: _Connection, event: events.BackingOff) -> Iterator[str]:
+        yield self._line(
+            Kind.BACKOFF,
+            connection,
+            event.stamp,
+            None,
+            backoff_base=event.base,
+            backoff_delay=event.delay,
+            backoff_round=event.round,
+            backoff_strategy=_STRATEGY,
+            backoff_max=self._backoff_max,
+            hint=event.hint,
+        )
+
+    def _connected(
+        self, connection: _Connection, event: events.Connected | events.Reconnected
+    ) -> Iterator[str]:
+        self._cluster = self._veil.name(event.cluster) or self._cluster
+        connection.state, connection.endpoint = CONNECTED, event.endpoint
+        connection.generation = long(event.generation)
+        yield from self._succeeded(connection, event)
+        yield self._line(
+            Kind.CONNECTED,
+            connection,
+            event.stamp,
+            event.endpoint,
+            outage_duration=event.duration,
+            attempt=event.attempts,
+            generation=connection.generation,
+            replayed=event.replayed if isinstance(event, events.Reconnected) else 0,
+        )
+
+    def _succeeded(
+        self, connection: _Connection, event: events.Connected | events.Reconnected
+    ) -> Iterator[str]:
+        for started in reversed(connection.under_way.values()):
+            if started.endpoint == event.endpoint:
+                del connection.under_way[started.attempt]
+                duration = event.stamp.monotonic - started.stamp.monotonic
+                yield self._line(
+                    Kind.ATTEMPT,
+                    connection,
+                    event.stamp,
+                    event.endpoint,
+                    attempt=started.attempt,
+                    attempt_duration=duration,
+                    generation=connection.generation,
+                )
+                return
+
+    def _lost(self, connection: _Connection, event: events.Lost) -> Iterator[str]:
+        connection.state = RECONNECTING
+        connection.outage = event.stamp.episode + 1
+        connection.under_way.clear()
+        yield self._line(
+            Kind.LOST,
+            connection,
+            event.stamp,
+            event.endpoint,
+            condition=self._veil.condition(event.condition),
+            reason=self._veil.ending(event.reason, event.condition),
+            generation=connection.generation,
+            unsettled=event.unsettled,
+        )
+
+    def _gave_up(self, connection: _Connection, event: events.GaveUp) -> Iterator[str]:
+        yield from self._stopped(connection, event.stamp)
+        miss = event.last
+        yield self._line(
+            Kind.GAVE_UP,
+            connection,
+            event.stamp,
+            None,
+            outage_duration=event.duration,
+            attempt=event.attempts,
+            error_type=None if miss is None else miss.kind.value,
+            condition=None if miss is None else self._veil.condition(miss.condition),
+            reason=self._veil.words(event.cause),
+        )
+        del self._connections[connection.number]
+
+    def _closed(self, connection: _Connection, event: events.Closed) -> Iterator[str]:
+        yield from self._stopped(connection, event.stamp)
+        yield self._line(Kind.CLOSED, connection, event.stamp, connection.endpoint)
+        del self._connections[connection.number]
+
+    def _alive(self, alive: Alive) -> Iterator[str]:
+        connection = self._connections.get(alive.connection)
+        if connection is None:
+            return
+        facts: Facts = {"state": connection.state}
+        endpoint = None
+        if connection.state == CONNECTED:
+            endpoint, facts["generation"] = connection.endpoint, connection.generation
+        yield self._write(Kind.ALIVE, connection, time.time(), time.monotonic(), endpoint, facts)
+
+    # -- attempts -----------------------------------------------------------------------------
+
+    def _attempt(self, connection: _Connection, stamp: Stamp, record: AttemptRecord) -> str:
+        connection.under_way.pop(record.number, None)
+        # Number 0: a name without an address, for which nothing was dialled.
+        duration = record.ended - record.started if record.number else None
+        return self._ended(connection, stamp, record.endpoint, record.number, duration, record.miss)
+
+    def _stopped(self, connection: _Connection, stamp: Stamp) -> Iterator[str]:
+        miss = Miss(kind=MissKind.STOPPED)
+        for number, started in connection.under_way.items():
+            duration = stamp.monotonic - started.stamp.monotonic
+            yield self._ended(connection, stamp, started.endpoint, number, duration, miss)
+        connection.under_way.clear()
+
+    def _ended(  # noqa: PLR0917  (the two callers are above)
+        self,
+        connection: _Connection,
+        stamp: Stamp,
+        endpoint: Endpoint,
+        number: int,
+        duration: float | None,
+        miss: Miss,
+    ) -> str:
+        return self._line(
+            Kind.ATTEMPT,
+            connection,
+            stamp,
+            endpoint,
+            attempt=number,
+            attempt_duration=duration,
+            error_type=miss.kind.value,
+            condition=self._veil.condition(miss.condition),
+            reason=self._veil.detail(miss),
+            hint=miss.retry_after,
+        )
+
+
+_MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any], Iterator[str]]] = {
+    events.AttemptStarted: Recorder._attempt_started,  # noqa: SLF001
+    events.AttemptFailed: Recorder._attempt_failed,  # noqa: SLF001
+    events.Redirected: Recorder._redirected,  # noqa: SLF001
+    events.BackingOff: Recorder._backing_off,  # noqa: SLF001
+    events.Connected: Recorder._connected,  # noqa: SLF001
+    events.Reconnected: Recorder._connected,  # noqa: SLF001
+    events.Lost: Recorder._lost,  # noqa: SLF001
+    events.GaveUp: Recorder._gave_up,  # noqa: SLF001
+    events.Closed: Recorder._closed,  # noqa: SLF001
+}

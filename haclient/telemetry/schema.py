@@ -1,0 +1,217 @@
+"""The telemetry format: every key of a line, its column, type, unit and meaning.  The one place for it.
+
+A line is a CloudEvent in JSON: the envelope on top, everything else in ``data``, under OpenTelemetry's
+attribute names where they exist.  Readers ignore keys that they do not know, and take a key that is
+missing for null, so that older and newer lines are read alike.  The writer's keys, the Spark
+schema and the documentation's table are made from ``ENVELOPE`` and ``DATA``.
+
+Sources: CloudEvents 1.0; OpenTelemetry semantic conventions 1.27 (messaging, service, server, error).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+VERSION = 1
+DATASCHEMA = f"urn:haclient:telemetry:{VERSION}"
+
+
+class Kind(enum.StrEnum):
+    """The ``type`` of a line."""
+
+    ATTEMPT = "haclient.connection.attempt"
+    REDIRECT = "haclient.connection.redirect"
+    CONNECTED = "haclient.connection.connected"
+    LOST = "haclient.connection.lost"
+    BACKOFF = "haclient.connection.backoff"
+    GAVE_UP = "haclient.connection.gave_up"
+    CLOSED = "haclient.connection.closed"
+    ALIVE = "haclient.connection.alive"
+    DROPPED = "haclient.telemetry.dropped"
+    MEMBER_ADMITTED = "haclient.member.admitted"
+    MEMBER_REFUSED = "haclient.member.refused"
+    MEMBER_ROLE = "haclient.member.role"
+
+
+class Type(enum.StrEnum):
+    """The type of a value, by its name in Spark SQL."""
+
+    STRING = "string"
+    LONG = "bigint"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a line.
+
+    :param name: as it is written; a key of ``DATA`` is inside ``data``.
+    :param column: its name in the analysis.
+    :param unit: of a number; empty for none.
+    """
+
+    name: str
+    column: str
+    type: Type
+    meaning: str
+    unit: str = ""
+
+
+ENVELOPE = (
+    Key("specversion", "specversion", Type.STRING, "version of CloudEvents: 1.0"),
+    Key(
+        "id",
+        "event_id",
+        Type.STRING,
+        "id of the line (UUID, version 7); a second line of the same id is a duplicate",
+    ),
+    Key(
+        "source",
+        "source",
+        Type.STRING,
+        "the process that wrote it: `/haclient/` or `/broker_stub/` and its instance id",
+    ),
+    Key("type", "type", Type.STRING, "what happened; see the types"),
+    Key(
+        "time",
+        "time",
+        Type.TIMESTAMP,
+        "when, by the wall clock of the writer, RFC 3339 in UTC with microseconds",
+    ),
+    Key(
+        "subject", "subject", Type.STRING, "the connection: client id, `/`, its number; for a member its name"
+    ),
+    Key("dataschema", "dataschema", Type.STRING, f"version of this format: `{DATASCHEMA}`"),
+)
+
+DATA = (
+    Key("messaging.client.id", "client_id", Type.STRING, "AMQP container id of the client"),
+    Key("service.name", "service", Type.STRING, "the application, as it says itself (`OTEL_SERVICE_NAME`)"),
+    Key(
+        "service.instance.id",
+        "instance",
+        Type.STRING,
+        "id of the process, new at each start and after a fork",
+    ),
+    Key(
+        "haclient.connection.number",
+        "connection",
+        Type.LONG,
+        "number of the connection in its factory, from 1",
+    ),
+    Key(
+        "haclient.sequence",
+        "sequence",
+        Type.LONG,
+        "number of the line in its connection, from 1; a gap is lost telemetry",
+    ),
+    Key("haclient.monotonic", "monotonic", Type.DOUBLE, "monotonic clock of the process", "s"),
+    Key(
+        "haclient.cluster",
+        "cluster",
+        Type.STRING,
+        "name of the cluster, as its primary tells it; null until known",
+    ),
+    Key(
+        "haclient.outage.id",
+        "outage_id",
+        Type.STRING,
+        "id of the episode: client id, connection, number of the episode",
+    ),
+    Key(
+        "haclient.outage.number",
+        "outage",
+        Type.LONG,
+        "number of the episode in its connection; 1 is the first connect",
+    ),
+    Key(
+        "haclient.outage.duration",
+        "outage_duration",
+        Type.DOUBLE,
+        "since the episode began, on `connected` and `gave_up`",
+        "s",
+    ),
+    Key(
+        "haclient.attempt.number",
+        "attempt",
+        Type.LONG,
+        "number of the attempt in its episode, 0 for a name without an address, which was not dialled; "
+        "attempts so far on `connected` and `gave_up`",
+    ),
+    Key(
+        "haclient.attempt.duration",
+        "attempt_duration",
+        Type.DOUBLE,
+        "from the dial to the end of the attempt",
+        "s",
+    ),
+    Key("server.address", "server_address", Type.STRING, "host of the endpoint"),
+    Key("server.port", "server_port", Type.LONG, "port of the endpoint"),
+    Key(
+        "error.type",
+        "error_type",
+        Type.STRING,
+        "why an attempt failed: the kind of miss; null on an attempt that succeeded",
+    ),
+    Key("haclient.close.condition", "condition", Type.STRING, "AMQP condition that came with it"),
+    Key("haclient.close.reason", "reason", Type.STRING, "in words, without what came from the application"),
+    Key("haclient.backoff.base", "backoff_base", Type.DOUBLE, "ceiling under which the delay was drawn", "s"),
+    Key("haclient.backoff.delay", "backoff_delay", Type.DOUBLE, "the delay that was drawn", "s"),
+    Key(
+        "haclient.backoff.round",
+        "backoff_round",
+        Type.LONG,
+        "round of the episode that failed before it; 0 right after a loss",
+    ),
+    Key("haclient.backoff.strategy", "backoff_strategy", Type.STRING, "name of the strategy: `full`"),
+    Key("haclient.backoff.max", "backoff_max", Type.DOUBLE, "cap of the ceiling", "s"),
+    Key("haclient.hint", "hint", Type.DOUBLE, "delay that the server asked for", "s"),
+    Key("haclient.redirect.address", "redirect_address", Type.STRING, "host that a passive member named"),
+    Key("haclient.redirect.port", "redirect_port", Type.LONG, "its port"),
+    Key("haclient.redirect.followed", "redirect_followed", Type.BOOLEAN, "whether it is tried"),
+    Key("haclient.generation", "generation", Type.LONG, "generation of the primary"),
+    Key(
+        "haclient.unsettled",
+        "unsettled",
+        Type.LONG,
+        "messages sent and not settled when the connection was lost",
+        "messages",
+    ),
+    Key("haclient.replayed", "replayed", Type.LONG, "messages sent again after the loss", "messages"),
+    Key(
+        "haclient.state",
+        "state",
+        Type.STRING,
+        "state of the connection, on `alive`: `connected` or `reconnecting`",
+    ),
+    Key(
+        "haclient.dropped",
+        "dropped",
+        Type.LONG,
+        "lines that were dropped since the last line of this type",
+        "lines",
+    ),
+    Key("haclient.member.name", "member", Type.STRING, "name of the member that writes"),
+    Key("haclient.member.role", "role", Type.STRING, "what it is now"),
+)
+
+KEYS = (*ENVELOPE, *DATA)
+
+
+def ddl() -> str:
+    """The schema of a line as Spark reads it: ``spark.read.schema(ddl())``; times are text there."""
+    inner = ", ".join(f"`{key.name}`: {key.type}" for key in DATA)
+    outer = ", ".join(f"{key.name} STRING" for key in ENVELOPE)
+    return f"{outer}, data STRUCT<{inner}>"
+
+
+def markdown_table() -> str:
+    """The documentation's table."""
+    rows = ["| key | column | type | unit | meaning |", "|---|---|---|---|---|"]
+    for key in KEYS:
+        where = key.name if key in ENVELOPE else f"data.{key.name}"
+        rows.append(f"| `{where}` | `{key.column}` | {key.type} | {key.unit} | {key.meaning} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,46 @@
+"""Reading what was written, for the tests of this folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+_PATIENCE = 30.0
+
+
+def text(folder: Path) -> str:
+    """Everything that readers would see."""
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        # One that is gone now is compressed, and read below.
+        with contextlib.suppress(FileNotFoundError):
+            found.append(path.read_text())
+    packed = (gzip.decompress(path.read_bytes()).decode() for path in sorted(folder.glob("*.jsonl.gz")))
+    return "".join((*packed, *found))
+
+
+def lines(folder: Path, *kinds: str) -> list[Line]:
+    """The lines, each once, in the order of their ids; of these kinds (their last word) if some are given."""
+    # What is being written this moment may be read in part.
+    whole = (line for line in text(folder).splitlines() if line.endswith("}}"))
+    found = {line["id"]: line for line in map(json.loads, whole)}
+    ordered = [found[each] for each in sorted(found)]
+    return [line for line in ordered if not kinds or line["type"].rpartition(".")[2] in kinds]
+
+
+def words(found: Iterable[Line]) -> list[str]:
+    """What happened, in a word each."""
+    return [line["type"].rpartition(".")[2] for line in found]
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Wait until something is true of files that another thread or process writes."""
+    async with asyncio.timeout(_PATIENCE):
+        while not true():  # noqa: ASYNC110  (no event tells)
+            await asyncio.sleep(0.01)

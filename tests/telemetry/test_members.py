@@ -1,0 +1,97 @@
+"""The server's side: what members write down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import proton
+import pytest
+
+from broker_stub.address import Address
+from broker_stub.manager import Pair, PairOptions
+from broker_stub.membership import Membership, Role
+from broker_stub.telemetry import MemberLog
+from haclient import aio
+from haclient.telemetry import TelemetrySettings, flush
+from tests.members import Members
+from tests.telemetry.lines import lines, until, words
+from tests.telemetry.test_recorder import check_form
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    with Members(tmp_path) as found:
+        yield found
+
+
+async def test_members_say_whom_they_let_in_refused_and_what_they_became(
+    members: Members, tmp_path: Path
+) -> None:
+    folder = tmp_path / "telemetry"
+    primary, passive = members.pair(telemetry=folder)
+    async with aio.connect(f"amqp://{passive.address},{primary.address}", client_id="me"):
+        pass
+    await asyncio.to_thread(primary.kill)
+    await asyncio.to_thread(passive.promote)
+    await asyncio.to_thread(passive.stop)
+    found = lines(folder)
+    check_form(found)
+    by_member = {name: [line for line in found if line["subject"] == name] for name in ("primary", "passive")}
+    assert words(by_member["primary"]) == ["role", "admitted"]
+    assert words(by_member["passive"]) == ["role", "refused", "role"]
+    refused = by_member["passive"][1]["data"]
+    assert refused["messaging.client.id"] == "me"
+    assert (refused["error.type"], refused["haclient.close.condition"]) == (
+        "redirected",
+        "amqp:connection:redirect",
+    )
+    assert [line["data"]["haclient.member.role"] for line in by_member["passive"]] == [
+        "passive",
+        "passive",
+        "primary",
+    ]
+    assert [line["data"]["haclient.generation"] for line in by_member["passive"]] == [1, 1, 2]
+    for line in by_member["passive"]:
+        assert line["source"].startswith("/broker_stub/")
+        data = line["data"]
+        assert f"{data['server.address']}:{data['server.port']}" == passive.address
+        assert (data["haclient.cluster"], data["haclient.member.name"]) == ("haclient", "passive")
+
+
+async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "telemetry"
+    monkeypatch.setenv("HACLIENT_TELEMETRY", str(folder))
+    options = PairOptions(memory=True, serve_arguments=("--telemetry", str(folder)))
+    async with Pair(options) as pair:
+        async with aio.connect(pair.url, client_id="me"):
+            pass
+        await until(
+            lambda: "ready" in {line["data"]["haclient.member.role"] for line in lines(folder, "role")}
+        )
+    flush()
+    found = lines(folder)
+    check_form(found)
+    clients = {line["data"]["messaging.client.id"] for line in found if ".connection." in line["type"]}
+    assert clients == {"me"}
+    roles = [line["data"]["haclient.member.role"] for line in lines(folder, "role")]
+    assert "primary" in roles
+    # The backup was let in, the manager's probes are not in it.
+    assert len({line["data"]["messaging.client.id"] for line in lines(folder, "admitted")}) == 2
+
+
+def test_a_refusal_tells_its_hint(tmp_path: Path) -> None:
+    log = MemberLog(TelemetrySettings(tmp_path), cluster="c", name="m")
+    log.became(Membership(Role.PASSIVE))
+    log.listens(Address("127.0.0.1", 5672))
+    condition = proton.Condition("amqp:connection:forced", "later", {proton.symbol("retry-after"): 1500})
+    log.refused("x" * 1000, Membership(Role.PRIMARY, 2**64), condition)
+    flush()
+    (line,) = lines(tmp_path)
+    data = line["data"]
+    assert (data["haclient.hint"], data["error.type"]) == (1.5, "closed")
+    assert len(data["messaging.client.id"]) == 300
+    assert "haclient.generation" not in data

@@ -1,0 +1,153 @@
+"""Secrets are planted, and what was written is searched for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from haclient import Credentials, Message, aio
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.errors import ConnectionGaveUp
+from haclient.events import AttemptFailed, Connected, GaveUp, Lost, Redirected, Stamp
+from haclient.telemetry import TelemetrySettings, flush
+from haclient.telemetry.record import Recorder
+from haclient.telemetry.veil import Veil
+from tests.members import Members
+from tests.telemetry.lines import lines, text, words
+
+PASSWORD = "Vq7PlantedPasswordZx"
+WRONG = "Vq7PlantedWrongPasswordZx"
+TOKEN = "Vq7PlantedTokenZx"
+BODY = "Vq7PlantedBodyZx"
+FAST = "backoff_base=0.01&backoff_max=0.1"
+
+
+def check_clean(folder: Path, *secrets: str) -> None:
+    flush()
+    found = text(folder).casefold()
+    assert found
+    for secret in secrets:
+        for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode().rstrip("=")):
+            assert form.casefold() not in found
+
+
+async def test_a_run_with_failover_and_refused_credentials_writes_no_secret(tmp_path: Path) -> None:
+    folder = tmp_path / "telemetry"
+    with Members(tmp_path) as members:
+        primary, passive = members.pair(
+            users={"app": PASSWORD, "token": TOKEN}, anonymous=False, telemetry=folder
+        )
+        plain = f"{FAST}&sasl_mechanisms=PLAIN"
+        url = f"amqp://app:{PASSWORD}@{passive.address},{primary.address}?{plain}"
+        async with aio.connect(url, telemetry=folder) as connection:
+            sender = await connection.create_sender("q")
+            await sender.send(Message(body=BODY))
+            await asyncio.to_thread(primary.kill)
+            pending = await sender.send_nowait(Message(body=BODY))
+            await asyncio.to_thread(passive.promote)
+            await pending
+        with pytest.raises(ConnectionGaveUp):
+            await aio.connect(
+                f"amqp://{passive.address}?{plain}", credentials=Credentials("app", WRONG), telemetry=folder
+            )
+
+        def broken() -> Credentials:
+            raise ValueError(f"the vault said {TOKEN}")
+
+        with pytest.raises(ConnectionGaveUp):
+            await aio.connect(
+                f"amqp://{passive.address}?{plain}",
+                credentials=broken,
+                telemetry=folder,
+                startup_deadline=0.2,
+            )
+        async with aio.connect(
+            f"amqp://{passive.address}?{plain}",
+            credentials=lambda: Credentials("token", TOKEN),
+            telemetry=folder,
+        ):
+            pass
+    check_clean(folder, PASSWORD, WRONG, TOKEN, BODY)
+    assert {"attempt", "connected", "lost", "gave_up", "admitted", "role"} <= set(words(lines(folder)))
+    assert "ValueError in the application's callable" in text(folder)
+
+
+def recorder(folder: Path, *public: str) -> Recorder:
+    return Recorder(TelemetrySettings(folder), Veil(public), backoff_max=1.0)
+
+
+def stamp(number: int) -> Stamp:
+    return Stamp(client_id="c", connection=1, sequence=number, time=1e9, monotonic=1.0, episode=1)
+
+
+@pytest.mark.parametrize("echo", ["{}", "refused 'user={} code 7'", "x{}x"])
+def test_the_words_of_peers_are_never_written(tmp_path: Path, echo: str) -> None:
+    """A peer may quote what was sent to it: a body that nobody else knows, or a password in any form."""
+    sink = recorder(tmp_path)
+    sink.conceal("app", PASSWORD)
+    here = Endpoint("broker-a", 5672)
+    heard = echo.format(BODY)
+    for kind in (MissKind.CLOSED, MissKind.NOT_AMQP, MissKind.ENDED, MissKind.AUTHENTICATION):
+        miss = Miss(kind=kind, detail=f"amqp:decode-error: {heard}", condition="amqp:decode-error")
+        record = AttemptRecord(number=1, endpoint=here, started=0.0, ended=1.0, miss=miss)
+        sink.put(AttemptFailed(stamp(1), record))
+    sink.put(Lost(stamp(2), here, f"amqp:decode-error: {heard}", 0, "amqp:decode-error"))
+    sink.put(GaveUp(stamp(3), f"no primary: {heard}", Miss(kind=MissKind.CLOSED, detail=heard), "deadline"))
+    check_clean(tmp_path, BODY)
+    assert text(tmp_path).count('"haclient.close.condition":"amqp:decode-error"') == 5
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        PASSWORD,
+        PASSWORD.lower(),
+        base64.b64encode(PASSWORD.encode()).decode(),
+        base64.b64encode(f"\0app\0{PASSWORD}".encode()).decode(),
+    ],
+)
+def test_a_password_is_looked_for_in_whatever_came_over_the_network(tmp_path: Path, form: str) -> None:
+    sink = recorder(tmp_path, "broker-a")
+    sink.conceal("app", PASSWORD)
+    here, there = Endpoint("broker-a", 5672), Endpoint(f"{form}.example", 5672)
+    sink.put(Connected(stamp(1), here, 1, 1, 0.1, cluster=f"c{form}"))
+    sink.put(Lost(stamp(2), here, form, 0, f"amqp:{form}".replace("=", "")))
+    sink.put(Redirected(stamp(3), here, there, followed=False, detail=f"{there} is no member"))
+    miss = Miss(kind=MissKind.UNRESOLVED, detail=f"cannot resolve {form}")
+    sink.put(AttemptFailed(stamp(4), AttemptRecord(number=1, endpoint=there, started=0, ended=1, miss=miss)))
+    check_clean(tmp_path, form, PASSWORD)
+    assert len(lines(tmp_path)) == 4
+
+
+def test_a_password_that_needs_escaping_is_found_too(tmp_path: Path) -> None:
+    secret = "p@ss/wörd\"\\'"
+    sink = recorder(tmp_path)
+    sink.conceal("app", secret)
+    here = Endpoint("broker-a", 5672)
+    for number, form in enumerate((secret, quote(secret, safe=""), repr(secret)[1:-1]), 1):
+        sink.put(Lost(stamp(number), here, f"[Errno 5] {form}", 0))
+    flush()
+    assert [line["data"].get("haclient.close.reason") for line in lines(tmp_path)] == [None] * 3
+
+
+def test_a_password_that_is_a_host_of_the_url_does_not_hide_the_hosts(tmp_path: Path) -> None:
+    sink = recorder(tmp_path, "broker-a")
+    sink.conceal("app", "broker")
+    sink.put(Connected(stamp(1), Endpoint("broker-b", 5672), 1, 1, 0.1, cluster="brokers"))
+    flush()
+    (line,) = lines(tmp_path)
+    assert (line["data"]["server.address"], line["data"]["haclient.cluster"]) == ("broker-b", "brokers")
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, -(2**70)])
+def test_a_generation_that_no_reader_can_hold_is_left_out(tmp_path: Path, number: int) -> None:
+    sink = recorder(tmp_path)
+    sink.put(Connected(stamp(1), Endpoint("a", 1), number, 1, float("nan")))
+    flush()
+    (line,) = lines(tmp_path)
+    assert not {"haclient.generation", "haclient.outage.duration"} & set(line["data"])
