@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker_stub.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
@@ -196,10 +196,6 @@ class Addresses:
             count = queue.expire()
             if count:
                 logger.debug("%s: %d messages expired", queue.name, count)
-
-    def status(self) -> list[dict[str, Any]]:
-        """Every queue's depth and counters."""
-        return [queue.status() for queue in self._queues.values()]
 
     # -- exchanges ------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub import access
+from broker_stub import access, telemetry
 from broker_stub.access import Access
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
@@ -41,6 +41,7 @@ from haclient.engine.settings import (
     Settings,
 )
 from haclient.engine.tls import TlsFiles, server_domain
+from haclient.telemetry import TelemetrySettings
 
 logger = logging.getLogger("broker_stub.broker")
 
@@ -65,6 +66,7 @@ class BrokerOptions:
     :param max_connections: clients beyond this are refused.
     :param heartbeat: seconds of silence after which a client is lost.
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
+    :param telemetry: where whom it lets in and what it becomes is written; ``None`` for nowhere.
     """
 
     listen: Address = ANY_PORT
@@ -83,6 +85,7 @@ class BrokerOptions:
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     stop_timeout: float = 2.0
+    telemetry: TelemetrySettings | None = None
 
 
 class Broker:
@@ -92,6 +95,7 @@ class Broker:
         self.options = options
         self.membership = options.membership
         self.members = options.members
+        self.log = telemetry.log_of(options.telemetry, cluster=options.cluster, name=options.name)
         self._loop = asyncio.get_running_loop()
         self.addresses = Addresses(
             self._loop.time,
@@ -140,6 +144,8 @@ class Broker:
         self._server = await self._loop.create_server(
             self._accepted, listen.host, listen.port, backlog=_BACKLOG
         )
+        self.log.listens(self.address)
+        self.log.became(self.membership)
         self._expire()
         logger.info("%s listens on %s as %s", self.options.name, self.address, self.membership.role)
 
@@ -297,6 +303,7 @@ class Broker:
         """Show the world what this member is now."""
         self.membership = membership
         self._describe()
+        self.log.became(membership)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
 
     def _goodbye(self, why: str) -> proton.Condition:

@@ -35,6 +35,18 @@ class DuplicateWindow:
         """The queue's number of the message that had this id first, ``None`` for a new one."""
         return self._messages.get(duplicate_id)
 
+    def note(self, duplicate_id: bytes, message: int) -> bool:
+        """Note an id, unless it is in the window already; whether it was new."""
+        new = duplicate_id not in self._messages
+        if new:
+            self.remember(duplicate_id, message)
+        return new
+
+    def clear(self) -> None:
+        """Forget every id."""
+        self._messages.clear()
+        self._order.clear()
+
     def remember(self, duplicate_id: bytes, message: int) -> None:
         """Note an id that is not in the window yet."""
         if self._size <= 0:

@@ -2,16 +2,13 @@
 
 Theory of operation
 -------------------
-One task a member keeps its process running and probes it.  One more task, ``_appoint``, looks at
-all members whenever something changed and does what is missing: promote one when there is no
-primary, demote a primary that a newer one replaced, tell passive members where the primary is.
-It compares what is with what should be, so it does not matter which event came first.
+One task a member keeps its process running and probes it.  One more task (``appointment``) looks
+at all members whenever something changed, and sees to it that one of them is primary.
 
 Rules
 -----
 * A member is dead when its process has ended.  Nothing else counts: one that does not answer is
   killed first (fenced), so that there are never two primaries by the manager's doing.
-* Which member may be promoted is the arbiter's business: a refusal means to try the next one.
 * Children die with the manager, however it ends.
 """
 
@@ -29,15 +26,17 @@ from typing import Any, Self
 
 from broker_stub.access import DEFAULT_ADMIN, write_users
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, AdminError, Credentials, MemberRefusedError
+from broker_stub.admin import AdminClient, AdminError, Credentials
+from broker_stub.appointment import Appointment
 from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
 from broker_stub.pair_state import DEFAULT_OPTIONS, Member, MemberState, PairEvent, PairOptions
+from broker_stub.roster import Roster
 
 __all__ = ["Member", "MemberState", "Pair", "PairEvent", "PairOptions", "describe"]
 
 logger = logging.getLogger("broker_stub.manager")
 
-# Between two attempts to start a member that does not come up, or to promote one that refuses.
+# Between two attempts to start a member that does not come up.
 _RETRY_PAUSE = 0.5
 
 
@@ -48,14 +47,10 @@ class Pair:
         self, options: PairOptions = DEFAULT_OPTIONS, *, on_event: Callable[[PairEvent], None] | None = None
     ) -> None:
         self.options = options
-        self.members: tuple[Member, ...] = ()
-        self._generation = 0
-        self.events: list[PairEvent] = []
-        self._on_event = on_event
+        self._roster = Roster(on_event)
+        self._appointment = Appointment(self._roster, self._look)
         self._directory: Path | None = None
         self._credentials: Credentials | None = None
-        self._changed = asyncio.Event()
-        self._news = asyncio.Event()
         self._supervisor: asyncio.Task[None] | None = None
 
     # -- life -----------------------------------------------------------------------------------
@@ -74,9 +69,10 @@ class Pair:
         await asyncio.to_thread(write_users, self._directory, users)
         addresses = free_addresses(self.options.listen)
         names = (f"member-{number}" for number in range(1, len(addresses) + 1))
-        self.members = tuple(self._member(n, a, addresses) for n, a in zip(names, addresses, strict=False))
+        members = (self._member(n, a, addresses) for n, a in zip(names, addresses, strict=False))
+        self._roster.members = tuple(members)
         self._supervisor = asyncio.create_task(self._supervise(), name="broker_stub pair")
-        self._supervisor.add_done_callback(lambda _task: self._spread())
+        self._supervisor.add_done_callback(lambda _task: self._roster.spread())
 
     def _member(self, name: str, address: Address, addresses: tuple[Address, ...]) -> Member:
         options = self.options
@@ -165,25 +161,29 @@ class Pair:
         return self._credentials
 
     @property
+    def members(self) -> tuple[Member, ...]:
+        """Every member, once it is started."""
+        return self._roster.members
+
+    @property
+    def events(self) -> list[PairEvent]:
+        """What happened so far."""
+        return self._roster.events
+
+    @property
     def generation(self) -> int:
         """The highest generation seen."""
-        return max(self._generation, *(member.generation for member in self.members), 0)
+        return self._roster.generation
 
     @property
     def primary(self) -> Member | None:
         """The primary, ``None`` while there is none."""
-        primaries = [member for member in self.members if member.state.serves]
-        return max(primaries, key=lambda member: member.generation, default=None)
+        return self._roster.primary
 
     @property
     def ready(self) -> bool:
         """Whether there is one primary and every other member is ready and knows it."""
-        primary = self.primary
-        if primary is None or not primary.alive:
-            return False
-        others = [member for member in self.members if member is not primary]
-        follow = all(member.follows == primary.address for member in others)
-        return follow and all(member.state is MemberState.READY for member in others)
+        return self._roster.ready
 
     async def wait_ready(self, timeout: float = 30.0) -> None:
         """Wait until the pair is ``ready``."""
@@ -199,12 +199,22 @@ class Pair:
                 while not condition(self):
                     if self._supervisor is not None and self._supervisor.done():
                         self._supervisor.result()
-                    await self._news.wait()
+                    await self._roster.news()
         except TimeoutError:
             states = ", ".join(f"{member.name} {member.state}" for member in self.members)
             raise TimeoutError(f"not so after {timeout:g} s: {states}") from None
 
     # -- acting ---------------------------------------------------------------------------------
+
+    async def promote(self, member: Member, timeout: float = 30.0) -> None:
+        """Make a member that is ready primary, in place of the one that is: a planned switch-over.
+
+        :param timeout: seconds until it serves.
+        :raises broker_stub.admin.AdminError: when it is not ready, or one of the two does not answer.
+        :raises TimeoutError: when it is promoted, and does not serve in time.
+        """
+        await self._appointment.promote(member)
+        await self.wait_until(lambda _pair: member.state is MemberState.PRIMARY, timeout)
 
     async def kill_primary(self) -> Member:
         """SIGKILL the primary; returns when it is dead, before another is promoted."""
@@ -234,21 +244,21 @@ class Pair:
         async with asyncio.TaskGroup() as group:
             for member in self.members:
                 group.create_task(self._keep(member), name=f"keep {member.name}")
-            group.create_task(self._appoint(), name="appoint the primary")
+            group.create_task(self._appointment.run(), name="appoint the primary")
 
     async def _keep(self, member: Member) -> None:
         """Start a member, watch it until it dies, start it again."""
         while True:
-            self._now(member, MemberState.STARTING)
+            self._roster.now(member, MemberState.STARTING)
             try:
                 await member.process.start()
                 await self._connect(member)
             except (MemberStartError, AdminError, TimeoutError, OSError) as error:
                 await member.process.kill()
-                self._tell("failed", member, str(error))
+                self._roster.tell("failed", member, str(error))
             else:
                 await self._watch(member)
-            self._now(member, MemberState.DEAD)
+            self._roster.now(member, MemberState.DEAD)
             if self.options.restart:
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
@@ -261,8 +271,8 @@ class Pair:
             member.address, self.credentials, timeout=self.options.probe_timeout
         )
         member.status = await member.admin.status()
-        self._tell("started", member, f"process {member.pid}")
-        self._now(member, MemberState(member.status.role))
+        self._roster.tell("started", member, f"process {member.pid}")
+        self._roster.now(member, MemberState(member.status.role))
 
     async def _watch(self, member: Member) -> None:
         """Until the process ends; the probes only ever end it."""
@@ -275,7 +285,7 @@ class Pair:
             if member.admin is not None:
                 member.admin.abort()
                 member.admin = None
-        self._tell("died", member, f"signal {-code}" if code < 0 else f"exit code {code}")
+        self._roster.tell("died", member, f"signal {-code}" if code < 0 else f"exit code {code}")
 
     async def _probe(self, member: Member) -> None:
         missed = 0
@@ -286,8 +296,8 @@ class Pair:
                 missed = 0
             except AdminError as error:
                 missed += 1
-                self._tell("silent", member, str(error))
-        self._tell("fenced", member, f"{missed} probes without an answer: killed")
+                self._roster.tell("silent", member, str(error))
+        self._roster.tell("fenced", member, f"{missed} probes without an answer: killed")
         member.process.signal(signal.SIGKILL)
 
     async def _look(self, member: Member) -> None:
@@ -307,96 +317,7 @@ class Pair:
             return  # asked before a promotion, answered after it
         member.status = status
         if member.state != status.role:
-            self._now(member, MemberState(status.role))
-
-    # -- who is primary -------------------------------------------------------------------------
-
-    async def _appoint(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            try:
-                await self._reconcile()
-                if self.primary is None and any(member.state.stands_by for member in self.members):
-                    # Refused: because of the arbiter, perhaps, which may be back.
-                    await asyncio.sleep(_RETRY_PAUSE)
-                    self._changed.set()
-            except AdminError as error:
-                logger.warning("will try again: %s", error)
-                await asyncio.sleep(_RETRY_PAUSE)
-                self._changed.set()
-
-    async def _reconcile(self) -> None:
-        primary = self.primary
-        if primary is None:
-            await self._survey()
-            primary = self.primary or await self._promote_one()
-        if primary is None:
-            return
-        self._generation = self.generation
-        for member in self.members:
-            if member is not primary and member.alive and member.admin is not None:
-                await self._align(member, member.admin, primary)
-
-    async def _survey(self) -> None:
-        """Look at every member anew: an operator may have promoted one since the last probes."""
-        looks = (self._look(member) for member in self.members if member.alive)
-        for failure in await asyncio.gather(*looks, return_exceptions=True):
-            if failure is not None and not isinstance(failure, AdminError):
-                raise failure
-
-    async def _promote_one(self) -> Member | None:
-        standing_by = [member for member in self.members if member.state.stands_by]
-        for member in sorted(standing_by, key=lambda member: member.state is not MemberState.READY):
-            admin = member.admin
-            if admin is None:
-                continue
-            try:
-                member.status = await admin.promote(at_least=self.generation + 1)
-            except MemberRefusedError as refused:
-                # Only a refusal is certain: a member that did not answer may be primary by now.
-                if member.refusal != str(refused):
-                    member.refusal = str(refused)
-                    self._tell("failed", member, f"not promoted: {refused}")
-                continue
-            member.refusal = ""
-            self._generation = max(self._generation, member.generation)
-            self._tell("promoted", member, f"generation {self.generation}")
-            self._now(member, MemberState(member.status.role))
-            return member
-        return None
-
-    async def _align(self, member: Member, admin: AdminClient, primary: Member) -> None:
-        """Make a member a passive one that knows the primary."""
-        if member.state.serves:
-            member.status = await admin.demote(primary.address)
-            self._tell("demoted", member, f"{primary.name} is primary")
-            self._now(member, MemberState(member.status.role))
-        if member.follows != primary.address:
-            member.status = await admin.set_primary(primary.address, generation=primary.generation)
-            member.follows = primary.address
-            self._tell("follows", member, f"{primary.name}, generation {primary.generation}")
-
-    def _now(self, member: Member, state: MemberState) -> None:
-        member.state = state
-        self._changed.set()
-        self._spread()
-
-    def _tell(self, kind: str, member: Member, detail: str) -> None:
-        event = PairEvent(kind, member.name, detail)
-        logger.info("%s %s: %s", member.name, kind, detail)
-        self.events.append(event)
-        if self._on_event is not None:
-            try:
-                self._on_event(event)
-            except Exception:
-                logger.exception("a listener failed; the pair goes on")
-        self._spread()
-
-    def _spread(self) -> None:
-        """Wake whoever waits for the pair to change."""
-        self._news.set()
-        self._news = asyncio.Event()
+            self._roster.now(member, MemberState(status.role))
 
 
 def describe(pair: Pair) -> list[dict[str, Any]]:

@@ -3,10 +3,9 @@
 Theory of operation
 -------------------
 A member reads its store, and follows whichever member is primary (``replication.backup``), for
-ever.  Told to promote, it stops following, asks the arbiter (``generation.Promotion``), and
-leads (``replication.leading``): first ``recovering``, while other replicas that were ready under
-the old primary may still come, then ``primary``.  When it steps down it follows again, with what
-is left of its clients sent away.
+ever.  Told to promote, it stops following, asks the arbiter (``promotion``), and leads
+(``replication.leading``): first ``recovering`` (``recovery``), then ``primary``.  When it steps down
+it follows again, with what is left of its clients sent away.
 
 Rules
 -----
@@ -21,26 +20,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from broker_stub import generation as rules
+from broker_stub import promotion, restoring
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
 from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.forcing import forced_loss
 from broker_stub.keeper import Keeper
 from broker_stub.membership import Membership, Move, MoveRefusedError, Role
-from broker_stub.messages import Replicate
-from broker_stub.queues import Queue
+from broker_stub.recovery import Recovery
 from broker_stub.replication import backup, copy
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.leading import Leading, SteppedDownError
-from broker_stub.sections import inspect
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
-from broker_stub.wiring import Wiring, restore_exchanges
+from broker_stub.wiring import Wiring
 from haclient import aio
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.policy import Policy
@@ -117,7 +114,7 @@ class Member:
         self.membership = Membership(Role.CONNECTING, arbitrated=True)
         self.leading: Leading | None = None
         self.others: tuple[str, ...] = ()
-        """The replicas that are ready beside this one, or under it."""
+        """The replicas that were ready beside this one, under the primary it followed last."""
         self._options = options
         self._face = face
         self._addresses = addresses
@@ -132,8 +129,9 @@ class Member:
         self._backoff = Backoff(Policy(), random.Random())
         self._backup: backup.Backup | None = None
         self._moving = asyncio.Lock()
-        self._recovery: asyncio.TimerHandle | None = None
-        self._expected: set[str] = set()
+        self._ended: str | None = None
+        """Why this member can be nothing any more."""
+        self._recovery: Recovery | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         store.on_failed(self._store_failed)
 
@@ -149,39 +147,25 @@ class Member:
             snapshot.number, None if pending is None else rules.Pending(pending.number, pending.claim)
         )
         self.others = tuple(replica.name for replica in snapshot.replicas)
-        for stored in snapshot.queues:
-            record = stored.record
-            mode = Replicate(record.replicate)
-            queue = self._addresses.declare(record.name, replicate=mode, identity=str(record.identity))
-            await self._restore(queue, stored.key)
-            self._keeper.follow(queue)
-        restore_exchanges(self._addresses, snapshot)
+        await restoring.restore(self._addresses, self._keeper, self._store, snapshot)
         self._addresses.watcher = Wiring(self._keeper, lambda: self.leading)
-        self._set(self.membership)
+        self._set(replace(self.membership, generation=self.state.number or 0))
         if self._options.force_primary:
             logger.warning("%s", await self.promote(force=True))
         else:
             self._follow()
 
-    async def _restore(self, queue: Queue, key: int) -> None:
-        async for chunk in self._store.messages(key):
-            for message in chunk:
-                envelope = inspect(message.data)
-                queue.copy(
-                    message.id, message.data, envelope, message.delivery_count, message.expires_at or 0
-                )
-        for duplicate_id, number in await self._store.duplicates(key):
-            queue.remember(duplicate_id, number)
-
     async def stop(self) -> None:
         """Follow and lead no more; the store stays open for whoever closes it."""
-        await self._stop_following()
-        if self._recovery is not None:
-            self._recovery.cancel()
-        if self.leading is not None:
-            leading, self.leading = self.leading, None
-            self._guard.finish()
-            await leading.close()
+        self._ended = self._ended or "this member stops"
+        async with self._moving:
+            await self._stop_following()
+            if self._recovery is not None:
+                self._recovery.cancel()
+            if self.leading is not None:
+                leading, self.leading = self.leading, None
+                self._guard.finish()
+                await leading.close()
         for task in tuple(self._tasks):
             task.cancel()
         for factory in self._factories:
@@ -220,18 +204,23 @@ class Member:
         :raises MoveRefusedError: with the reason; nothing has changed then.
         """
         async with self._moving:
+            self._check_alive()
             if not force or self.membership.role.serves:
                 self._check_promotion()
             await self._stop_following()
             before = self.state
             try:
-                promotion = await self._promotion(force=force)
-            except (ArbiterUnavailableError, StoreFailedError, MoveRefusedError) as error:
+                won = await promotion.promote(
+                    self, self._arbiter, force=force, patience=self._options.backup_timeout
+                )
+                self._lead(won)
+            except Exception as error:
                 self.lost_primary()
                 self._follow()
-                raise MoveRefusedError(str(error)) from error
-            self._lead(promotion)
-            return forced_loss(before, promotion.record) if force else ""
+                if isinstance(error, (ArbiterUnavailableError, StoreFailedError)):
+                    raise MoveRefusedError(str(error)) from error
+                raise
+            return forced_loss(before, won.record) if force else ""
 
     def _check_promotion(self) -> None:
         try:
@@ -242,35 +231,15 @@ class Member:
             primary = f"the primary of generation {self.membership.generation}"
             raise MoveRefusedError(f"{error}: it has no generation until it has all of {primary}") from error
 
-    async def _promotion(self, *, force: bool) -> rules.Promotion:
-        record = await self._arbiter.read()
-        begin = rules.Promotion.forced if force else rules.Promotion.begin
-        promotion = begin(self.state, record, str(uuid.uuid4()))
-        while True:
-            match promotion.step:
-                case rules.WritePending(state) | rules.WriteNumber(state):
-                    await self.write_state(state)
-                    promotion = promotion.finished(promotion.step)
-                case rules.CompareAndSet(expected, new):
-                    promotion = await self._compare_and_set(promotion, expected, new)
-                case rules.Refused(refusal):
-                    raise MoveRefusedError(str(refusal))
-                case rules.Done():
-                    return promotion
+    def _check_alive(self) -> None:
+        if self._ended is not None:
+            raise MoveRefusedError(self._ended)
 
-    async def _compare_and_set(
-        self, promotion: rules.Promotion, expected: rules.ArbiterRecord, new: rules.ArbiterRecord
-    ) -> rules.Promotion:
-        try:
-            won = await self._arbiter.compare_and_set(expected, new)
-        except ArbiterUnavailableError as error:
-            return promotion.unreachable(str(error))
-        return promotion.compared(won=won)
-
-    def _lead(self, promotion: rules.Promotion) -> None:
-        assert isinstance(promotion.step, rules.Done)
-        record = promotion.step.record
-        self.state = promotion.state
+    def _lead(self, won: rules.Promotion) -> None:
+        self._check_alive()  # the store may have failed behind the promotion's last write
+        assert isinstance(won.step, rules.Done)
+        record = won.step.record
+        self.state = won.state
         for queue in self._addresses:
             queue.start_generation(record.number)
         self._guard.begin()
@@ -278,8 +247,9 @@ class Member:
             self,
             self._arbiter,
             self._guard,
-            promotion.state,
+            won.state,
             record,
+            store=self._store,
             wiring=lambda: copy.wiring_of(self._addresses),
             queues=self._copy.replicated_queues,
             backup_timeout=self._options.backup_timeout,
@@ -289,21 +259,14 @@ class Member:
         self._recover()
 
     def _recover(self) -> None:
-        """Wait for the other replicas of the old primary, never for that one itself."""
-        self._expected = set(self.others) - {self._options.name}
-        self.others = ()
+        """Wait for the other replicas of the old primary; being ready under this one is no reason to wait."""
+        others = set(self.others) - {self._options.name}
+        self._note_others(())
         self._guard.shut(_RECOVERING)
-        if not self._expected:
-            self._recovered()
-            return
-        logger.info("recovering: waits for %s", ", ".join(sorted(self._expected)))
-        loop = asyncio.get_running_loop()
-        self._recovery = loop.call_later(self._options.backup_timeout, self._recovered)
+        self._recovery = Recovery(others, self._options.backup_timeout, self._recovered)
+        self._recovery.ready(frozenset())
 
     def _recovered(self) -> None:
-        if self._recovery is not None:
-            self._recovery.cancel()
-            self._recovery = None
         if self.membership.role is Role.RECOVERING:
             self._set(self.membership.recovered())
             self._guard.reopen(_RECOVERING)
@@ -336,7 +299,6 @@ class Member:
         leading, self.leading = self.leading, None
         if self._recovery is not None:
             self._recovery.cancel()
-            self._recovery = None
         self._set(self.membership.demote(primary))
         self._face.send_clients_away(reason)
         if leading is not None:
@@ -344,6 +306,7 @@ class Member:
         self._follow()
 
     def _store_failed(self, error: StoreFailedError) -> None:
+        self._ended = str(error)
         self._guard.finish()
         self._face.give_up(str(error))
 
@@ -382,12 +345,8 @@ class Member:
 
     def replicas_changed(self) -> None:
         """A replica is ready, or no more."""
-        if self.leading is None:
-            return
-        ready = self.leading.ready
-        self._note_others(tuple(sorted(ready)))
-        if self._expected and self._expected <= ready:
-            self._recovered()
+        if self.leading is not None and self._recovery is not None:
+            self._recovery.ready(self.leading.ready)
 
     def _note_others(self, ready: tuple[str, ...]) -> None:
         self.others = tuple(name for name in ready if name != self._options.name)

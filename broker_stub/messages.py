@@ -28,7 +28,7 @@ class Place(enum.Enum):
 
 
 class Message:
-    """One message of one queue.  Changes only through its queue.
+    """One message of one queue.  Changes only through its queue, or a backup's copy of it.
 
     :ivar expires_at: by the queue's clock; ``expires_at_ms``: the same in milliseconds since the
         epoch, which is what a store and a replica are told.
@@ -64,6 +64,10 @@ class Message:
         self.refused_by: set[Consumer] | None = None
         self.waits = 0
         self.calls: list[tuple[Done, Any]] | None = None
+
+    def set_count(self, count: int) -> None:
+        """Take a delivery count, for a message that no consumer here was ever given."""
+        self.delivery_count = self.given = count
 
     def __lt__(self, other: Message) -> bool:
         return self.number < other.number
@@ -109,9 +113,10 @@ class Consumer:
 
     :param browsing: gets copies and settles nothing (distribution mode ``copy``).
     :param settles: messages are gone when they are handed over (at-most-once).
+    :ivar cursor: the number that a browser passed last; ``ahead``: see ``browsing``.
     """
 
-    __slots__ = ("browsing", "cursor", "held", "settles", "sink", "waiting")
+    __slots__ = ("ahead", "browsing", "cursor", "held", "settles", "sink", "waiting")
 
     def __init__(self, sink: Sink, *, browsing: bool, settles: bool) -> None:
         self.sink: Sink = sink
@@ -119,6 +124,7 @@ class Consumer:
         self.settles = settles
         self.waiting = False
         self.cursor = 0
+        self.ahead: list[int] = []
         self.held: set[Message] = set()
 
 

@@ -2,10 +2,9 @@
 
 Theory of operation
 -------------------
-A message gets the queue's next number and keeps it: that number is its place.  ``_fresh`` holds
-what was never handed out, ``_returned`` (a heap) what came back; the head of the queue is the
-smaller of the two.  ``_waiting`` holds the consumers that may have room, in turn; whoever has
-none is taken out and comes back by ``ready``.
+A message gets the queue's next number and keeps it: that number is its place (``order``).
+``_waiting`` holds the consumers that may have room, in turn; whoever has none is taken out and
+comes back by ``ready``.  Browsers have a place of their own each (``browsing``).
 
 Rules
 -----
@@ -18,23 +17,22 @@ Rules
   go.  A second copy of a message is told when the first one is.
 * A number is a generation and a sequence (``SEQUENCE_BITS``), so two primaries never give
   the same number to different messages.
-* A copy of a queue takes the numbers it is told (``copy``, ``forget``, ``count``).
-* Above its high-water mark the queue takes messages still, but senders get no new credit
-  (``full``, ``when_room``) until it has sunk below the low-water mark.
+* A copy of a queue takes the numbers it is told (``copy``, ``forget``).
+* When it is ``full`` the queue takes messages still, but senders get no new credit (``room``).
 
 Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
 """
 
 from __future__ import annotations
 
-import heapq
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from broker_stub.browsing import Browsers
 from broker_stub.dedup import DuplicateWindow
+from broker_stub.expiry import Expiry
 from broker_stub.messages import (
     DEFAULT_LIMITS,
     NO_SINK,
@@ -51,10 +49,9 @@ from broker_stub.messages import (
     Replicate,
     Sink,
 )
+from broker_stub.order import Order
+from broker_stub.room import Room
 from broker_stub.sections import PLAIN, Envelope
-
-# Messages that may be kept although they have left, so that they are swept up together.
-_SLACK = 1000
 
 
 class Queue:
@@ -86,22 +83,17 @@ class Queue:
         self.size = 0
         self.counters = Counters()
         self.guard: Guard | None = None
-        self._clock = clock
-        self._now_ms = now_ms
-        self._limits = limits
+        self.duplicates = DuplicateWindow(limits.duplicates)
         self._last_number = 0
         self._unsafe: dict[int, Message] = {}
         self._messages: dict[int, Message] = {}
-        self._fresh: deque[Message] = deque()
-        self._returned: list[Message] = []
-        self._parked: list[Message] = []
-        self._expiring: list[tuple[float, int]] = []
+        self._order = Order(self._drop_expired)
+        self._expiry = Expiry(clock, now_ms)
         self._consumers: set[Consumer] = set()
         self._waiting: deque[Consumer] = deque()
-        self._browsers: list[Consumer] = []
+        self._browsers = Browsers(self._messages, self._expiry.is_over)
         self._observers: tuple[Observer, ...] = ()
-        self._stalled: list[Callable[[], None]] = []
-        self._duplicates = DuplicateWindow(limits.duplicates)
+        self._room = Room(limits)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -113,19 +105,12 @@ class Queue:
     @property
     def full(self) -> bool:
         """Whether senders should get no new credit."""
-        if self.deleted:
-            return False
-        return len(self._messages) >= self._limits.messages or self.size >= self._limits.size
+        return not self.deleted and self._room.full(len(self._messages), self.size)
 
     @property
     def consumers(self) -> int:
         """Consumers and browsers that are subscribed."""
-        return len(self._consumers) + len(self._browsers)
-
-    def status(self) -> dict[str, Any]:
-        """Depth and counters, for people."""
-        facts = {"name": self.name, "depth": self.depth, "bytes": self.size, "consumers": self.consumers}
-        return {**facts, "temporary": self.temporary, **asdict(self.counters)}
+        return len(self._consumers) + len(self._browsers.consumers)
 
     def observe(self, observer: Observer) -> None:
         """Tell an observer of every message from now on."""
@@ -137,22 +122,17 @@ class Queue:
 
     def when_room(self, call: Callable[[], None]) -> None:
         """Call once when the queue has sunk below its low-water mark, or is deleted."""
-        self._stalled.append(call)
+        self._room.waiting.append(call)
 
     def close(self) -> None:
         """The queue is deleted: whoever waits for room may learn it by sending."""
         self.deleted = True
-        self._call_stalled()
+        self._room.call()
 
     # -- producers ------------------------------------------------------------------------------
 
     def enqueue(
-        self,
-        data: bytes,
-        done: Done,
-        token: Any,
-        envelope: Envelope = PLAIN,
-        lifetime: float | None = None,
+        self, data: bytes, done: Done, token: Any, envelope: Envelope = PLAIN, lifetime: float | None = None
     ) -> None:
         """Take a message.
 
@@ -161,16 +141,15 @@ class Queue:
         """
         number = self._last_number + 1
         if envelope.duplicate_id is not None:
-            first = self._duplicates.first_copy(envelope.duplicate_id)
+            first = self.duplicates.first_copy(envelope.duplicate_id)
             if first is not None:
                 self.counters.duplicates += 1
                 self._complete(self._unsafe.get(first), done, token)
                 return
-            self._duplicates.remember(envelope.duplicate_id, number)
+            self.duplicates.remember(envelope.duplicate_id, number)
         message = Message(number, data, envelope)
         if lifetime is not None:
-            message.expires_at = self._clock() + lifetime
-            message.expires_at_ms = self._now_ms() + int(lifetime * 1000)
+            self._expiry.within(message, lifetime)
         self._append(message)
         self.counters.enqueued += 1
         for observer in self._observers:
@@ -179,8 +158,8 @@ class Queue:
             self._unsafe[number] = message
             message.calls = [(self._safe, number)]
         self._complete(message, done, token)
-        if self._browsers:
-            self._feed_browsers()
+        if self._browsers.consumers:
+            self._browsers.feed_all(number)
         if self._waiting:
             self._pump()
 
@@ -191,10 +170,8 @@ class Queue:
         number = message.number
         self._last_number = max(self._last_number, number)
         self._messages[number] = message
-        self._fresh.append(message)
+        self._order.append(message)
         self.size += len(message.data)
-        if message.expires_at is not None:
-            heapq.heappush(self._expiring, (message.expires_at, number))
 
     def _complete(self, message: Message | None, done: Done, token: Any) -> None:
         if self.guard is None:
@@ -208,7 +185,7 @@ class Queue:
         """A new consumer; call ``ready`` when it has room."""
         consumer = Consumer(sink, browsing=browsing, settles=settles)
         if browsing:
-            self._browsers.append(consumer)
+            self._browsers.add(consumer)
         else:
             self._consumers.add(consumer)
         return consumer
@@ -217,8 +194,7 @@ class Queue:
         """The consumer is gone; what it holds comes back, with the delivery count up if it died."""
         consumer.sink = NO_SINK
         if consumer.browsing:
-            if consumer in self._browsers:
-                self._browsers.remove(consumer)
+            self._browsers.discard(consumer)
             return
         self._consumers.discard(consumer)
         if consumer.waiting:
@@ -234,10 +210,10 @@ class Queue:
     def ready(self, consumer: Consumer) -> None:
         """The consumer may have room (again)."""
         if consumer.browsing:
-            self._feed(consumer)
+            self._browsers.feed(consumer, self._last_number)
             return
-        if self._parked:
-            self._unpark(consumer)
+        if self._order.parked:
+            self._order.unpark(consumer)
         if not consumer.waiting and consumer in self._consumers:
             consumer.waiting = True
             self._waiting.append(consumer)
@@ -246,10 +222,10 @@ class Queue:
     def idle_for(self, consumer: Consumer) -> bool:
         """Whether there is nothing now that the consumer could get."""
         if consumer.browsing:
-            return self._next_for(consumer) is None
-        head = self._head()
+            return self._browsers.first_for(consumer, self._last_number) is None
+        head = self._order.take()
         if head is not None:
-            heapq.heappush(self._returned, head)
+            self._order.put_back(head)
         return head is None
 
     # -- outcomes -------------------------------------------------------------------------------
@@ -305,30 +281,16 @@ class Queue:
         """The message of that number, if it is still there."""
         return self._messages.get(number)
 
-    def duplicates(self) -> list[tuple[bytes, int]]:
-        """The duplicate-detection ids, the oldest first."""
-        return self._duplicates.pairs()
-
-    def remember(self, duplicate_id: bytes, number: int) -> None:
-        """Note the id of a message that this member need not have seen itself."""
-        if self._duplicates.first_copy(duplicate_id) is None:
-            self._duplicates.remember(duplicate_id, number)
-
-    def forget_duplicates(self) -> None:
-        """Forget every duplicate-detection id."""
-        self._duplicates = DuplicateWindow(self._limits.duplicates)
-
     def copy(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
         """Take a message as another member or the store has it; its number must be new and the highest."""
         if self._messages and number <= next(reversed(self._messages)):
             raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
         message = Message(number, data, envelope)
-        message.delivery_count = message.given = count
+        message.set_count(count)
         if expires_at_ms:
-            message.expires_at_ms = expires_at_ms
-            message.expires_at = self._clock() + (expires_at_ms - self._now_ms()) / 1000
+            self._expiry.at(message, expires_at_ms)
         if envelope.duplicate_id is not None:
-            self.remember(envelope.duplicate_id, number)
+            self.duplicates.note(envelope.duplicate_id, number)
         self._append(message)
 
     def forget(self, numbers: Iterable[int]) -> None:
@@ -339,65 +301,30 @@ class Queue:
                 self._remove(message)
         self._compact()
 
-    def count(self, numbers: Iterable[int]) -> None:
-        """Messages that the primary gave to a consumer: one more delivery."""
-        for number in numbers:
-            message = self._messages.get(number)
-            if message is not None:
-                message.given += 1
-                message.delivery_count = message.given
-
-    def set_counts(self, counts: Mapping[int, int], *, first: int, last: int) -> list[Message]:
-        """Take delivery counts from the primary; the messages that had another one.
-
-        :param counts: by number; 0 for a message of that span that is not in it.
-        """
-        span = (message for number, message in self._messages.items() if first <= number <= last)
-        changed = [message for message in span if message.given != counts.get(message.number, 0)]
-        for message in changed:
-            message.delivery_count = message.given = counts.get(message.number, 0)
-        return changed
-
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
         """Drop the available messages whose time is over; how many there were."""
-        count, now = 0, self._clock()
-        while self._expiring and self._expiring[0][0] <= now:
-            message = self._messages.get(heapq.heappop(self._expiring)[1])
+        count = 0
+        for number in self._expiry.overdue():
+            message = self._messages.get(number)
             if message is not None and message.place is Place.AVAILABLE:
-                self._drop_expired(message)
-                count += 1
+                count += self._drop_expired(message)
         self._compact()
         return count
 
     def remaining(self, message: Message) -> float | None:
         """Seconds until the message expires, ``None`` when it never does."""
-        return None if message.expires_at is None else max(0.0, message.expires_at - self._clock())
+        return self._expiry.remaining(message)
 
-    def _expired(self, message: Message) -> bool:
-        return message.expires_at is not None and message.expires_at <= self._clock()
-
-    def _drop_expired(self, message: Message) -> None:
-        self._remove(message)
-        self.counters.expired += 1
+    def _drop_expired(self, message: Message) -> bool:
+        over = self._expiry.is_over(message)
+        if over:
+            self._remove(message)
+            self.counters.expired += 1
+        return over
 
     # -- inside ---------------------------------------------------------------------------------
-
-    def _head(self) -> Message | None:
-        """Take the first available message off the order."""
-        fresh, returned = self._fresh, self._returned
-        while fresh or returned:
-            if returned and (not fresh or returned[0].number < fresh[0].number):
-                message = heapq.heappop(returned)
-            else:
-                message = fresh.popleft()
-            if message.place is not Place.AVAILABLE:
-                continue
-            if message.expires_at is None or not self._expired(message):
-                return message
-            self._drop_expired(message)
-        return None
 
     def _pump(self) -> None:
         """Hand out messages while there are any and somebody has room."""
@@ -409,7 +336,7 @@ class Queue:
                 waiting.popleft()
                 consumer.waiting = False
                 continue
-            message = self._head()
+            message = self._order.take()
             if message is None:
                 return
             if message.refused_by is not None and consumer in message.refused_by:
@@ -441,23 +368,12 @@ class Queue:
             if consumer not in refused_by and consumer.sink.room() > 0:
                 self._give(consumer, message)
                 return
-        self._parked.append(message)
-
-    def _unpark(self, consumer: Consumer) -> None:
-        kept = []
-        for message in self._parked:
-            if message.refused_by and consumer in message.refused_by:
-                kept.append(message)
-            else:
-                heapq.heappush(self._returned, message)
-        self._parked = kept
+        self._order.park(message)
 
     def _put_back(self, message: Message) -> None:
         message.place = Place.AVAILABLE
-        if self._expired(message):
-            self._drop_expired(message)
-        else:
-            heapq.heappush(self._returned, message)
+        if not self._drop_expired(message):
+            self._order.put_back(message)
 
     def _remove(self, message: Message) -> None:
         message.place = Place.GONE
@@ -465,47 +381,10 @@ class Queue:
         self.size -= len(message.data)
         for observer in self._observers:
             observer.dequeued(self, message)
-        if self._stalled:
-            self._give_room()
+        if self._room.waiting:
+            self._room.sunk(len(self._messages), self.size)
 
     def _compact(self) -> None:
         """Let go of what has left while nobody took from the queue."""
-        most = 2 * len(self._messages) + _SLACK
-        if len(self._fresh) > most:
-            self._fresh = deque(message for message in self._fresh if message.place is not Place.GONE)
-        if len(self._expiring) > most:
-            self._expiring = [entry for entry in self._expiring if entry[1] in self._messages]
-            heapq.heapify(self._expiring)
-
-    def _give_room(self) -> None:
-        limits = self._limits
-        if self.depth <= limits.messages * limits.resume and self.size <= limits.size * limits.resume:
-            self._call_stalled()
-
-    def _call_stalled(self) -> None:
-        stalled, self._stalled = self._stalled, []
-        for call in stalled:
-            call()
-
-    def _feed_browsers(self) -> None:
-        for browser in tuple(self._browsers):
-            self._feed(browser)
-
-    def _feed(self, browser: Consumer) -> None:
-        while browser.sink.room() > 0 and (message := self._next_for(browser)) is not None:
-            browser.cursor = message.number
-            browser.sink.deliver(message)
-
-    def _next_for(self, browser: Consumer) -> Message | None:
-        """The first available message that the browser has not passed yet."""
-        for number in self._numbers_after(browser.cursor):
-            message = self._messages.get(number)
-            if message is not None and message.place is Place.AVAILABLE and not self._expired(message):
-                return message
-            browser.cursor = number
-        return None
-
-    def _numbers_after(self, number: int) -> Iterable[int]:
-        if number + 1 not in self._messages and self._messages:
-            number = max(number, next(iter(self._messages)) - 1)
-        return range(number + 1, self._last_number + 1)
+        self._order.compact(len(self._messages))
+        self._expiry.compact(self._messages)

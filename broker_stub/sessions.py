@@ -154,11 +154,20 @@ class ClientConnection:
         self.replicates = backup.CAPABILITY in map(str, desired)
         condition = None if self.admin and not self.replicates else broker.refusal()
         properties = broker.open_properties()
+        if not self.admin or self.replicates:
+            self._write_down(condition)
         if condition is None:
             engine.open(properties=properties, offered=("ANONYMOUS-RELAY",))
             return
         engine.open(properties={**properties, **access.refused_open()})
         self.turn_away(condition)
+
+    def _write_down(self, refusal: proton.Condition | None) -> None:
+        broker, client_id = self._broker, self.engine.connection.remote_container
+        if refusal is None:
+            broker.log.admitted(client_id, broker.membership)
+        else:
+            broker.log.refused(client_id, broker.membership, refusal)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""

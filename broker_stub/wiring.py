@@ -13,28 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_stub.addresses import REPLICATE_PROPERTY, Addresses
-from broker_stub.exchanges import Binding, Exchange, ExchangeType
+from broker_stub.exchanges import Binding, Exchange
 from broker_stub.keeper import Keeper, is_replicated
-from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
 from broker_stub.replication import copy
 from broker_stub.replication.leading import Leading
-from broker_stub.store import Snapshot
-
-
-def restore_exchanges(addresses: Addresses, snapshot: Snapshot) -> None:
-    """Make the exchanges and bindings of a store; the queues are there already."""
-    exchanges = {}
-    for record in snapshot.exchanges:
-        mode = Replicate(str(record.arguments[REPLICATE_PROPERTY]))
-        exchanges[record.identity] = addresses.declare_exchange(
-            record.name, ExchangeType(record.type), replicate=mode, identity=str(record.identity)
-        )
-    for binding in snapshot.bindings:
-        queue = addresses.by_identity(str(binding.queue))
-        assert queue is not None, "a binding ends with its queue"
-        addresses.bind(exchanges[binding.exchange], queue, binding.key)
 
 
 class Wiring:

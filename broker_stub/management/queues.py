@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -68,4 +69,5 @@ class QueueOperations:
 def queue_facts(queue: Queue) -> dict[str, Any]:
     """What a queue is, with its depth and counters."""
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
-    return {**facts, **queue.status()}
+    load = {"depth": queue.depth, "bytes": queue.size, "consumers": queue.consumers}
+    return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters)}

@@ -11,12 +11,15 @@ between the creation of the browser and the attach is part of the difference.
 Rules
 -----
 * A message counts as the replica's when it was settled by it, was among those it had, or has
-  left the queue before it was sent.
+  left the queue before it was sent.  In place of one that has left, the replica is sent its
+  duplicate-detection id, so that a second copy is known after a failover.
 * A replica keeps what it has up to the first message that it lacks: the rest is sent again, so
   that what it is sent is always behind what it has.
 * Dequeues and acquisitions of one turn of the event loop are one event.
 * What corrects the replica's copy (discards, duplicate-detection ids, counts) must be acknowledged too
   before it is ready: an heir has nothing that was discarded.
+* The duplicate-detection ids are told behind the messages: those of messages that have left the
+  primary's window, but not its queue, are the first to leave the replica's.
 * The delivery counts of what the replica keeps are told anew: it may have missed some, or have
   counted what nobody else did.
 
@@ -29,7 +32,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import proton
 
@@ -41,6 +44,8 @@ from haclient.outcome import Outcome
 
 if TYPE_CHECKING:
     from broker_stub.replication.replica import Replica
+
+T = TypeVar("T")
 
 _SEAM: Final = object()
 # Ids in one event: 8 bytes each, so an event stays far below a frame.
@@ -60,6 +65,8 @@ class Browser:
         self._replica = replica
         self._link: SenderLink | None = None
         self._outbox: deque[Any] = deque()
+        self._consumed: dict[int, bytes] = {}
+        """The duplicate-detection ids of messages that left between the attach and their turn."""
         self._dequeued: list[int] = []
         self._acquired: list[int] = []
         self._flush: asyncio.Handle | None = None
@@ -72,14 +79,13 @@ class Browser:
         self._outbox.clear()
         self._dequeued.clear()
         self._acquired.clear()
+        self._consumed.clear()
         present = {number for first, last in have for number in range(first, last + 1)}
         ids = self.queue.ids()
         kept = set(itertools.takewhile(present.__contains__, ids))
         surplus = present - kept
         for number in self.unacknowledged.difference(ids):
             self._acknowledged(number)
-        for event in _events("duplicate", self.queue.duplicates()):
-            self._correct(event)
         for chunk in _chunks(sorted(surplus)):
             self._correct(wire.encode_ids("discard", chunk))
         for chunk in _chunks(ids[: len(kept)]):
@@ -91,6 +97,8 @@ class Browser:
             else:
                 self.unacknowledged.add(number)
                 self._outbox.append(number)
+        for pairs in _chunks(self.queue.duplicates.pairs()):
+            self._correct(_duplicates(pairs))
         self._outbox.append(_SEAM)
         self.pump()
 
@@ -138,6 +146,9 @@ class Browser:
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """A message has left."""
+        duplicate_id = message.envelope.duplicate_id
+        if duplicate_id is not None and self._link is not None and message.number > self._sent_to:
+            self._consumed[message.number] = duplicate_id
         self._dequeued.append(message.number)
         self._later()
 
@@ -198,11 +209,14 @@ class Browser:
                 correction, event = item
                 link.send(event, correction)
                 credit -= 1
-            elif (message := self.queue.message(item)) is None:
-                self._acknowledged(item)
-            else:
+            elif (message := self.queue.message(item)) is not None:
                 self._send(link, message)
                 credit -= 1
+            elif (duplicate_id := self._consumed.pop(item, None)) is not None:
+                link.send(_duplicates([(duplicate_id, item)]), item)
+                credit -= 1
+            else:
+                self._acknowledged(item)
 
     def _send(self, link: SenderLink, message: Message) -> None:
         data = wire.encode_message(message.number, message.given, message.expires_at_ms or 0, message.data)
@@ -216,11 +230,9 @@ class Browser:
         self._replica.acknowledged(self, number, message)
 
 
-def _chunks(ids: list[int]) -> Iterable[list[int]]:
+def _chunks(ids: list[T]) -> Iterable[list[T]]:
     return (ids[start : start + _IDS_PER_EVENT] for start in range(0, len(ids), _IDS_PER_EVENT))
 
 
-def _events(operation: str, pairs: list[tuple[bytes, int]]) -> Iterable[bytes]:
-    for start in range(0, len(pairs), _IDS_PER_EVENT):
-        chunk = pairs[start : start + _IDS_PER_EVENT]
-        yield wire.encode_order(operation, {"ids": [key for key, _ in chunk], "of": [of for _, of in chunk]})
+def _duplicates(pairs: list[tuple[bytes, int]]) -> bytes:
+    return wire.encode_order("duplicate", {"ids": [key for key, _ in pairs], "of": [of for _, of in pairs]})

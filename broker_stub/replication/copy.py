@@ -21,7 +21,7 @@ from broker_stub.exchanges import Binding, Exchange, ExchangeType
 from broker_stub.keeper import Keeper, is_replicated
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
-from broker_stub.replication import wire
+from broker_stub.replication import counts, wire
 from broker_stub.sections import inspect
 from broker_stub.store import Store
 from haclient import Endpoint
@@ -193,9 +193,7 @@ class LocalCopy:
         """
         if queue.deleted:
             return []
-        if queue.deleted:
-            return []
-        queue.forget_duplicates()
+        queue.duplicates.clear()
         self._keeper.clear_duplicates(queue)
         spans = wire.ranges(queue.ids())
         for first, last in spans[_MOST_RANGES:]:
@@ -212,8 +210,11 @@ class LocalCopy:
             return self._store.sequence
         if isinstance(event, wire.ReplicatedMessage):
             envelope = inspect(event.data)
+            duplicate_id = envelope.duplicate_id
+            if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
+                duplicate_id = None  # an id that is written twice takes two places in the store's window
             queue.copy(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
-            return self._keeper.put(queue, event, envelope.duplicate_id)
+            return self._keeper.put(queue, event, duplicate_id)
         operation = self._operations.get(event.operation)
         if operation is None:
             raise ValueError(f"the primary sent an event {event.operation!r}")
@@ -229,24 +230,23 @@ class LocalCopy:
         return self._keeper.flush()
 
     def _count(self, queue: Queue, event: wire.Event) -> int:
-        queue.count(event.ids)
+        counts.count(queue, event.ids)
         self._keeper.counted(queue, event.ids)
         return self._keeper.flush()
 
     def _set_counts(self, queue: Queue, event: wire.Event) -> int:
         of = event.arguments
-        counts = dict(zip(of["ids"], of["counts"], strict=True))
-        for message in queue.set_counts(counts, first=of["first"], last=of["last"]):
+        told = dict(zip(of["ids"], of["counts"], strict=True))
+        for message in counts.set_counts(queue, told, first=of["first"], last=of["last"]):
             expiry = message.expires_at_ms or 0
             row = wire.ReplicatedMessage(message.number, message.given, expiry, message.data)
             self._keeper.put(queue, row, None)
         return self._store.sequence
 
     def _remember(self, queue: Queue, event: wire.Event) -> int:
-        pairs = list(zip(event.arguments["ids"], event.arguments["of"], strict=True))
-        for key, number in pairs:
-            queue.remember(key, number)
-        return self._keeper.put_duplicates(queue, pairs)
+        pairs = zip(event.arguments["ids"], event.arguments["of"], strict=True)
+        new = [(key, number) for key, number in pairs if queue.duplicates.note(key, number)]
+        return self._keeper.put_duplicates(queue, new)
 
 
 def _identities(entries: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -12,6 +12,8 @@ Rules
 * From the drop of a ready replica until ``GoAlone`` is done the guard's gate is shut.
 * What waits for a dropped replica is released only then.
 * A replica that owes acknowledgements and sends none for ``backup_timeout`` is dropped.
+* A primary whose store commits nothing for that long, although it should, steps down: it would
+  settle nothing for ever, and look alive.
 """
 
 from __future__ import annotations
@@ -62,10 +64,23 @@ class Throne(Protocol):
         """Serve no longer."""
 
 
+class Commits(Protocol):
+    """The store, as far as a primary watches it."""
+
+    @property
+    def sequence(self) -> int:
+        """The last operation that it was given."""
+
+    @property
+    def committed(self) -> int:
+        """The last one that is durable."""
+
+
 class Leading:
     """The replicas of one primary.
 
     :param state, held: what the promotion left: this member's state, the arbiter's record.
+    :param store: this member's, to see that it goes on.
     :param wiring: the wiring of the cluster, as it is sent to a replica that joins.
     :param backup_timeout: seconds.
     """
@@ -78,6 +93,7 @@ class Leading:
         state: rules.GenerationState,
         held: rules.ArbiterRecord,
         *,
+        store: Commits,
         wiring: Callable[[], Mapping[str, Any]],
         queues: Callable[[], Iterable[Queue]],
         backup_timeout: float,
@@ -88,6 +104,9 @@ class Leading:
         self._throne = throne
         self._arbiter = arbiter
         self._guard = guard
+        self._store = store
+        self._idle_looks = 0
+        self._committed = store.committed
         self._wiring = wiring
         self._queues = queues
         self._timeout = backup_timeout
@@ -263,9 +282,21 @@ class Leading:
 
     def _look(self) -> None:
         self._watch = self._loop.call_later(self._timeout / _LOOKS, self._look)
+        if self._store_hangs():
+            self._throne.step_down(f"the store has committed nothing for {self._timeout:g} s")
+            return
         for replica in tuple(self.replicas.values()):
             if replica.stalled_for() > self._timeout:
                 self.replica_failed(replica, f"no acknowledgement for {self._timeout:g} s")
+
+    def _store_hangs(self) -> bool:
+        """Whether what it was given stays uncommitted.  Looks are counted, for a process that was paused."""
+        store = self._store
+        if store.committed == store.sequence or store.committed != self._committed:
+            self._idle_looks = 0
+        self._idle_looks += 1
+        self._committed = store.committed
+        return self._idle_looks > _LOOKS
 
     # -- going alone ----------------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ class Replica:
         order = self.order("queue-deleted", {"identity": queue.identity})
         browser = self._browsers.pop(queue.identity, None)
         if browser is not None:
+            queue.unobserve(browser)
             browser.end()
             order.add_done_callback(lambda _order: browser.close())
             self.progressed()

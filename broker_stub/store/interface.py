@@ -129,7 +129,8 @@ class Snapshot:
 
     :param was_clean: the last life ended by ``close(clean=True)``; true for a store just made.
     :param number: own generation number, ``None`` for erased.
-    :param replicas: the other replicas that were ready under ``number``.
+    :param replicas: the other replicas that were ready under the primary of ``number``; none where
+        this member was that primary.
     """
 
     was_clean: bool = True

@@ -241,4 +241,4 @@ def test_what_waits_in_a_full_queue_for_an_exchange_does_not_grow() -> None:
     for number in range(100):
         made.when_room(lambda: None)
         made.add(Binding(made, one, str(number)))
-    assert len(one._stalled) == 1
+    assert len(one._room.waiting) == 1

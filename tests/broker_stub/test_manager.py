@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -15,8 +16,8 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.admin import AdminClient
-from broker_stub.manager import MemberState, Pair, PairEvent, PairOptions, describe
+from broker_stub.admin import AdminClient, AdminError, MemberRefusedError
+from broker_stub.manager import Member, MemberState, Pair, PairEvent, PairOptions, describe
 from tests.broker_stub.clients import Client, until
 
 PATIENT = PairOptions(probe_timeout=10)
@@ -93,15 +94,56 @@ async def test_a_hung_primary_is_killed_before_another_is_promoted() -> None:
         assert gone(pid)
 
 
+def the_other(pair: Pair) -> Member:
+    [other] = [member for member in pair.members if member is not pair.primary]
+    return other
+
+
 async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary_follows(pair: Pair) -> None:
-    old = pair.primary
-    [other] = [member for member in pair.members if member is not old]
+    old, other = pair.primary, the_other(pair)
     async with await AdminClient.connect(old.address, pair.credentials) as admin:
         await admin.demote(other.address)
     async with await AdminClient.connect(other.address, pair.credentials) as admin:
-        await admin.promote()
+        # The manager may have been faster: it promotes the member in whose favour the other was demoted.
+        with contextlib.suppress(MemberRefusedError):
+            await admin.promote()
     await pair.wait_until(lambda pair: pair.primary is other and pair.ready)
     assert (other.generation, old.state) == (2, MemberState.READY)
+
+
+async def test_a_primary_that_is_demoted_in_favour_of_a_member_is_succeeded_by_that_one() -> None:
+    loopback = PATIENT.listen[0]
+    async with Pair(PairOptions(listen=(loopback,) * 3, probe_timeout=10)) as pair:
+        for generation in (2, 3, 4):
+            old = pair.primary
+            favoured = next(m for m in reversed(pair.members) if m is not old)
+            async with await AdminClient.connect(old.address, pair.credentials) as admin:
+                await admin.demote(favoured.address)
+            await pair.wait_until(lambda pair, m=favoured: pair.primary is m and pair.ready)
+            assert pair.generation == generation
+
+
+async def test_a_switch_over_makes_the_member_primary_and_the_old_one_ready(pair: Pair) -> None:
+    for generation in (2, 3, 4):
+        old, other = pair.primary, the_other(pair)
+        await pair.promote(other)
+        assert (pair.primary, other.state) == (other, MemberState.PRIMARY)
+        await pair.wait_ready()
+        assert (other.generation, old.state) == (generation, MemberState.READY)
+        await pair.promote(other)
+        assert pair.generation == generation
+
+
+async def test_a_member_that_is_not_ready_is_not_switched_to_and_the_primary_stays() -> None:
+    async with Pair(PairOptions(restart=False, probe_timeout=10)) as pair:
+        primary, other = pair.primary, the_other(pair)
+        await other.process.kill()
+        await pair.wait_until(lambda _pair: other.state is MemberState.DEAD)
+        with pytest.raises(AdminError, match="is dead"):
+            await pair.promote(other)
+        assert (pair.primary, primary.state) == (primary, MemberState.PRIMARY)
+        pair.restart(other)
+        await pair.wait_ready()
 
 
 async def test_a_dead_member_stays_dead_until_it_is_wanted_when_told_so() -> None:

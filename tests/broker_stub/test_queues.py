@@ -178,6 +178,47 @@ def test_a_browser_gets_no_more_than_its_credit() -> None:
     assert browser.bodies == [b"1", b"2"]
 
 
+def generations(*bodies: bytes) -> Queue:
+    """A queue with these messages in each of three generations."""
+    queue = make()
+    for generation in (1, 2, 3):
+        queue.start_generation(generation)
+        put(queue, *bodies)
+    return queue
+
+
+def test_a_browser_passes_from_one_generation_to_the_next_and_over_every_hole() -> None:
+    queue = generations(b"1", b"2", b"3", b"4")
+    taker, consumer = take(queue, 12)
+    for place in (1, 3, 4, 5, 6, 7, 10):
+        queue.accept(consumer, taker.got[place])
+    queue.unsubscribe(consumer)
+    browser, browsing = take(queue, 2, browsing=True)
+    queue.forget([taker.got[8].number])
+    browser.credit = 9
+    queue.ready(browsing)
+    assert [message.number for message in browser.got] == [taker.got[place].number for place in (0, 2, 9, 11)]
+    queue.start_generation(4)
+    put(queue, b"new")
+    queue.start_generation(5)
+    assert queue.idle_for(browsing)
+    put(queue, b"newest")
+    assert browser.bodies[-2:] == [b"new", b"newest"]
+
+
+def test_a_browser_gets_what_came_after_the_numbers_ahead_were_noted() -> None:
+    queue = generations(b"1")
+    browser, browsing = take(queue, 1, browsing=True)
+    put(queue, b"2")
+    queue.start_generation(7)
+    put(queue, b"3")
+    queue.forget(queue.ids()[1:3])
+    browser.credit = 9
+    queue.ready(browsing)
+    assert browser.bodies == [b"1", b"2", b"3"]
+    assert [message.number for message in browser.got] == queue.ids()
+
+
 def test_at_most_once_messages_are_gone_when_they_are_handed_over() -> None:
     queue = make()
     put(queue, b"1")

@@ -16,6 +16,7 @@ from broker_stub.admin import MemberRefusedError
 from broker_stub.arbiter.memory import MemoryArbiter
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.leading import Leading, SteppedDownError
+from broker_stub.store import MemoryStore
 from haclient import aio
 from haclient.errors import HaclientError, MessageNotAccepted
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, depth, send
@@ -251,7 +252,15 @@ class Nobody:
 def leading(guard: Guard) -> Leading:
     state, held = rules.GenerationState(1), rules.ArbiterRecord(1, "claim")
     return Leading(
-        Nobody(), MemoryArbiter(), guard, state, held, wiring=dict, queues=list, backup_timeout=10.0
+        Nobody(),
+        MemoryArbiter(),
+        guard,
+        state,
+        held,
+        store=MemoryStore(),
+        wiring=dict,
+        queues=list,
+        backup_timeout=10.0,
     )
 
 

@@ -1,0 +1,84 @@
+"""Consumers that get a copy of every available message, each at its own place.  No I/O.
+
+Theory of operation
+-------------------
+A browser's cursor is the number that it passed last.  Mostly the next number is the next message.
+Where there is a hole, as between two generations (``messages.SEQUENCE_BITS``) or where consumers
+took some, the numbers beyond the cursor are noted in ``Consumer.ahead``, and that note serves
+until it is used up, for what comes later stands behind it.  So no message is noted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+
+from broker_stub.messages import Consumer, Message, Place
+
+
+class Browsers:
+    """The browsers of one queue.
+
+    :param messages: of the queue, by number, in order.
+    :param is_over: whether a message has expired.
+    """
+
+    __slots__ = ("_is_over", "_messages", "consumers")
+
+    def __init__(self, messages: dict[int, Message], is_over: Callable[[Message], bool]) -> None:
+        self.consumers: list[Consumer] = []
+        self._messages = messages
+        self._is_over = is_over
+
+    def add(self, browser: Consumer) -> None:
+        """A new one; it has passed nothing yet."""
+        self.consumers.append(browser)
+
+    def discard(self, browser: Consumer) -> None:
+        """It is gone, for the first or for the second time."""
+        if browser in self.consumers:
+            self.consumers.remove(browser)
+
+    def feed_all(self, last: int) -> None:
+        """There is a new message; ``last`` as for ``first_for``."""
+        for browser in tuple(self.consumers):
+            self.feed(browser, last)
+
+    def feed(self, browser: Consumer, last: int) -> None:
+        """Send a browser what it has room for."""
+        while browser.sink.room() > 0 and (message := self.first_for(browser, last)) is not None:
+            browser.cursor = message.number
+            browser.sink.deliver(message)
+
+    def first_for(self, browser: Consumer, last: int) -> Message | None:
+        """The first available message that the browser has not passed yet.
+
+        :param last: the highest number that the queue has given.
+        """
+        while browser.cursor < last:
+            message = self._following(browser)
+            if message is None:
+                browser.cursor = last
+            elif message.place is Place.AVAILABLE and not self._is_over(message):
+                return message
+            else:
+                browser.cursor = message.number
+        return None
+
+    def _following(self, browser: Consumer) -> Message | None:
+        """The first message beyond the cursor, available or not."""
+        cursor, messages = browser.cursor, self._messages
+        message = messages.get(cursor + 1) or self._first_ahead(browser)
+        if message is None:
+            browser.ahead = list(takewhile(lambda number: number > cursor, reversed(messages)))
+            message = self._first_ahead(browser)
+        return message
+
+    def _first_ahead(self, browser: Consumer) -> Message | None:
+        ahead = browser.ahead
+        while ahead:
+            message = self._messages.get(ahead[-1])
+            if message is not None and message.number > browser.cursor:
+                return message
+            ahead.pop()
+        return None

@@ -1,0 +1,68 @@
+"""Carries the steps of a promotion out (``generation.Promotion``).
+
+Each write has a time limit, for a disk that hangs would keep every other move of the member
+waiting.  A promotion that is given up then is like one that a crash interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Protocol
+
+from broker_stub import generation as rules
+from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
+from broker_stub.membership import MoveRefusedError
+
+
+class Candidate(Protocol):
+    """The member that is to become primary."""
+
+    state: rules.GenerationState
+
+    async def write_state(self, state: rules.GenerationState) -> None:
+        """Write number and pending durably."""
+
+
+async def promote(
+    candidate: Candidate, arbiter: Arbiter, *, patience: float, force: bool = False
+) -> rules.Promotion:
+    """Have the arbiter agree; the promotion is done then, and written down.
+
+    :param patience: seconds that a write may take.
+    :param force: whatever the candidate's store lacks.
+    :raises MoveRefusedError: when the member is no heir, another one was faster, or its store hangs.
+    :raises ArbiterUnavailableError, StoreFailedError: see there.
+    """
+    record = await arbiter.read()
+    begin = rules.Promotion.forced if force else rules.Promotion.begin
+    promotion = begin(candidate.state, record, str(uuid.uuid4()))
+    while True:
+        match promotion.step:
+            case rules.WritePending(state) | rules.WriteNumber(state):
+                await _write(candidate, state, patience)
+                promotion = promotion.finished(promotion.step)
+            case rules.CompareAndSet(expected, new):
+                promotion = await _compare_and_set(arbiter, promotion, expected, new)
+            case rules.Refused(refusal):
+                raise MoveRefusedError(str(refusal))
+            case rules.Done():
+                return promotion
+
+
+async def _write(candidate: Candidate, state: rules.GenerationState, patience: float) -> None:
+    try:
+        async with asyncio.timeout(patience):
+            await candidate.write_state(state)
+    except TimeoutError as error:
+        raise MoveRefusedError(f"the store has not written the promotion within {patience:g} s") from error
+
+
+async def _compare_and_set(
+    arbiter: Arbiter, promotion: rules.Promotion, expected: rules.ArbiterRecord, new: rules.ArbiterRecord
+) -> rules.Promotion:
+    try:
+        won = await arbiter.compare_and_set(expected, new)
+    except ArbiterUnavailableError as error:
+        return promotion.unreachable(str(error))
+    return promotion.compared(won=won)

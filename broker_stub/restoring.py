@@ -1,0 +1,46 @@
+"""Makes the queues, exchanges and bindings of a member as its store has them, when it starts."""
+
+from __future__ import annotations
+
+from broker_stub.addresses import REPLICATE_PROPERTY, Addresses
+from broker_stub.exchanges import ExchangeType
+from broker_stub.keeper import Keeper
+from broker_stub.messages import Replicate
+from broker_stub.queues import Queue
+from broker_stub.sections import inspect
+from broker_stub.store import Snapshot, Store
+
+
+async def restore(addresses: Addresses, keeper: Keeper, store: Store, snapshot: Snapshot) -> None:
+    """All that a snapshot of the store names; the keeper follows it from then on."""
+    for stored in snapshot.queues:
+        record = stored.record
+        mode = Replicate(record.replicate)
+        queue = addresses.declare(record.name, replicate=mode, identity=str(record.identity))
+        await _restore_content(queue, store, stored.key)
+        keeper.follow(queue)
+    _restore_exchanges(addresses, snapshot)
+
+
+async def _restore_content(queue: Queue, store: Store, key: int) -> None:
+    async for chunk in store.messages(key):
+        for message in chunk:
+            envelope = inspect(message.data)
+            queue.copy(message.id, message.data, envelope, message.delivery_count, message.expires_at or 0)
+    # The store knows in which order they came, those of messages that have left among them.
+    queue.duplicates.clear()
+    for duplicate_id, number in await store.duplicates(key):
+        queue.duplicates.note(duplicate_id, number)
+
+
+def _restore_exchanges(addresses: Addresses, snapshot: Snapshot) -> None:
+    exchanges = {}
+    for record in snapshot.exchanges:
+        mode = Replicate(str(record.arguments[REPLICATE_PROPERTY]))
+        exchanges[record.identity] = addresses.declare_exchange(
+            record.name, ExchangeType(record.type), replicate=mode, identity=str(record.identity)
+        )
+    for binding in snapshot.bindings:
+        queue = addresses.by_identity(str(binding.queue))
+        assert queue is not None, "a binding ends with its queue"
+        addresses.bind(exchanges[binding.exchange], queue, binding.key)

@@ -1,0 +1,205 @@
+"""A member by itself, with a store and an arbiter that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker_stub.addresses import Addresses
+from broker_stub.arbiter.memory import MemoryArbiter
+from broker_stub.generation import ArbiterRecord
+from broker_stub.member import ClusterOptions, Member
+from broker_stub.membership import Membership, MoveRefusedError, Role
+from broker_stub.store import MemoryStore, Replica, StoreFailedError
+from tests.broker_stub.clients import until
+
+
+class Disk(MemoryStore):
+    """A store whose disk hangs, or fails right after it wrote a generation."""
+
+    hangs = False
+    fails_after: int | None = None
+
+    def _commit(self) -> None:
+        if self.hangs:
+            return
+        super()._commit()
+        if self.fails_after is not None and self._facts.number == self.fails_after:
+            self._commits.fail(StoreFailedError("the disk is gone"))
+
+
+class Arbiter(MemoryArbiter):
+    """An arbiter that takes its time, or goes wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.asked = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def read(self) -> ArbiterRecord:
+        if self.error is not None:
+            raise self.error
+        return await super().read()
+
+    async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
+        self.asked.set()
+        await self.answers.wait()
+        return await super().compare_and_set(expected, new)
+
+
+class Nowhere:
+    """A factory of connections that finds no primary."""
+
+    def __init__(self) -> None:
+        self.searches = 0
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Any]:
+        self.searches += 1
+        await asyncio.Event().wait()
+        yield None
+
+    async def close(self) -> None: ...
+
+
+class Face:
+    """A broker without a socket."""
+
+    def __init__(self) -> None:
+        self.shown: list[Membership] = []
+        self.ended = ""
+        self.sent_away = ""
+
+    def become(self, membership: Membership) -> None:
+        self.shown.append(membership)
+
+    def send_clients_away(self, why: str) -> None:
+        self.sent_away = why
+
+    def give_up(self, why: str) -> None:
+        self.ended = why
+
+
+class Parts:
+    """One member and all that it is made of, perhaps in its next life."""
+
+    def __init__(self, former: Parts | None = None, *, backup_timeout: float = 10.0) -> None:
+        self.store = Disk() if former is None else former.store
+        self.arbiter = Arbiter() if former is None else former.arbiter
+        self.face = Face()
+        self.factory = Nowhere()
+        self.addresses = Addresses(asyncio.get_running_loop().time)
+        options = ClusterOptions(name="a", backup_timeout=backup_timeout)
+        self.member = Member(
+            options,
+            self.face,
+            self.addresses,
+            self.store,
+            self.arbiter,
+            lambda _members: self.factory,  # type: ignore[arg-type, return-value]
+        )
+
+    @property
+    def role(self) -> Role:
+        return self.member.membership.role
+
+
+async def test_a_primary_whose_store_hangs_steps_down_and_can_still_be_stopped() -> None:
+    parts, settled = Parts(backup_timeout=0.2), list[Any]()
+    member = parts.member
+    await member.start()
+    queue = parts.addresses.declare("q")
+    await member.promote()
+    parts.store.hangs = True
+    queue.enqueue(b"x", settled.append, "x")
+    await until(lambda: parts.role is Role.CONNECTING)
+    assert "committed nothing" in parts.face.sent_away
+    with pytest.raises(MoveRefusedError, match="has not written the promotion"):
+        await member.promote()
+    async with asyncio.timeout(10):
+        await member.stop()
+    assert settled == []
+
+
+async def test_a_primary_that_has_nothing_to_commit_is_not_taken_for_one_whose_store_hangs() -> None:
+    parts, settled = Parts(backup_timeout=0.05), list[Any]()
+    await parts.member.start()
+    queue = parts.addresses.declare("q")
+    await parts.member.promote()
+    for number in range(30):
+        await asyncio.sleep(0.01)
+        queue.enqueue(b"x", settled.append, number)
+    await until(lambda: len(settled) == 30)
+    assert parts.role is Role.PRIMARY
+    await parts.member.stop()
+
+
+async def test_a_member_whose_store_fails_behind_the_last_write_of_its_promotion_does_not_lead() -> None:
+    parts = Parts()
+    await parts.member.start()
+    parts.store.fails_after = 1
+    with pytest.raises(MoveRefusedError, match="the disk is gone"):
+        await parts.member.promote()
+    assert (parts.member.leading, parts.role) == (None, Role.CONNECTING)
+    assert parts.face.ended == "the disk is gone"
+    await parts.member.stop()
+
+
+async def test_a_promotion_that_goes_wrong_leaves_the_member_following() -> None:
+    parts = Parts()
+    await parts.member.start()
+    await until(lambda: parts.factory.searches == 1)
+    parts.arbiter.error = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        await parts.member.promote()
+    await until(lambda: parts.factory.searches == 2)
+    assert parts.role is Role.CONNECTING
+    await parts.member.stop()
+
+
+async def test_a_member_that_is_stopped_while_it_is_promoted_does_not_lead_afterwards() -> None:
+    parts = Parts()
+    await parts.member.start()
+    parts.arbiter.answers.clear()
+    promoting = asyncio.ensure_future(parts.member.promote())
+    await parts.arbiter.asked.wait()
+    stopping = asyncio.ensure_future(parts.member.stop())
+    again = asyncio.ensure_future(parts.member.promote())
+    await asyncio.sleep(0)
+    parts.arbiter.answers.set()
+    await asyncio.gather(promoting, stopping, again, return_exceptions=True)
+    assert stopping.exception() is None
+    assert parts.member.leading is None
+    assert isinstance(promoting.exception(), MoveRefusedError)
+    assert isinstance(again.exception(), MoveRefusedError)
+
+
+async def test_a_member_shows_the_generation_of_its_store_when_it_starts() -> None:
+    first = Parts()
+    await first.member.start()
+    await first.member.promote()
+    await first.member.stop()
+    second = Parts(first)
+    await second.member.start()
+    assert second.face.shown[-1] == Membership(Role.CONNECTING, 1, arbitrated=True)
+    await second.member.stop()
+
+
+async def test_a_promoted_backup_waits_for_the_others_and_a_returning_primary_for_nobody() -> None:
+    parts = Parts()
+    parts.store.put_replicas([Replica("c", "")])
+    await parts.member.start()
+    await parts.member.promote()
+    assert parts.role is Role.RECOVERING
+    await parts.member.stop()
+    returned = Parts(parts)
+    await returned.member.start()
+    await returned.member.promote()
+    assert (returned.role, returned.member.state.number) == (Role.PRIMARY, 2)
+    await returned.member.stop()
