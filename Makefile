@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak model check format bench clean
+.PHONY: help setup demo test soak soak-stream model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,10 @@ test: setup  ## the whole test suite
 
 soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED=n replays
 	@$(PYTHON) -m tests.faults.soak --failovers $(or $(FAILOVERS),100) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at random points
+	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
+	    $(PYTHON) -m pytest -m soak tests/analysis/test_stream.py
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.model --members 3 --generations 4 $(MODEL_ARGS)

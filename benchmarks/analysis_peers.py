@@ -1,0 +1,455 @@
+"""The analysis' tables as DuckDB and Polars make them, for ``bench_analysis.py``.
+
+Rules
+-----
+* Same files, same work: lines that are no JSON are left out, copies are removed, what was read is stored
+  once, and each table is made from that and stored as Parquet.
+* Each tool is used as its own manual would: SQL over a database file, lazy frames on the streaming engine.
+* A table has the aggregates that cost something, over the same rows; names and texts of the real one that
+  cost nothing are left out.  What its rows and attempts add up to is compared with Spark's in the same run.
+"""
+
+# ruff: noqa: S608 - queries are made of this module's own words
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from haclient.telemetry.schema import DATA, ENVELOPE, KEYS, Type
+
+Stage = tuple[str, float]
+"""What was done, and the seconds that it took."""
+
+_DUCKDB_TYPES = {
+    Type.STRING: "VARCHAR",
+    Type.LONG: "BIGINT",
+    Type.DOUBLE: "DOUBLE",
+    Type.BOOLEAN: "BOOLEAN",
+    Type.TIMESTAMP: "TIMESTAMP",
+}
+_KIND = "haclient.connection"
+
+BASELINES = ("scan and count", "storm peak", "lag and running sum")
+"""The queries that the whole job is compared with."""
+
+BASELINE_SQL = {
+    "scan and count": "SELECT count(*) AS n, sum(attempt_duration) AS total FROM events",
+    "storm peak": f"""
+        SELECT max(n) AS n FROM (
+            SELECT cluster, floor(epoch(time)) AS second, count(*) AS n
+            FROM events WHERE type = '{_KIND}.attempt' GROUP BY ALL)""",
+    "lag and running sum": """
+        SELECT sum(gap) AS gaps, max(tried) AS tried FROM (
+            SELECT epoch(time) - epoch(lag(time) OVER w) AS gap, sum(attempt_duration) OVER w AS tried
+            FROM events WINDOW w AS (PARTITION BY client_id, connection ORDER BY time))""",
+}
+
+_EPISODES = f"""
+    SELECT client_id, connection, outage, max(cluster) AS cluster, max(outage_id) AS outage_id,
+        min(time) FILTER (type = '{_KIND}.lost') AS lost_at, min(time) AS began_at, max(time) AS last_at,
+        min(time - to_microseconds(CAST(attempt_duration * 1e6 AS BIGINT)))
+            FILTER (type = '{_KIND}.attempt') AS first_attempt_at,
+        max(time) FILTER (type = '{_KIND}.connected') AS back_at,
+        max(outage_duration) FILTER (type = '{_KIND}.connected') AS time_away,
+        count(*) FILTER (type = '{_KIND}.attempt') AS attempts,
+        count(*) FILTER (type = '{_KIND}.redirect') AS redirects,
+        count(DISTINCT server_address || ':' || server_port)
+            FILTER (type = '{_KIND}.attempt') AS members_tried,
+        histogram(error_type) FILTER (type = '{_KIND}.attempt') AS reasons,
+        count(hint) FILTER (type = '{_KIND}.backoff') AS hints_obeyed,
+        count(*) FILTER (type = '{_KIND}.backoff') AS backoffs, sum(backoff_delay) AS backoff_total,
+        max(generation) FILTER (type = '{_KIND}.lost') AS generation_before,
+        max(generation) FILTER (type = '{_KIND}.connected') AS generation_after,
+        max(unsettled) AS unsettled, max(replayed) AS replayed,
+        bool_or(type = '{_KIND}.gave_up') AS gave_up, bool_or(type = '{_KIND}.closed') AS closed
+    FROM events WHERE outage IS NOT NULL GROUP BY client_id, connection, outage"""
+
+_STORMS = f"""
+    WITH gaps AS (
+        SELECT *, epoch(lost_at) - epoch(lag(lost_at) OVER w) > 5 AS begins
+        FROM episodes WHERE lost_at IS NOT NULL AND outage > 1
+        WINDOW w AS (PARTITION BY cluster ORDER BY lost_at)),
+    members AS (
+        SELECT *, sum(coalesce(begins, true)::INT) OVER (PARTITION BY cluster ORDER BY lost_at, client_id)
+            AS storm FROM gaps),
+    storms AS (
+        SELECT cluster, storm, min(lost_at) AS started_at, count(DISTINCT client_id) AS clients,
+            sum(attempts) AS attempts FROM members GROUP BY ALL HAVING clients >= 2),
+    backs AS (
+        SELECT m.cluster, m.storm, quantile_cont(epoch(back_at) - epoch(started_at), [0.5, 0.9, 0.99, 1.0])
+            AS back FROM members m JOIN storms USING (cluster, storm) GROUP BY ALL),
+    buckets AS (
+        SELECT m.cluster, m.storm, floor((epoch(e.time) - epoch(started_at)) * 10) AS tenth,
+            e.server_address, e.server_port, count(*) FILTER (e.type = '{_KIND}.attempt') AS attempts,
+            count(*) FILTER (e.type = '{_KIND}.connected') AS connected, count(e.error_type) AS failures
+        FROM members m JOIN storms USING (cluster, storm)
+        JOIN events e USING (client_id, connection, outage)
+        WHERE e.type IN ('{_KIND}.attempt', '{_KIND}.connected') GROUP BY ALL),
+    peaks AS (
+        SELECT cluster, storm, max(n) AS peak, max(c) AS setup_rate FROM (
+            SELECT cluster, storm, floor(tenth / 10) AS second, sum(attempts) AS n, sum(connected) AS c
+            FROM buckets GROUP BY ALL) GROUP BY ALL)
+    SELECT * FROM storms JOIN backs USING (cluster, storm) JOIN peaks USING (cluster, storm)"""
+
+TABLES_SQL = {
+    "episodes": _EPISODES,
+    "storms": _STORMS,
+    "jitter": f"""
+        WITH drawn AS (
+            SELECT backoff_strategy, backoff_base, backoff_round, backoff_max, backoff_delay,
+                backoff_delay / backoff_base AS ratio
+            FROM events WHERE type = '{_KIND}.backoff' AND backoff_base > 0 AND hint IS NULL),
+        placed AS (
+            SELECT *, row_number() OVER w AS place, count(*) OVER (
+                PARTITION BY backoff_strategy, backoff_base, backoff_round) AS n
+            FROM drawn
+            WINDOW w AS (PARTITION BY backoff_strategy, backoff_base, backoff_round ORDER BY ratio))
+        SELECT backoff_strategy, backoff_base, backoff_round, count(*) AS delays, avg(ratio) AS mean_ratio,
+            max(greatest(place / n - ratio, ratio - (place - 1) / n)) AS ks,
+            avg((backoff_base >= backoff_max AND ratio > 0.95)::INT) AS at_cap
+        FROM placed GROUP BY ALL""",
+    "members": f"""
+        SELECT server_address, server_port, count(*) AS attempts, count(*) - count(error_type) AS successes,
+            histogram(error_type) AS failures, quantile_cont(attempt_duration, [0.5, 0.9, 0.99])
+                FILTER (error_type IS NULL) AS connect, min(time) AS first_seen, max(time) AS last_seen
+        FROM events WHERE type = '{_KIND}.attempt' GROUP BY ALL""",
+    "alarms": """
+        SELECT client_id, connection, max(sequence) - min(sequence) + 1 - count(*) AS missing
+        FROM events WHERE sequence IS NOT NULL GROUP BY ALL HAVING missing > 0
+        UNION ALL
+        SELECT client_id, connection, generation FROM (
+            SELECT client_id, connection, generation, max(generation) OVER (
+                PARTITION BY cluster ORDER BY time, event_id
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
+            FROM events WHERE generation IS NOT NULL) WHERE generation < highest""",
+    "absent": """
+        SELECT e.client_id, e.connection, max(e.time) AS last_seen, arg_max(e.type, e.time) AS last_type,
+            arg_max(e.error_type, e.time) AS last_error, arg_max(e.server_address, e.time) AS last_endpoint
+        FROM events e SEMI JOIN (
+            SELECT client_id, connection FROM (
+                FROM episodes QUALIFY outage = max(outage) OVER (PARTITION BY client_id, connection))
+            WHERE back_at IS NULL AND NOT closed AND (gave_up
+            OR last_at < (SELECT max(time) FROM events) - INTERVAL 120 SECONDS))
+            USING (client_id, connection)
+        GROUP BY ALL""",
+}
+
+
+def timed(name: str, work: Callable[[], object]) -> Stage:
+    """Do it; how long it took."""
+    began = time.perf_counter()
+    work()
+    return name, time.perf_counter() - began
+
+
+# -- DuckDB ---------------------------------------------------------------------------------------
+
+
+def duckdb_events(form: str, folder: Path) -> str:
+    """SQL that reads the lines, flat."""
+    if form == "parquet":
+        return f"SELECT * FROM read_parquet('{folder}/*.parquet')"
+    inner = ", ".join(f'"{key.name}" {_DUCKDB_TYPES[key.type]}' for key in DATA)
+    columns = ", ".join(f"'{key.name}': '{_DUCKDB_TYPES[key.type]}'" for key in ENVELOPE)
+    outer = ", ".join(f'"{key.name}" AS {key.column}' for key in ENVELOPE)
+    flat = ", ".join(f'data."{key.name}" AS {key.column}' for key in DATA)
+    return (
+        f"SELECT {outer}, {flat} FROM read_json('{folder}/*.txt', format='newline_delimited', "
+        f"ignore_errors=true, columns={{{columns}, 'data': 'STRUCT({inner})'}}) WHERE id IS NOT NULL"
+    )
+
+
+def duckdb_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
+    """The whole job."""
+    import duckdb  # noqa: PLC0415 - each contestant has a process of its own
+
+    database = duckdb.connect(str(out / "events.duckdb"))
+    database.execute("SET preserve_insertion_order = false")
+    names = ", ".join(key.column for key in KEYS if key.column != "event_id")
+    first = ", ".join(f"any_value({name}) AS {name}" for name in names.split(", "))
+    read = f"CREATE TABLE events AS SELECT event_id, {first} FROM ({duckdb_events(form, folder)}) GROUP BY 1"
+    yield timed("read", lambda: database.execute(read))
+    for name, query in TABLES_SQL.items():
+        yield timed(name, lambda query=query, name=name: _duckdb_table(database, name, query, out))
+    database.close()
+
+
+def _duckdb_table(database: Any, name: str, query: str, out: Path) -> None:
+    database.execute(f"CREATE TABLE {name} AS {query}")
+    database.execute(f"COPY {name} TO '{out}/{name}.parquet' (FORMAT parquet, COMPRESSION zstd)")
+
+
+def duckdb_baselines(form: str, folder: Path) -> Iterator[Stage]:
+    """The three queries straight on the files."""
+    import duckdb  # noqa: PLC0415
+
+    database = duckdb.connect()
+    database.execute(f"CREATE VIEW events AS {duckdb_events(form, folder)}")
+    for name, query in BASELINE_SQL.items():
+        yield timed(name, lambda query=query: database.execute(query).fetchall())
+
+
+# -- Polars ---------------------------------------------------------------------------------------
+
+
+def polars_events(form: str, folder: Path) -> Any:
+    """The lines as a lazy frame, flat."""
+    import polars as pl  # noqa: PLC0415
+
+    if form == "parquet":
+        return pl.scan_parquet(f"{folder}/*.parquet")
+    kinds = {
+        Type.STRING: pl.String,
+        Type.LONG: pl.Int64,
+        Type.DOUBLE: pl.Float64,
+        Type.BOOLEAN: pl.Boolean,
+        Type.TIMESTAMP: pl.String,
+    }
+    inner = pl.Struct({key.name: kinds[key.type] for key in DATA})
+    line = pl.Struct({**{key.name: kinds[key.type] for key in ENVELOPE}, "data": inner})
+    text = pl.scan_csv(
+        f"{folder}/*.txt", has_header=False, separator="\x01", quote_char=None, new_columns=["line"]
+    )
+    # Its JSON reader stops at a line that is cut, and every whole one ends like this.
+    whole = text.filter(pl.col("line").str.starts_with("{") & pl.col("line").str.ends_with("}}"))
+    parsed = whole.select(pl.col("line").str.json_decode(line)).unnest("line")
+    moment = pl.col("time").str.to_datetime("%Y-%m-%dT%H:%M:%S%.6fZ")
+    outer = [
+        moment.alias("time") if key.column == "time" else pl.col(key.name).alias(key.column)
+        for key in ENVELOPE
+    ]
+    return parsed.select(*outer, *(pl.col("data").struct[key.name].alias(key.column) for key in DATA))
+
+
+def polars_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
+    """The whole job."""
+    import polars as pl  # noqa: PLC0415
+
+    distinct = polars_events(form, folder).unique("event_id", keep="any")
+    stored = out / "events.parquet"
+    yield timed("read", lambda: distinct.sink_parquet(stored, compression="zstd"))
+    events = pl.scan_parquet(stored)
+    makers: dict[str, Callable[[Any, Any], Any]] = {
+        "episodes": _polars_episodes,
+        "storms": _polars_storms,
+        "jitter": _polars_jitter,
+        "members": _polars_members,
+        "alarms": _polars_alarms,
+        "absent": _polars_absent,
+    }
+    for name, make in makers.items():
+        episodes = None if name == "episodes" else pl.scan_parquet(out / "episodes.parquet")
+        frame = make(events, episodes)
+        yield timed(name, lambda frame=frame, name=name: frame.sink_parquet(out / f"{name}.parquet"))
+
+
+def polars_baselines(form: str, folder: Path) -> Iterator[Stage]:
+    """The three queries straight on the files."""
+    import polars as pl  # noqa: PLC0415
+
+    events = polars_events(form, folder)
+    second = pl.col("time").dt.epoch("s").alias("second")
+    tries = events.filter(pl.col("type") == f"{_KIND}.attempt")
+    by_client = {"partition_by": ["client_id", "connection"], "order_by": "time"}
+    frames = {
+        "scan and count": events.select(pl.len(), pl.col("attempt_duration").sum()),
+        "storm peak": tries.group_by("cluster", second).len().select(pl.col("len").max()),
+        "lag and running sum": events.select(
+            (pl.col("time") - pl.col("time").shift(1)).over(**by_client).sum().alias("gaps"),
+            pl.col("attempt_duration").fill_null(0).cum_sum().over(**by_client).max().alias("tried"),
+        ),
+    }
+    for name, frame in frames.items():
+        yield timed(name, lambda frame=frame: frame.collect(engine="streaming"))
+
+
+def _polars_episodes(events: Any, _: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    def of(kind: str, column: str) -> Any:
+        return pl.col(column).filter(pl.col("type") == f"{_KIND}.{kind}")
+
+    keys = ["client_id", "connection", "outage"]
+    endpoint = pl.concat_str("server_address", pl.lit(":"), "server_port").alias("endpoint")
+    started = (pl.col("time") - pl.duration(microseconds=pl.col("attempt_duration") * 1e6)).alias("started")
+    outages = events.filter(pl.col("outage").is_not_null()).with_columns(endpoint, started)
+    made = outages.group_by(keys).agg(
+        pl.col("cluster").max(),
+        pl.col("outage_id").max(),
+        of("lost", "time").min().alias("lost_at"),
+        pl.col("time").min().alias("began_at"),
+        pl.col("time").max().alias("last_at"),
+        of("attempt", "started").min().alias("first_attempt_at"),
+        of("connected", "time").max().alias("back_at"),
+        of("connected", "outage_duration").max().alias("time_away"),
+        of("attempt", "type").len().alias("attempts"),
+        of("redirect", "type").len().alias("redirects"),
+        of("attempt", "endpoint").n_unique().alias("members_tried"),
+        of("backoff", "hint").count().alias("hints_obeyed"),
+        of("backoff", "type").len().alias("backoffs"),
+        pl.col("backoff_delay").sum().alias("backoff_total"),
+        of("lost", "generation").max().alias("generation_before"),
+        of("connected", "generation").max().alias("generation_after"),
+        pl.col("unsettled").max(),
+        pl.col("replayed").max(),
+        (pl.col("type") == f"{_KIND}.gave_up").any().alias("gave_up"),
+        (pl.col("type") == f"{_KIND}.closed").any().alias("closed"),
+    )
+    failed = outages.filter(pl.col("error_type").is_not_null()).group_by(*keys, "error_type").len()
+    reasons = failed.group_by(keys).agg(pl.struct("error_type", "len").alias("reasons"))
+    return made.join(reasons, on=keys, how="left")
+
+
+def _polars_storms(events: Any, episodes: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    storm = ["cluster", "storm"]
+    lost = episodes.filter((pl.col("outage") > 1) & pl.col("lost_at").is_not_null()).sort(
+        "cluster", "lost_at", "client_id"
+    )
+    begins = (pl.col("lost_at").diff().over("cluster") > pl.duration(seconds=5)).fill_null(value=True)
+    members = lost.with_columns(begins.cum_sum().over("cluster").alias("storm"))
+    storms = (
+        members.group_by(storm)
+        .agg(
+            pl.col("lost_at").min().alias("started_at"),
+            pl.col("client_id").n_unique().alias("clients"),
+            pl.col("attempts").sum(),
+        )
+        .filter(pl.col("clients") >= 2)
+    )
+    hit = members.drop("attempts").join(storms, on=storm)
+    after = (pl.col("back_at") - pl.col("started_at")).dt.total_microseconds() / 1e6
+    shares = {"back_50": 0.5, "back_90": 0.9, "back_99": 0.99, "back_100": 1.0}
+    backs = hit.group_by(storm).agg(
+        after.quantile(share, "linear").alias(name) for name, share in shares.items()
+    )
+    keys = ["client_id", "connection", "outage"]
+    lines = events.filter(pl.col("type").is_in([f"{_KIND}.attempt", f"{_KIND}.connected"])).drop("cluster")
+    tenth = ((pl.col("time") - pl.col("started_at")).dt.total_milliseconds() // 100).alias("tenth")
+    buckets = (
+        lines.join(hit.select(*keys, *storm, "started_at"), on=keys)
+        .group_by(*storm, tenth, "server_address", "server_port")
+        .agg(
+            (pl.col("type") == f"{_KIND}.attempt").sum().alias("n"),
+            (pl.col("type") == f"{_KIND}.connected").sum().alias("c"),
+            pl.col("error_type").count().alias("failures"),
+        )
+    )
+    seconds = buckets.group_by(*storm, (pl.col("tenth") // 10).alias("second")).agg(pl.col("n", "c").sum())
+    peaks = seconds.group_by(storm).agg(
+        pl.col("n").max().alias("peak"), pl.col("c").max().alias("setup_rate")
+    )
+    return storms.join(backs, on=storm).join(peaks, on=storm)
+
+
+def _polars_jitter(events: Any, _: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    keys = ["backoff_strategy", "backoff_base", "backoff_round"]
+    drawn = events.filter(
+        (pl.col("type") == f"{_KIND}.backoff") & (pl.col("backoff_base") > 0) & pl.col("hint").is_null()
+    ).with_columns((pl.col("backoff_delay") / pl.col("backoff_base")).alias("ratio"))
+    place, count = pl.col("ratio").rank("ordinal"), pl.len()
+    distance = pl.max_horizontal(place / count - pl.col("ratio"), pl.col("ratio") - (place - 1) / count)
+    at_cap = (pl.col("backoff_base") >= pl.col("backoff_max")) & (pl.col("ratio") > 0.95)
+    return drawn.group_by(keys).agg(
+        pl.len().alias("delays"),
+        pl.col("ratio").mean().alias("mean_ratio"),
+        distance.max().alias("ks"),
+        at_cap.mean().alias("at_cap"),
+    )
+
+
+def _polars_members(events: Any, _: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    keys = ["server_address", "server_port"]
+    tries = events.filter(pl.col("type") == f"{_KIND}.attempt")
+    won = pl.col("attempt_duration").filter(pl.col("error_type").is_null())
+    return tries.group_by(keys).agg(
+        pl.len().alias("attempts"),
+        pl.col("error_type").is_null().sum().alias("successes"),
+        pl.col("error_type").value_counts().alias("failures"),
+        *(won.quantile(share, "linear").alias(f"connect_{share}") for share in (0.5, 0.9, 0.99)),
+        pl.col("time").min().alias("first_seen"),
+        pl.col("time").max().alias("last_seen"),
+    )
+
+
+def _polars_alarms(events: Any, _: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    keys = ["client_id", "connection"]
+    gaps = (
+        events.filter(pl.col("sequence").is_not_null())
+        .group_by(keys)
+        .agg((pl.col("sequence").max() - pl.col("sequence").min() + 1 - pl.len()).alias("missing"))
+        .filter(pl.col("missing") > 0)
+    )
+    told = events.filter(pl.col("generation").is_not_null()).sort("cluster", "time", "event_id")
+    highest = pl.col("generation").cum_max().shift(1).over("cluster")
+    back = told.filter(pl.col("generation") < highest).select(*keys, pl.col("generation").alias("missing"))
+    return pl.concat([gaps.with_columns(pl.col("missing").cast(pl.Int64)), back])
+
+
+def _polars_absent(events: Any, episodes: Any) -> Any:
+    import polars as pl  # noqa: PLC0415
+
+    keys = ["client_id", "connection"]
+    as_of = events.select(pl.col("time").max().alias("as_of"))
+    silent = (
+        episodes.filter(pl.col("outage") == pl.col("outage").max().over(keys))
+        .join(as_of, how="cross")
+        .filter(
+            pl.col("back_at").is_null()
+            & ~pl.col("closed")
+            & (pl.col("gave_up") | (pl.col("last_at") < pl.col("as_of") - pl.duration(seconds=120)))
+        )
+        .select(keys)
+    )
+    last = ("type", "error_type", "server_address")
+    return (
+        events.join(silent, on=keys, how="semi")
+        .group_by(keys)
+        .agg(
+            pl.col("time").max().alias("last_seen"),
+            *(pl.col(name).sort_by("time").drop_nulls().last().alias(f"last_{name}") for name in last),
+        )
+    )
+
+
+# -- what they answered ---------------------------------------------------------------------------
+
+CHECKS = {
+    "episodes": ("episodes", "count(*), sum(attempts)::BIGINT, round(sum(time_away))"),
+    "storms": ("storms", "count(*), sum(attempts)::BIGINT, sum({clients})::BIGINT"),
+    "members": ("members", "count(*), sum(attempts)::BIGINT, sum(successes)::BIGINT"),
+    "absent": ("absent", "count(*)"),
+}
+
+
+def answers(pattern: str, clients: str) -> dict[str, tuple[Any, ...]]:
+    """A few sums of each table, to see that the contestants did the same.
+
+    :param pattern: the Parquet files of a table, with ``{}`` for its name.
+    :param clients: column of the storms' connections.
+    """
+    import duckdb  # noqa: PLC0415
+
+    found = {}
+    for name, (table, sums) in CHECKS.items():
+        query = f"SELECT {sums.format(clients=clients)} FROM read_parquet('{pattern.format(table)}')"
+        found[name] = duckdb.execute(query).fetchone() or ()
+    return found
+
+
+def emptied(folder: Path) -> Path:
+    """The folder, with nothing in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

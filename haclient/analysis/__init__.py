@@ -1,0 +1,7 @@
+"""What happened last night: PySpark over the lines that ``haclient.telemetry`` writes.
+
+Every transform is a function from DataFrames to a DataFrame, in native Spark SQL expressions.
+None of them uses ``sparkContext`` or an RDD, so that all run on Spark Connect as well.
+Reading and writing are in ``ingest``; ``tables`` puts the transforms together.
+Needs the extra ``spark`` and Java 17 or newer.
+"""

@@ -1,0 +1,66 @@
+"""The policy that the data supports, each value with its reason and the figures behind it.
+
+* ``accept_rate`` of the pair: the highest rate of set-ups that a primary was seen to hold for a second.
+* ``backoff_max``: N clients at a ceiling c make 2N/c attempts a second (the mean delay of full
+  jitter is c/2).  From c = 2N/rate on the primary can answer all of them.
+* ``deadline``: twice the time away that 99.9 % of the outages stayed under, so that no client
+  gives up in a storm like the worst one seen.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from haclient.telemetry.schema import Kind
+
+MARGIN = 2.0  # of the deadline over the slowest
+
+
+def advice(episodes: DataFrame, storms: DataFrame, events: DataFrame) -> DataFrame:
+    """One row for each parameter that the data says something about; docs/analysis.md has the columns."""
+    made = (_accept_rate(storms), _backoff_max(storms, events), _deadline(episodes))
+    return reduce(DataFrame.unionByName, made)
+
+
+def _row(parameter: str, proposed: Column, current: Column, reason: str, figures: Column) -> list[Column]:
+    return [
+        sf.lit(parameter).alias("parameter"),
+        current.cast("double").alias("current"),
+        proposed.cast("double").alias("proposed"),
+        sf.lit(reason).alias("reason"),
+        figures.alias("figures"),
+    ]
+
+
+def _accept_rate(storms: DataFrame) -> DataFrame:
+    best = storms.agg(sf.max("setup_rate").alias("rate"), sf.count("*").alias("storms"))
+    figures = sf.format_string("highest set-up rate %.0f/s in %d storms", "rate", "storms")
+    reason = "the primary set up no more connections in any second of a storm"
+    return best.where("rate IS NOT NULL").select(
+        *_row("accept_rate", sf.col("rate"), sf.lit(None), reason, figures)
+    )
+
+
+def _backoff_max(storms: DataFrame, events: DataFrame) -> DataFrame:
+    ceiling = sf.when(sf.col("type") == Kind.BACKOFF.value, sf.col("backoff_max"))
+    used = sf.broadcast(events.agg(sf.max(ceiling).alias("used")))
+    worst = storms.agg(sf.max_by(sf.struct("clients_hit", "setup_rate", "ideal"), "ideal").alias("worst"))
+    rows = worst.where("worst.ideal IS NOT NULL").select("worst.*").crossJoin(used)
+    figures = sf.format_string(
+        "2 x %d clients / %.0f set-ups a second", sf.col("clients_hit"), sf.col("setup_rate")
+    )
+    reason = "from this ceiling on, the attempts of all clients are no more than the primary can answer"
+    return rows.select(*_row("backoff_max", sf.ceil(2 * sf.col("ideal")), sf.col("used"), reason, figures))
+
+
+def _deadline(episodes: DataFrame) -> DataFrame:
+    away = sf.when(~sf.col("first_connect"), sf.col("time_away"))
+    rows = episodes.agg(sf.percentile(away, sf.lit(0.999)).alias("slow"), sf.count(away).alias("outages"))
+    figures = sf.format_string("p99.9 of the time away %.3f s in %d outages", "slow", "outages")
+    reason = "twice the time in which 99.9 % of the outages were over"
+    return rows.where("slow IS NOT NULL").select(
+        *_row("deadline", sf.ceil(MARGIN * sf.col("slow")), sf.lit(None), reason, figures)
+    )

@@ -1,0 +1,107 @@
+"""Which clients are away now: the stream's state, and the alerts that come of it.
+
+Rules
+-----
+* The state has halves of outages: a loss whose end was not seen, or an end whose loss was not.
+  Whichever comes first waits for the other, for the files of a fleet come in no order.
+* An end without its loss is forgotten a day later: the loss was among lost telemetry.
+* Whether a client is away too long is a question to the wall clock.  When all clients are away, no line
+  comes that could move a clock of events.
+* One alert for an outage.  ``alerts.jsonl`` is the record of it, and is read back at a start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from haclient.telemetry.schema import Kind
+
+OUTAGE = ("client_id", "connection", "outage_id", "instance")
+"""What tells outages apart: a restarted process counts its own from 1 again."""
+
+_FORGET = "INTERVAL 1 DAY"
+_MOST = 100_000  # alerts of one round; more are told in the next one
+
+
+def halves(events: DataFrame) -> DataFrame:
+    """One row per outage that ``events`` have a loss or an end of: when, and where it was lost."""
+    lost = sf.col("type") == Kind.LOST.value
+    over = sf.col("type").isin(Kind.CONNECTED.value, Kind.GAVE_UP.value, Kind.CLOSED.value)
+    return (
+        events.where((lost | over) & (sf.col("outage") > 1))
+        .groupBy(*OUTAGE)
+        .agg(
+            sf.min(sf.when(lost, sf.col("time"))).alias("lost_at"),
+            sf.min(sf.when(over, sf.col("time"))).alias("over_at"),
+            *(
+                sf.min(sf.when(lost, sf.col(name))).alias(name)
+                for name in ("cluster", "service", "server_address", "server_port", "reason")
+            ),
+        )
+    )
+
+
+def merged(before: DataFrame, now: DataFrame) -> DataFrame:
+    """The state after a batch: the halves that still wait."""
+    everything = before.unionByName(now)
+    rest = [name for name in everything.columns if name not in OUTAGE]
+    whole = everything.groupBy(*OUTAGE).agg(*(sf.min(name).alias(name) for name in rest))
+    newest = whole.agg(sf.max(sf.greatest("lost_at", "over_at")).alias("newest"))
+    waiting = sf.col("over_at").isNull() | (
+        sf.col("lost_at").isNull() & (sf.col("over_at") > sf.col("newest") - sf.expr(_FORGET))
+    )
+    return whole.join(sf.broadcast(newest)).where(waiting).drop("newest")
+
+
+def away_since(state: DataFrame, time: datetime) -> list[dict[str, Any]]:
+    """The outages that began before ``time`` and are not over, the oldest first."""
+    rows = (
+        state.where(sf.col("over_at").isNull() & (sf.col("lost_at") < sf.lit(time)))
+        .withColumn("lost_at", sf.date_format("lost_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
+        .drop("over_at")
+        .orderBy("lost_at", *OUTAGE)
+        .limit(_MOST)
+    )
+    return [row.asDict() for row in rows.collect()]
+
+
+class Alerts:
+    """The alerts so far, in a file of JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._told = {_outage(alert) for alert in _read(path)}
+
+    def tell(self, away: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Record those that were not told before; returns them."""
+        new = [outage for outage in away if _outage(outage) not in self._told]
+        if new:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(outage) + "\n" for outage in new)
+                file.flush()
+                os.fsync(file.fileno())
+            self._told.update(map(_outage, new))
+        return new
+
+
+def _outage(alert: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(alert[name] for name in OUTAGE)
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """The alerts in the file; a line that a kill cut off is taken away, and told again."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    yield from map(json.loads, whole.splitlines())

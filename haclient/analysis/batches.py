@@ -1,0 +1,119 @@
+"""What a stream has taken so far: distinct events in Parquet, by batch and by date.
+
+Rules
+-----
+* A batch has a folder of its own, named after its id, and replaces what is there: Spark repeats a batch
+  that a kill interrupted under the same id and with the same files.
+* An event is in the batch that brought it first.  A later copy has the same id and the same time, so
+  that only the ids of its date are looked at: nothing expires, however late it comes, and the work is
+  bounded by a day's ids.  A watermark would drop what a client that was cut off delivers late, and the
+  batch job would not.
+* Many small batches become one when the stream rests.  ``CURRENT`` names the folder that counts, and
+  changes by a rename.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType, StructType
+
+MANY = 200
+"""Batches that are made one: listing and opening as many files takes longer than rewriting them."""
+
+_CURRENT = "CURRENT"
+
+
+class Batches:
+    """Tables of one stream, each batch in a folder of its own.
+
+    :param folder: of this stream alone; all of Spark's nodes see it.
+    :param schema: of the rows; a column ``date`` among them is what they are divided by.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: StructType) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._schema = StructType(list(schema.fields)).add("batch", IntegerType())
+        self._dated = "date" in schema.names
+        folder.mkdir(parents=True, exist_ok=True)
+        self._drop_leftovers()
+
+    def write(self, batch: int, rows: DataFrame) -> None:
+        """Put ``rows`` in place of whatever batch ``batch`` had."""
+        self._write(rows, self._batch(self._root(), batch))
+
+    def before(self, batch: int) -> DataFrame:
+        """The rows of older batches."""
+        return self._read().where(sf.col("batch") < batch).drop("batch")
+
+    def everything(self) -> DataFrame:
+        """The rows of all batches."""
+        return self._read().drop("batch")
+
+    def of(self, batch: int | None) -> DataFrame:
+        """The rows of one batch; none for ``None``."""
+        return self._read().where(sf.col("batch") == sf.lit(batch)).drop("batch")
+
+    def fresh(self, batch: int, events: DataFrame) -> DataFrame:
+        """Those of ``events`` that no older batch has."""
+        dates = [row["date"] for row in events.select("date").distinct().collect()]
+        known = self.before(batch).where(sf.col("date").isin(dates)).select("event_id", "date")
+        return events.join(known, ["event_id", "date"], "left_anti").select(*events.columns)
+
+    def last(self, *, before: float = float("inf")) -> int | None:
+        """The id of the newest batch, of those with a smaller id than ``before``."""
+        return max((batch for batch in self._ids() if batch < before), default=None)
+
+    def drop(self, *, before: int) -> None:
+        """Remove the batches with a smaller id."""
+        for batch in self._ids():
+            if batch < before:
+                shutil.rmtree(self._batch(self._root(), batch))
+
+    def compact(self) -> None:
+        """Make one batch of many; only while no batch runs, and after the last one was committed."""
+        last = self.last()
+        if last is None or len(self._ids()) < MANY:
+            return
+        old = self._root()
+        new = self._folder / str(int(old.name) + 1)
+        self._write(self.everything(), self._batch(new, last))
+        pointer = self._folder / f".{_CURRENT}.new"
+        pointer.write_text(new.name)
+        pointer.replace(self._folder / _CURRENT)
+        shutil.rmtree(old)
+
+    def _write(self, rows: DataFrame, path: Path) -> None:
+        if self._dated:
+            rows.hint("rebalance", "date").write.mode("overwrite").partitionBy("date").parquet(str(path))
+        else:
+            rows.coalesce(1).write.mode("overwrite").parquet(str(path))
+
+    def _read(self) -> DataFrame:
+        root = self._root()
+        if not any(root.rglob("*.parquet")):
+            return self._spark.createDataFrame([], self._schema)
+        return self._spark.read.schema(self._schema).parquet(str(root))
+
+    def _ids(self) -> list[int]:
+        return [int(path.name.removeprefix("batch=")) for path in self._root().glob("batch=*")]
+
+    def _batch(self, root: Path, batch: int) -> Path:
+        return root / f"batch={batch}"
+
+    def _root(self) -> Path:
+        pointer = self._folder / _CURRENT
+        root = self._folder / (pointer.read_text() if pointer.exists() else "0")
+        root.mkdir(exist_ok=True)
+        return root
+
+    def _drop_leftovers(self) -> None:
+        """Remove what a kill during a compaction left behind."""
+        current = self._root().name
+        for path in self._folder.iterdir():
+            if path.is_dir() and path.name != current:
+                shutil.rmtree(path)

@@ -1,0 +1,142 @@
+"""Reading telemetry, and storing it as Parquet.
+
+Rules
+-----
+1. A line that is not JSON, or not of the schema, is kept in ``quarantine`` with its file, its text
+   and why.  It never stops the job.  Unknown keys are ignored, missing ones are null.
+2. An ``event_id`` counts once.  Lines are written at least once: a second one is a copy.
+3. ``store`` marks its ``event_id`` column as unique, in the metadata of the Parquet schema.  Such a
+   store is not searched for copies again; that would cost one more shuffle of every line.
+4. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
+   plain or compressed in a way that Spark knows by the file's name (``.gz``).
+
+Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp, and
+``date``, the day of ``time`` in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from haclient.telemetry import schema
+from haclient.telemetry.schema import DATA, ENVELOPE, KEYS, Key, Type
+
+UNIQUE = {"haclient.unique": True}
+BROKEN = "_broken"  # where from_json puts the text of a line that it cannot read
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What was read.
+
+    :param events: one row a line, without copies.
+    :param quarantine: lines that could not be read: ``file``, ``line``, ``why``.
+    """
+
+    events: DataFrame
+    quarantine: DataFrame
+
+
+def read(spark: SparkSession, paths: str | Iterable[str]) -> Ingested:
+    """The lines under ``paths``: files, folders or patterns; JSON or Parquet, not both at once."""
+    found = [paths] if isinstance(paths, str) else list(paths)
+    if _is_parquet(spark, found):
+        return Ingested(distinct(read_parquet(spark, found), single=len(found) == 1), _nothing(spark))
+    return read_lines(spark.read.option("recursiveFileLookup", "true").text(found))
+
+
+def read_lines(text: DataFrame) -> Ingested:
+    """The lines of a DataFrame with the column ``value``, from files or from a stream of files."""
+    parsed = parse(text)
+    return Ingested(distinct(events_of(parsed)), quarantine_of(parsed))
+
+
+def parse(text: DataFrame) -> DataFrame:
+    """Columns ``file``, ``value``, ``line`` (a struct of the schema, with ``BROKEN``) and ``time``."""
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN}
+    line = sf.from_json("value", f"{schema.ddl()}, {BROKEN} STRING", options)
+    lines = text.where(sf.trim("value") != "").select(sf.col("_metadata.file_path").alias("file"), "value")
+    return lines.withColumn("line", line).withColumn("time", sf.expr("try_cast(line.time AS TIMESTAMP)"))
+
+
+def events_of(parsed: DataFrame) -> DataFrame:
+    """The flat rows of the good lines, copies included."""
+    outer = [
+        sf.col(f"line.{key.name}").alias(key.column) for key in ENVELOPE if key.type is not Type.TIMESTAMP
+    ]
+    inner = [sf.col(f"line.data.`{key.name}`").alias(key.column) for key in DATA]
+    rows = parsed.where(_why().isNull()).select("time", *outer, *inner)
+    return rows.select(*(key.column for key in KEYS), sf.to_date("time").alias("date"))
+
+
+def quarantine_of(parsed: DataFrame) -> DataFrame:
+    """The bad lines: ``file``, ``line``, ``why``."""
+    bad = parsed.withColumn("why", _why()).where("why IS NOT NULL")
+    return bad.select("file", sf.col("value").alias("line"), "why")
+
+
+def read_parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Parquet with the columns of the schema; those that it lacks are null."""
+    frames = (spark.read.parquet(path) for path in paths)
+    rows = reduce(DataFrame.unionByName, (_complete(frame) for frame in frames))
+    return rows.withColumn("date", sf.to_date("time"))
+
+
+def distinct(events: DataFrame, *, single: bool = False) -> DataFrame:
+    """One row for each ``event_id``; ``single`` if all rows are of one folder, which may be a store."""
+    if single and events.schema["event_id"].metadata == UNIQUE:
+        return events
+    return events.dropDuplicates(["event_id"])
+
+
+def store(events: DataFrame, path: str, *, mode: str = "errorifexists") -> None:
+    """Write distinct ``events`` as Parquet, a folder for each date.
+
+    Spark spreads the rows of a date over as many files as their size asks for, and small dates get one: a
+    folder of small files takes longer to open than to read.
+    """
+    unique = sf.col("event_id").alias("event_id", metadata=UNIQUE)
+    others = [sf.col(name) for name in events.columns if name != "event_id"]
+    rows = events.select(unique, *others).hint("rebalance", "date")
+    rows.write.mode(mode).partitionBy("date").parquet(path)
+
+
+def _why() -> Column:
+    """Why a parsed line is no event; null if it is one."""
+    missing = sf.col("line.id").isNull() | sf.col("line.type").isNull()
+    return (
+        sf.when(sf.col(f"line.{BROKEN}").isNotNull() & missing, "not JSON, or cut short")
+        .when(sf.col(f"line.{BROKEN}").isNotNull(), "a value of another type than the schema's")
+        .when(missing, "no id or no type")
+        .when(sf.col("time").isNull(), "no time, or not one of RFC 3339")
+    )
+
+
+def _complete(rows: DataFrame) -> DataFrame:
+    return rows.select(*(_column(key, rows.columns) for key in KEYS))
+
+
+def _column(key: Key, present: Sequence[str]) -> Column:
+    if key.column in present:
+        return sf.col(key.column)
+    return sf.lit(None).cast(key.type.value).alias(key.column)
+
+
+def _is_parquet(spark: SparkSession, paths: Sequence[str]) -> bool:
+    if all(path.rstrip("/").endswith(".parquet") for path in paths):
+        return True
+    try:
+        found = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+        return bool(found.parquet(*paths).columns)
+    except AnalysisException:  # none of the files is Parquet, or there is none
+        return False
+
+
+def _nothing(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], "file STRING, line STRING, why STRING")

@@ -1,0 +1,93 @@
+"""Whether clients spread their reconnects as the backoff strategy promises.
+
+For each strategy, ceiling (``backoff_base``) and round, over delays that no hint of a server decided:
+
+* ``mean_ratio``: mean of delay / base; full jitter: 0.5.
+* ``ks_statistic``: Kolmogorov-Smirnov distance between delay / base and the strategy's distribution, evenly
+  from 0 to 1 for ``full``; above ``ks_critical`` (1.36 / sqrt(n), 5 % level [1]) it is not that distribution.
+* ``synchronisation_index``: of the attempts that the delays put into one second of one cluster, the share in
+  the fullest 10 ms, averaged over seconds with at least ``FEWEST`` of them and weighted by their number.
+  Evenly spread arrivals come near 0.01, arrivals in step near 1.  Null where no second has enough.
+* ``at_cap_share``: delays of more than 95 % of a base that has reached the cap.  Full jitter: 0.05 of the
+  delays at the cap; clipping after the draw piles most of them up there [2].
+
+[1] F. J. Massey, "The Kolmogorov-Smirnov Test for Goodness of Fit", JASA 46 (1951), table 1.
+[2] M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from haclient.telemetry.schema import Kind
+
+FEWEST = 20  # arrivals in a second; with fewer, their fullest 10 ms says little
+CRITICAL = 1.36  # of the 5 % level, for n > 35 [1]
+NEAR_CAP = 0.95
+GROUP = ("strategy", "backoff_base", "round")
+
+
+def delays(events: DataFrame) -> DataFrame:
+    """One row a delay; ``wake`` is when it ends, in microseconds since the epoch."""
+    lines = events.where(
+        (sf.col("type") == Kind.BACKOFF.value) & sf.col("hint").isNull() & (sf.col("backoff_base") > 0)
+    )
+    delay, base = sf.col("backoff_delay"), sf.col("backoff_base")
+    at_cap = (base >= sf.col("backoff_max")) & (delay > NEAR_CAP * base)
+    return lines.where(delay.isNotNull()).select(
+        sf.col("backoff_strategy").alias("strategy"),
+        "backoff_base",
+        sf.col("backoff_round").alias("round"),
+        "cluster",
+        (delay / base).alias("ratio"),
+        (sf.unix_micros("time") + sf.round(delay * 1e6).cast("bigint")).alias("wake"),
+        sf.coalesce(at_cap, sf.lit(False)).alias("at_cap"),
+    )
+
+
+def jitter(events: DataFrame) -> DataFrame:
+    """One row for each strategy, base and round; docs/analysis.md has the columns."""
+    drawn = delays(events)
+    sizes = drawn.groupBy(*GROUP).agg(sf.count("*").alias("delays"))
+    ranked = _beside(drawn, sizes).withColumn(
+        "rank", sf.row_number().over(Window.partitionBy(*GROUP).orderBy("ratio"))
+    )
+    n, expected = sf.col("delays"), _expected()
+    distance = sf.greatest(sf.col("rank") / n - expected, expected - (sf.col("rank") - 1) / n)
+    groups = ranked.groupBy(*GROUP, "delays").agg(
+        sf.avg("ratio").alias("mean_ratio"),
+        sf.max(distance).alias("ks_statistic"),
+        (sf.count_if("at_cap") / sf.count("*")).alias("at_cap_share"),
+    )
+    rows = _beside(groups, _synchronisation(drawn))
+    return rows.select(
+        *(*GROUP, "delays", "mean_ratio", "ks_statistic"),
+        (CRITICAL / sf.sqrt("delays")).alias("ks_critical"),
+        *("synchronisation_index", "at_cap_share"),
+    )
+
+
+def _expected() -> Column:
+    """The strategy's distribution function at ``ratio``; null for a strategy that is not known."""
+    return sf.when(sf.col("strategy") == "full", sf.least(sf.greatest("ratio", sf.lit(0.0)), sf.lit(1.0)))
+
+
+def _synchronisation(drawn: DataFrame) -> DataFrame:
+    cell = sf.floor(sf.col("wake") / 10_000).alias("cell")
+    cells = drawn.groupBy(*GROUP, "cluster", cell).agg(sf.count("*").alias("arrivals"))
+    seconds = cells.groupBy(*GROUP, "cluster", sf.floor(sf.col("cell") / 100).alias("second")).agg(
+        sf.max("arrivals").alias("fullest"), sf.sum("arrivals").alias("arrivals")
+    )
+    busy = sf.col("arrivals") >= FEWEST
+    fullest, arrivals = (sf.sum(sf.when(busy, sf.col(name))) for name in ("fullest", "arrivals"))
+    return seconds.groupBy(*GROUP).agg((fullest / arrivals).alias("synchronisation_index"))
+
+
+def _beside(left: DataFrame, small: DataFrame) -> DataFrame:
+    """``left`` with the columns of the row of ``small`` that has the same group; null is equal to null."""
+    other = small.select(
+        *(sf.col(name).alias(f"its_{name}") for name in GROUP), *(set(small.columns) - set(GROUP))
+    )
+    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in GROUP]
+    return left.join(sf.broadcast(other), same, "left").drop(*(f"its_{name}" for name in GROUP))

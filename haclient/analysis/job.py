@@ -1,0 +1,247 @@
+"""The batch job: telemetry in, tables, figures and a report out.
+
+    spark-submit --py-files haclient.zip haclient_analyze.py DIR --out DIR
+
+Rules
+-----
+* Nothing here needs the client, click or rich: a cluster's driver may have none of them.
+* ``compute`` and ``conclude`` are shared with the stream, so that both make the same of the same lines.
+* Lines are parsed once and stored as Parquet under the output folder, copies removed: every table reads
+  them there.
+* Input that cannot be used is an ``InputError`` that says what was looked for, and where.
+
+Under the output folder are ``events/`` and ``tables/`` (Parquet), ``json/`` (JSON lines),
+``summary.json`` (figures) and ``report.html``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from haclient.analysis import ingest, tables, thresholds
+from haclient.analysis.figures import figures
+from haclient.analysis.output import Output, output
+from haclient.analysis.session import AnalysisError, spark_session
+
+OK, BROKEN, UNUSABLE = 0, 1, 3
+"""Exit codes; 2 is for wrong usage."""
+
+Progress = Callable[[str, int, int], None]
+"""Is told what is done next, its place, and the number of stages."""
+
+Figures = Mapping[str, float | None]
+
+
+class InputError(AnalysisError):
+    """There is nothing to analyse in what was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to analyse, and where its results go.
+
+    :param source: folder, file or URI of telemetry, as Spark sees it.
+    :param out: folder on this machine.
+    :param remote: whether Spark is a Connect server, with other file systems than this machine.
+    :param stored: path or URI for the tables, where they do not go to ``out``.
+    :param since: lines from this time on.
+    :param until: lines before this time.
+    :param cluster: connections of this cluster only.
+    """
+
+    source: str
+    out: Path
+    remote: bool = False
+    stored: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    cluster: str | None = None
+
+    @property
+    def base(self) -> str:
+        """Where Spark writes."""
+        return self.stored or str(self.out.resolve())
+
+
+def silent(stage: str, place: int, stages: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Figures:
+    """Do the whole job; returns the figures.
+
+    :raises InputError: when there is nothing to analyse.
+    """
+    job.out.mkdir(parents=True, exist_ok=True)
+    progress("reading", 0, 1)
+    everything, quarantine = read(spark, job)
+    events = narrowed(everything, job)
+    if not events.take(1):
+        raise InputError(f"{job.source}: no line of the time and the cluster that are asked for")
+    made = compute(events, quarantine, output(spark, job.base, remote=job.remote), progress=progress)
+    try:
+        return conclude(made, events, job.out, title=job.source)
+    finally:
+        spark.catalog.clearCache()  # what the tables share is kept until here
+
+
+def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
+    """The lines, and those that could not be read.
+
+    :raises InputError: when there is no line that could be read.
+    """
+    found = ingest.read(spark, local_source(job))
+    events = _stored(spark, found.events, job)
+    if not events.take(1):
+        raise InputError(_why_empty(found.quarantine, job.source))
+    return events, found.quarantine
+
+
+def _stored(spark: SparkSession, events: DataFrame, job: Job) -> DataFrame:
+    """The lines, where all tables can read them without parsing them and looking for copies again."""
+    if events.schema["event_id"].metadata == ingest.UNIQUE:
+        return events
+    if job.remote:
+        return events.localCheckpoint()  # nothing is known of the server's file systems
+    path = f"{job.base}/events"
+    ingest.store(events, path, mode="overwrite")
+    return ingest.read(spark, path).events
+
+
+def local_source(job: Job) -> str:
+    """The path that Spark reads; what is on this machine is looked for first.
+
+    :raises InputError: when it is on this machine, and not there, or nothing is in it.
+    """
+    if job.remote or "://" in job.source:
+        return job.source
+    path = Path(job.source).resolve()
+    if not path.exists():
+        raise InputError(f"{job.source}: no such directory")
+    if path.is_dir() and not any(child.is_file() for child in path.rglob("*")):
+        raise InputError(f"{job.source}: no file in it")
+    return str(path)
+
+
+def _why_empty(quarantine: DataFrame, source: str) -> str:
+    bad = quarantine.count()
+    if not bad:
+        return f"{source}: no line of telemetry in it"
+    first = quarantine.select("file", "why").first()
+    assert first is not None
+    return f"{source}: none of its {bad} lines is telemetry; the first, in {first['file']}: {first['why']}"
+
+
+def narrowed(events: DataFrame, job: Job) -> DataFrame:
+    """The lines that are asked for.
+
+    A connection does not know its cluster before its first connect: lines of a connection that is known to
+    be one of the cluster's are taken without a name as well.
+    """
+    if job.since is not None:
+        events = events.where(sf.col("time") >= sf.lit(job.since))
+    if job.until is not None:
+        events = events.where(sf.col("time") < sf.lit(job.until))
+    if job.cluster is None:
+        return events
+    connection = ["source", "client_id", "connection"]
+    named = events.where(sf.col("cluster") == job.cluster)
+    known = named.select(*connection).distinct()
+    nameless = events.where(sf.col("cluster").isNull()).join(known, connection, "left_semi")
+    return named.unionByName(nameless.select(*named.columns))
+
+
+def compute(
+    events: DataFrame, quarantine: DataFrame, target: Output, *, progress: Progress = silent
+) -> dict[str, DataFrame]:
+    """All tables, stored; returned as they are stored.
+
+    :param events: distinct lines.
+    """
+    frames = {"quarantine": quarantine, **tables.all_tables(events)}
+    made = {}
+    for place, (name, frame) in enumerate(frames.items(), start=1):
+        progress(name, place, len(frames) + 1)
+        made[name] = target.write(name, frame)
+    progress("report", len(frames) + 1, len(frames) + 1)
+    return made
+
+
+def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, title: str) -> Figures:
+    """Figures and report of stored tables, written to ``out``; returns the figures.
+
+    :param title: what was analysed, for the top of the report.
+    """
+    found = figures(made, events)
+    _replace(out / "summary.json", json.dumps({"source": title, "figures": found}, indent=2) + "\n")
+    if importlib.util.find_spec("jinja2") is not None:
+        from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing
+        from haclient.analysis.report.render import render  # noqa: PLC0415
+
+        rows = report_tables(made, events)
+        _replace(out / "report.html", render(rows, title=title, generated_at=datetime.now(UTC)))
+    return found
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write ``text`` at once, so that no reader sees half of it."""
+    hidden = path.with_name(f".{path.name}.new")
+    hidden.write_text(text, encoding="utf-8")
+    hidden.replace(path)
+
+
+def moment(text: str) -> datetime:
+    """A time in RFC 3339, or a date; UTC where it has no time zone.
+
+    :raises ValueError: when it is neither.
+    """
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What ``spark-submit`` runs; returns the exit code."""
+    given = _parser().parse_args(arguments)
+    job = Job(
+        source=given.source,
+        out=given.out,
+        stored=given.tables,
+        since=given.since,
+        until=given.until,
+        cluster=given.cluster,
+    )
+    try:
+        found = run(spark_session(), job)
+    except AnalysisError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the command's own output
+        return UNUSABLE
+    print(json.dumps(found, indent=2))  # noqa: T201 - the command's own output
+    complaints = thresholds.broken(given.fail_if, found)
+    print(*complaints, sep="\n", end="\n" if complaints else "", file=sys.stderr)  # noqa: T201
+    return BROKEN if complaints else OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description="Analyse telemetry; the figures go to standard output, as JSON."
+    )
+    parser.add_argument("source", metavar="DIR", help="folder or URI of telemetry, which all nodes can read")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the driver for the results")
+    parser.add_argument(
+        "--tables", help="path or URI for the tables, which all nodes can write (default: OUT)"
+    )
+    parser.add_argument("--since", type=moment, help="lines from this time on, RFC 3339")
+    parser.add_argument("--until", type=moment, help="lines before this time")
+    parser.add_argument("--cluster", help="connections of this cluster only")
+    parser.add_argument("--fail-if", type=thresholds.parse, action="append", default=[], metavar="CONDITION")
+    return parser

@@ -1,0 +1,183 @@
+"""What the clients saw of each member, and what must not be: the alarms.
+
+Percentiles are exact, of durations in whole microseconds, which is how they are written: a member
+that sees everything has few different values then, however many attempts.
+
+Alarms
+------
+``split_claim``: two endpoints served clients under one generation, at overlapping times [1].
+``generation_backwards``: a client found a lower generation after an outage than it had before.
+``lost_telemetry``: numbers are missing in a connection's sequence, or a writer says that it dropped lines.
+
+[1] docs/replication.md: a generation belongs to one primary.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from haclient.analysis.episodes import CONNECTION, only
+from haclient.telemetry.schema import Kind
+
+ENDPOINT = ("server_address", "server_port")
+SHORTEST = 3600.0  # s; fewer are taken for an hour, or one loss in the first minute would be sixty an hour
+_SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE))
+
+
+def sightings(events: DataFrame) -> DataFrame:
+    """What lines say of endpoints, by cluster, generation and error; small, and all that is read of them."""
+    lines = events.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
+    generation = only(Kind.CONNECTED, "generation")
+    won = (sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNull()
+    duration = sf.when(won, sf.round(sf.col("attempt_duration") * 1e6).cast("bigint"))
+    keys = [sf.col("cluster"), *(sf.col(name) for name in ENDPOINT), sf.col("error_type")]
+    return lines.groupBy(*keys, generation.alias("generation"), duration.alias("micros")).agg(
+        sf.count(only(Kind.ATTEMPT, "type")).alias("attempts"),
+        sf.count(only(Kind.REDIRECT, "type")).alias("redirects"),
+        sf.min("time").alias("first_seen"),
+        sf.max("time").alias("last_seen"),
+    )
+
+
+def members(seen: DataFrame, episodes: DataFrame) -> DataFrame:
+    """One row an endpoint, of ``sightings``; docs/analysis.md has the columns."""
+    by_error = seen.groupBy(*ENDPOINT, "error_type").agg(
+        sf.sum("attempts").alias("attempts"),
+        sf.sum("redirects").alias("redirects"),
+        sf.min("first_seen").alias("first_seen"),
+        sf.max("last_seen").alias("last_seen"),
+        sf.min("generation").alias("generation_min"),
+        sf.max("generation").alias("generation_max"),
+        sf.percentile("micros", [0.5, 0.9, 0.99], sf.greatest("attempts", sf.lit(1))).alias("times"),
+    )
+    failed = sf.col("error_type").isNotNull()
+    refused = sf.when(failed, sf.col("attempts")).otherwise(0)
+    entry = sf.when(failed & (sf.col("attempts") > 0), sf.struct("error_type", "attempts"))
+    rows = by_error.groupBy(*ENDPOINT).agg(
+        sf.sum("attempts").alias("attempts"),
+        sf.sum(refused).alias("refusals"),
+        sf.sum("redirects").alias("redirects"),
+        sf.map_from_entries(sf.sort_array(sf.collect_list(entry))).alias("failures"),
+        sf.max(sf.when(~failed, sf.col("times"))).alias("times"),
+        sf.min("first_seen").alias("first_seen"),
+        sf.max("last_seen").alias("last_seen"),
+        sf.min("generation_min").alias("generation_min"),
+        sf.max("generation_max").alias("generation_max"),
+    )
+    rows = rows.withColumn("endpoint", sf.concat_ws(":", *ENDPOINT))
+    rows = rows.join(sf.broadcast(_losses(episodes)), "endpoint", "left")
+    observed = (sf.unix_micros("last_seen") - sf.unix_micros("first_seen")) / 1e6
+    hours = sf.greatest(observed, sf.lit(SHORTEST)) / 3600
+    successes = sf.col("attempts") - sf.col("refusals")
+    times = [(sf.col("times")[at] / 1e6).alias(f"connect_p{p}") for at, p in enumerate((50, 90, 99))]
+    return rows.select(
+        *ENDPOINT,
+        "attempts",
+        successes.alias("successes"),
+        *("refusals", "redirects", "failures"),
+        (successes / sf.nullif("attempts", sf.lit(0))).alias("success_rate"),
+        *times,
+        *("first_seen", "last_seen"),
+        sf.coalesce("losses", sf.lit(0)).alias("losses"),
+        (sf.coalesce("moved", sf.lit(0)) / hours).alias("flapping_score"),
+        *("generation_min", "generation_max"),
+    )
+
+
+def _losses(episodes: DataFrame) -> DataFrame:
+    moved = sf.col("endpoint_after") != sf.col("endpoint_before")
+    return (
+        episodes.where(sf.col("endpoint_before").isNotNull())
+        .groupBy(sf.col("endpoint_before").alias("endpoint"))
+        .agg(sf.count("*").alias("losses"), sf.count_if(moved).alias("moved"))
+    )
+
+
+def alarms(seen: DataFrame, outages: DataFrame, events: DataFrame) -> DataFrame:
+    """What must not be; docs/analysis.md has the columns.
+
+    :param outages: rows of ``episodes.judged``.
+    """
+    made = (_split_claims(seen), _backwards(outages), _gaps(outages), _dropped(events))
+    return reduce(DataFrame.unionByName, made)
+
+
+def _alarm(kind: str, at: Column, detail: Column, endpoints: Column) -> list[Column]:
+    return [
+        sf.lit(kind).alias("kind"),
+        sf.col("cluster"),
+        at.alias("at"),
+        detail.alias("detail"),
+        endpoints.alias("endpoints"),
+    ]
+
+
+def _no_endpoints() -> Column:
+    return sf.array().cast("array<string>")
+
+
+def _split_claims(seen: DataFrame) -> DataFrame:
+    claims = (
+        seen.where("generation IS NOT NULL")
+        .groupBy("cluster", "generation", sf.concat_ws(":", *ENDPOINT).alias("endpoint"))
+        .agg(sf.min("first_seen").alias("since"), sf.max("last_seen").alias("until"))
+    )
+    other = claims.select(*(sf.col(name).alias(f"other_{name}") for name in claims.columns))
+    same = sf.col("cluster").eqNullSafe(sf.col("other_cluster"))
+    same &= sf.col("generation") == sf.col("other_generation")
+    same &= sf.col("endpoint") < sf.col("other_endpoint")
+    same &= (sf.col("since") <= sf.col("other_until")) & (sf.col("other_since") <= sf.col("until"))
+    detail = sf.concat(sf.lit("both served under generation "), "generation", sf.lit(" at the same time"))
+    both = sf.array("endpoint", "other_endpoint")
+    return claims.join(sf.broadcast(other), same).select(
+        *_alarm("split_claim", sf.greatest("since", "other_since"), detail, both)
+    )
+
+
+def _backwards(outages: DataFrame) -> DataFrame:
+    lower = outages.where(sf.col("generation_after") < sf.col("generation_before"))
+    rows = lower.groupBy("cluster", "endpoint_after", "generation_before", "generation_after").agg(
+        sf.min("back_at").alias("first"), sf.count("*").alias("times")
+    )
+    detail = sf.concat(
+        *(sf.lit("from generation "), sf.col("generation_before"), sf.lit(" back to ")),
+        *(sf.col("generation_after"), sf.lit(", seen "), sf.col("times"), sf.lit(" times")),
+    )
+    return rows.select(*_alarm("generation_backwards", sf.col("first"), detail, sf.array("endpoint_after")))
+
+
+def _gaps(outages: DataFrame) -> DataFrame:
+    connections = outages.groupBy(*CONNECTION).agg(
+        sf.max("cluster").alias("cluster"),
+        sf.max("heard_at").alias("heard_at"),
+        (sf.max("highest") - sf.min("lowest") + 1 - sf.sum("lines")).alias("missing"),
+    )
+    rows = (
+        connections.where("missing > 0")
+        .groupBy("cluster")
+        .agg(
+            sf.max("heard_at").alias("last"),
+            sf.sum("missing").alias("missing"),
+            sf.count("*").alias("clients"),
+        )
+    )
+    detail = sf.concat("missing", sf.lit(" lines are missing, of "), "clients", sf.lit(" connections"))
+    return rows.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))
+
+
+def _dropped(events: DataFrame) -> DataFrame:
+    rows = events.where(sf.col("type") == Kind.DROPPED.value).agg(
+        sf.max("time").alias("last"),
+        sf.sum("dropped").alias("dropped"),
+        sf.count_distinct("source").alias("writers"),
+        sf.lit(None).cast("string").alias("cluster"),
+    )
+    detail = sf.concat(
+        "dropped", sf.lit(" lines were dropped by "), "writers", sf.lit(" processes: queue or disk was full")
+    )
+    return rows.where("dropped > 0").select(
+        *_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints())
+    )

@@ -1,0 +1,101 @@
+"""Where the tables go: Parquet and JSON lines, written by Spark, or here when Spark is somewhere else.
+
+Rules
+-----
+* ``<base>/tables/<name>`` is Parquet, ``<base>/json/<name>`` is JSON lines; both are folders.
+* A table is computed once.  What ``write`` returns is the stored table, for whoever needs it next.
+* A cluster's executors write by themselves: all of its nodes must see ``base``.  A Spark Connect
+  server has a file system of its own, and its tables come here as Arrow.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 10_000  # turned into Python objects at once
+
+
+class Output(Protocol):
+    """Writes tables."""
+
+    def write(self, name: str, frame: DataFrame) -> DataFrame:
+        """Store ``frame`` as table ``name``, in place of an older one; returns it as it is stored."""
+        ...
+
+
+class SparkOutput:
+    """Tables that Spark writes by itself.
+
+    :param base: path or URI that all of Spark's nodes can write to.
+    """
+
+    def __init__(self, spark: SparkSession, base: str) -> None:
+        self._spark = spark
+        self._base = base.rstrip("/")
+
+    def write(self, name: str, frame: DataFrame) -> DataFrame:
+        """See ``Output``."""
+        path = f"{self._base}/tables/{name}"
+        frame.write.mode("overwrite").parquet(path)
+        stored = self._spark.read.schema(frame.schema).parquet(path)
+        stored.write.mode("overwrite").json(f"{self._base}/json/{name}")
+        return stored
+
+
+class ArrowOutput:
+    """Tables of a Spark Connect server, fetched and written here.
+
+    :param base: folder on this machine.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def write(self, name: str, frame: DataFrame) -> DataFrame:
+        """See ``Output``; the server keeps it, in memory or on disk, until the session ends.
+
+        It is kept as a checkpoint: a plan that grows with every table is sent with every request, and is soon
+        nested deeper than the protocol allows.
+        """
+        from pyarrow import parquet  # noqa: PLC0415  # part of the extra, and only needed here
+
+        kept = frame.localCheckpoint()
+        table = kept.toArrow()
+        parquet.write_table(table, _emptied(self._base / "tables" / name) / "part-0.parquet")
+        with (_emptied(self._base / "json" / name) / "part-0.json").open("w") as file:
+            for batch in table.to_batches(max_chunksize=_ROWS):
+                file.writelines(json.dumps(row, default=_text) + "\n" for row in _rows(batch))
+        return kept
+
+
+def output(spark: SparkSession, base: str, *, remote: bool) -> Output:
+    """The output that fits the session."""
+    return ArrowOutput(Path(base)) if remote else SparkOutput(spark, base)
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as Spark writes them: without the keys that are null, maps as objects."""
+    maps = {field.name for field in batch.schema if str(field.type).startswith("map")}
+    return [
+        {name: dict(value) if name in maps else value for name, value in row.items() if value is not None}
+        for row in batch.to_pylist()
+    ]
+
+
+def _text(value: Any) -> str:
+    """A time in RFC 3339."""
+    return str(value.isoformat(timespec="milliseconds")).replace("+00:00", "Z")

@@ -1,0 +1,133 @@
+"""The report in words: the sentence on top, the headline figures, and how values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from haclient.analysis.report import svg
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+_LONGEST = 120  # characters of a value that came with telemetry
+_PAIRS = 5
+
+
+def first(rows: Rows) -> Row:
+    """The only row of a table, or an empty one."""
+    return next(iter(rows), {})
+
+
+def summary(headline: Row) -> str:
+    """What happened, in one or two sentences."""
+    outages = headline.get("outages") or 0
+    if not outages:
+        return "No connection was lost."
+    clients = counted(headline.get("clients_hit"), "connection")
+    text = f"{counted(outages, 'outage')} hit {clients}."
+    if headline.get("p50") is not None:
+        half, most = svg.seconds(headline["p50"]), svg.seconds(headline.get("p99"))
+        text += f" Half of those that came back were away for at most {half}, 99 % for at most {most}."
+    never, gave_up = headline.get("never_back") or 0, headline.get("gave_up") or 0
+    if never:
+        text += f" {counted(never, 'connection')} never came back."
+    if gave_up:
+        text += f" {counted(gave_up, 'connection')} gave up."
+    if not never + gave_up:
+        text += " None was left behind." if not headline.get("still_open") else ""
+    return text
+
+
+def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
+    """The headline figures: label, value, and whether it is bad news."""
+    outages = headline.get("outages") or 0
+    never = headline.get("never_back") or 0
+    of_all = headline.get("connections")
+    return [
+        ("outages", svg.number(outages), False),
+        (
+            f"connections hit{f', of {svg.number(of_all)}' if of_all else ''}",
+            svg.number(headline.get("clients_hit") or 0),
+            False,
+        ),
+        ("time away, p50", svg.seconds(headline.get("p50")), False),
+        ("time away, p99", svg.seconds(headline.get("p99")), False),
+        ("time away, longest", svg.seconds(headline.get("max")), False),
+        ("never came back", svg.number(never), never > 0),
+        ("alarms", svg.number(alarms), alarms > 0),
+    ]
+
+
+def not_drawn(storm: Row, buckets: Rows) -> str:
+    """What of a storm is right of its drawing."""
+    attempts = (storm.get("attempts") or 0) - sum(bucket["attempts"] for bucket in buckets)
+    if attempts <= 0:
+        return ""
+    end = max(bucket["second"] + bucket["width"] for bucket in buckets)
+    return f"After {svg.seconds(end)}, not drawn: {counted(attempts, 'attempt')}."
+
+
+def counted(count: int | None, noun: str) -> str:
+    """``1 outage``, ``2 outages``."""
+    return f"{svg.number(count or 0)} {noun}{'' if count == 1 else 's'}"
+
+
+# -- values in tables -----------------------------------------------------------------------------
+
+
+def text(value: Any) -> str:
+    """Any value, cut to a bearable length."""
+    if value is None or value == "":
+        return svg.BLANK
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return svg.number(value)
+    words = str(value)
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+
+
+def moment(value: Any) -> str:
+    """A time in UTC to the millisecond."""
+    if isinstance(value, datetime):
+        value = value.isoformat(" ", "milliseconds").partition("+")[0]
+    return text(value)
+
+
+def endpoint(row: Row) -> str:
+    """``host:port``."""
+    return text(f"{row.get('server_address')}:{row.get('server_port')}")
+
+
+def pairs(value: Any) -> str:
+    """Counts by name, the largest first."""
+    counts = dict(value or {})
+    order = sorted(counts, key=lambda name: (-counts[name], name))
+    shown = [f"{text(name)} {svg.number(counts[name])}" for name in order[:_PAIRS]]
+    return ", ".join([*shown, *(["…"] if len(order) > _PAIRS else [])]) or svg.BLANK
+
+
+def listed(value: Any) -> str:
+    """The parts of a list with commas."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    return ", ".join(text(part) for part in parts[:_PAIRS]) or svg.BLANK
+
+
+def times(value: float | None) -> str:
+    """A ratio."""
+    return svg.BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "seconds": svg.seconds,
+    "number": svg.number,
+    "percent": svg.percent,
+    "text": text,
+    "moment": moment,
+    "endpoint": endpoint,
+    "pairs": pairs,
+    "listed": listed,
+    "times": times,
+}

@@ -1,0 +1,200 @@
+"""Reconnect storms: outages that hit many connections of a cluster together.
+
+Rules
+-----
+1. A storm is a run of losses in one cluster, of which none is more than ``gap`` seconds after the one before,
+   on at least ``least`` connections.  Connections that do not know their cluster count as one.
+2. When a connection is back is counted from the storm's first loss: its own loss by the wall clock, plus its
+   time away by the monotonic clock.  A clock that is set during the storm does no harm.
+3. A share of p is back at the time of the connection with rank ``ceil(p * n)``; null if it never is.
+4. The timeline takes lines by their time, between the first loss and the last return; it does not
+   ask which outage an attempt belongs to.  An attempt counts when it starts.
+5. The set-up rate is the most connections that were set up within one second of the storm; the ideal is
+   ``clients_hit / setup_rate``: no order of arrival lets the last one in sooner.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from haclient.analysis.episodes import CONNECTION, only
+from haclient.telemetry.schema import Kind
+
+GAP = 5.0  # s; detection of a dead peer may take some seconds longer on one client than on the next
+LEAST = 2  # connections
+SLICE = 64  # s; how storms and lines find each other in a join
+NEVER = float("inf")
+
+
+def losses(episodes: DataFrame, *, gap: float = GAP, least: int = LEAST) -> DataFrame:
+    """The episodes that are part of a storm, with ``storm_id``, ``started_at`` and ``offset``.
+
+    ``offset`` is when it was back, in seconds from the storm's start; infinite if never.
+    """
+    lost = episodes.where(~sf.col("first_connect") & sf.col("lost_at").isNotNull())
+    lost = lost.withColumn("bucket", sf.floor(sf.unix_micros("lost_at") / (gap * 1e6)))
+    found = _storm_of_bucket(lost, gap)
+    rows = lost.join(
+        sf.broadcast(found),
+        lost["cluster"].eqNullSafe(found["in_cluster"]) & (lost["bucket"] == found["in_bucket"]),
+    )
+    begun = (sf.unix_micros("lost_at") - sf.unix_micros("started_at")) / 1e6
+    back = sf.coalesce(begun + sf.col("time_away"), sf.lit(NEVER))
+    hit = rows.drop("in_cluster", "in_bucket", "bucket").withColumn("offset", back)
+    enough = hit.groupBy("storm_id").agg(sf.count_distinct(*CONNECTION).alias("clients_hit"))
+    return hit.join(sf.broadcast(enough.where(sf.col("clients_hit") >= least)), "storm_id")
+
+
+def _storm_of_bucket(lost: DataFrame, gap: float) -> DataFrame:
+    """Which storm the losses of each ``gap``-wide bucket of a cluster belong to.
+
+    Losses in one bucket are never more than ``gap`` apart, so the window runs over buckets, not losses.
+    """
+    buckets = lost.groupBy("cluster", "bucket").agg(
+        sf.min("lost_at").alias("first"), sf.max("lost_at").alias("last")
+    )
+    order = Window.partitionBy("cluster").orderBy("bucket")
+    pause = sf.unix_micros("first") - sf.unix_micros(sf.lag("last").over(order))
+    begins = sf.when(pause <= int(gap * 1e6), 0).otherwise(1)
+    numbered = buckets.withColumn("begins", begins).withColumn("number", sf.sum("begins").over(order))
+    started = sf.min("first").over(Window.partitionBy("cluster", "number"))
+    named = numbered.withColumn("started_at", started)
+    began = sf.unix_millis("started_at").cast("string")
+    return named.select(
+        sf.col("cluster").alias("in_cluster"),
+        sf.col("bucket").alias("in_bucket"),
+        "started_at",
+        sf.concat_ws("/", sf.coalesce("cluster", sf.lit("?")), began).alias("storm_id"),
+    )
+
+
+def extents(hit: DataFrame) -> DataFrame:
+    """One row a storm: what its connections went through, without what needs lines."""
+    clients = hit.groupBy("storm_id", "cluster", "started_at", "clients_hit", *CONNECTION).agg(
+        sf.max("offset").alias("offset"),
+        sf.max("back_at").alias("back_at"),
+        sf.max("lost_at").alias("lost_at"),
+        sf.sum("attempts").alias("attempts"),
+        sf.max("generation_before").alias("generation_before"),
+        sf.max("generation_after").alias("generation_after"),
+    )
+    shares = sf.expr(
+        "array("
+        + ", ".join(f"percentile_disc({p}) WITHIN GROUP (ORDER BY offset)" for p in SHARES.values())
+        + ")"
+    )
+    rows = clients.groupBy("storm_id", "cluster", "started_at", "clients_hit").agg(
+        sf.max("back_at").alias("ended_at"),
+        sf.max("lost_at").alias("last_loss_at"),
+        sf.sum("attempts").alias("attempts"),
+        shares.alias("shares"),
+        sf.count_if(sf.col("offset") == NEVER).alias("never_back"),
+        sf.max("generation_before").alias("generation_before"),
+        sf.max("generation_after").alias("generation_after"),
+    )
+    named = [_finite(sf.col("shares")[place]).alias(name) for place, name in enumerate(SHARES)]
+    return rows.select("*", *named).drop("shares")
+
+
+SHARES = {"back_50": 0.5, "back_90": 0.9, "back_99": 0.99, "back_100": 1.0}
+
+
+def _finite(column: Column) -> Column:
+    return sf.when(column != NEVER, column)
+
+
+def pulse(events: DataFrame, found: DataFrame) -> DataFrame:
+    """Attempts and set-ups of each storm by tenth of a second, endpoint and error.
+
+    All that storms show over time is made of this small table: ``storm_id``, ``tenth`` (long, from the
+    start), ``server_address``, ``server_port``, ``error_type``, ``attempts``, ``connected``.
+    """
+    begun = sf.unix_micros("time") - sf.coalesce(
+        only(Kind.ATTEMPT, sf.round(sf.col("attempt_duration") * 1e6)).cast("bigint"), sf.lit(0)
+    )
+    lines = events.where(sf.col("type").isin(Kind.ATTEMPT.value, Kind.CONNECTED.value)).select(
+        "type", "cluster", "server_address", "server_port", "error_type", begun.alias("at")
+    )
+    lines = lines.withColumn("slice", sf.floor(sf.col("at") / (SLICE * 1_000_000)))
+    wanted = sf.broadcast(_slices(found))
+    both = lines.join(
+        wanted,
+        lines["cluster"].eqNullSafe(wanted["in_cluster"])
+        & (lines["slice"] == wanted["in_slice"])
+        & (lines["at"] >= wanted["begin"])
+        & (lines["at"] <= wanted["end"]),
+    )
+    tenth = sf.floor((sf.col("at") - sf.col("begin")) / 100_000)
+    return both.groupBy("storm_id", tenth.alias("tenth"), "server_address", "server_port", "error_type").agg(
+        sf.count(only(Kind.ATTEMPT, "type")).alias("attempts"),
+        sf.count(only(Kind.CONNECTED, "type")).alias("connected"),
+    )
+
+
+def _slices(found: DataFrame) -> DataFrame:
+    """Each storm once for every slice of time that it lasts."""
+    rows = found.select(
+        "storm_id",
+        sf.col("cluster").alias("in_cluster"),
+        sf.unix_micros("started_at").alias("begin"),
+        sf.unix_micros(sf.greatest("ended_at", "last_loss_at")).alias("end"),
+    )
+    number = [sf.floor(sf.col(name) / (SLICE * 1_000_000)) for name in ("begin", "end")]
+    return rows.withColumn("in_slice", sf.explode(sf.sequence(*number)))
+
+
+def summary(found: DataFrame, beats: DataFrame) -> DataFrame:
+    """The table ``storms``, of ``extents`` and ``pulse``."""
+    tenths = beats.groupBy("storm_id", "tenth").agg(
+        sf.sum("attempts").alias("attempts"), sf.sum("connected").alias("connected")
+    )
+    fine = tenths.groupBy("storm_id").agg(sf.max("attempts").alias("peak_attempts_per_100ms"))
+    seconds = tenths.groupBy("storm_id", sf.floor(sf.col("tenth") / 10).alias("second")).agg(
+        sf.sum("attempts").alias("attempts"), sf.sum("connected").alias("connected")
+    )
+    coarse = seconds.groupBy("storm_id").agg(
+        sf.max("attempts").alias("peak_attempts_per_second"),
+        sf.max("connected").cast("double").alias("setup_rate"),
+    )
+    rows = found.join(fine, "storm_id", "left").join(coarse, "storm_id", "left")
+    rate = sf.when(sf.col("setup_rate") > 0, sf.col("setup_rate"))
+    ideal = sf.col("clients_hit") / rate
+    return rows.select(
+        *("storm_id", "cluster", "started_at", "ended_at", "clients_hit", "attempts"),
+        *(
+            sf.coalesce(name, sf.lit(0)).alias(name)
+            for name in ("peak_attempts_per_second", "peak_attempts_per_100ms")
+        ),
+        *SHARES,
+        (sf.col("attempts") / sf.col("clients_hit")).alias("amplification"),
+        rate.alias("setup_rate"),
+        ideal.alias("ideal"),
+        (sf.col("back_100") / ideal).alias("ratio_to_ideal"),
+        *("never_back", "generation_before", "generation_after"),
+    )
+
+
+def timeline(beats: DataFrame) -> DataFrame:
+    """The table ``storm_timeline``, of ``pulse``: what each endpoint saw in each tenth of a second."""
+    failed = sf.when(sf.col("error_type").isNotNull(), sf.col("attempts")).otherwise(0)
+    return beats.groupBy(
+        "storm_id", (sf.col("tenth") / 10).alias("second"), "server_address", "server_port"
+    ).agg(
+        sf.sum("attempts").alias("attempts"),
+        sf.sum(failed).alias("failures"),
+        sf.sum("connected").alias("connected"),
+    )
+
+
+def reasons(beats: DataFrame) -> DataFrame:
+    """The table ``storm_reasons``, of ``pulse``: failed attempts by error in each second."""
+    failed = beats.where(sf.col("error_type").isNotNull())
+    second = sf.floor(sf.col("tenth") / 10).cast("double").alias("second")
+    return failed.groupBy("storm_id", second, "error_type").agg(sf.sum("attempts").alias("failures"))
+
+
+def storms(episodes: DataFrame, events: DataFrame, *, gap: float = GAP, least: int = LEAST) -> DataFrame:
+    """One row a storm; docs/analysis.md has the columns."""
+    found = extents(losses(episodes, gap=gap, least=least))
+    return summary(found, pulse(events, found))

@@ -1,0 +1,230 @@
+"""Follows a folder of telemetry: takes every line once, and keeps tables, figures and report current.
+
+Rules
+-----
+* The batch job is the truth.  The stream keeps distinct events, and makes the tables of them with the batch's
+  own functions; what it shows at any time is what a batch job on the same lines shows.
+* Every step may be cut by SIGKILL.  What it leaves is either not seen, or written again from the same
+  input: segments appear by a rename, batches are replaced under their id, tables by a rename.
+* One process follows into one output folder; a lock says so.
+* The state folder is one thing.  Remove all of it, or none.
+
+Theory of operation
+-------------------
+A round copies new lines to segments (``tail``), and lets Structured Streaming go through the new segments
+(``availableNow``, with a checkpoint).  Its ``foreachBatch`` gets names of segments, reads them with
+``ingest.read``, drops the events that older batches have, and stores the others under the batch's id
+(``batches``), beside the state of outages (``away``).  After the batches come the alerts, and every
+``refresh`` seconds the tables.  A line is thus in an alert after at most ``interval``
+and the time of a round, and in the tables ``refresh`` later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from haclient.analysis import away, ingest
+from haclient.analysis.batches import Batches
+from haclient.analysis.job import Figures, InputError, Job, compute, conclude, narrowed
+from haclient.analysis.output import SparkOutput
+from haclient.analysis.tail import TORN_AFTER, Tail
+
+FILES = 64
+"""Segments of one batch: with their largest size, what a laptop reads in a minute."""
+
+_NAMES = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often the stream does what; all in seconds.
+
+    :param interval: between two looks for new lines.
+    :param refresh: between two makings of tables and report.
+    :param alert_after: a client that is away for longer is told of; ``None`` for no alerts.
+    :param torn_after: see ``tail``.
+    """
+
+    interval: float = 10.0
+    refresh: float = 60.0
+    alert_after: float | None = 60.0
+    torn_after: float = TORN_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round brought.
+
+    :param lines: whether there were new ones.
+    :param alerts: outages that are told of now.
+    :param figures: of the tables, when they were made again.
+    """
+
+    lines: bool
+    alerts: list[dict[str, Any]]
+    figures: Figures | None
+
+
+class Stream:
+    """One stream into ``job.out``.
+
+    :param now: the wall clock.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        pace: Pace,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        if not Path(job.source).is_dir():
+            raise InputError(f"{job.source}: no such directory")
+        self._spark = spark
+        self._job = job
+        self._pace = pace
+        self._now = now
+        self._state = job.out / "state"
+        self._segments = self._state / "segments"
+        self._tail = Tail(Path(job.source), self._segments, torn_after=pace.torn_after)
+        nothing = self._read([str(self._segments)])
+        self._events = Batches(spark, self._state / "events", nothing.events.schema)
+        self._quarantine = Batches(spark, self._state / "quarantine", nothing.quarantine.schema)
+        self._away = Batches(spark, self._state / "away", away.halves(nothing.events).schema)
+        self._alerts = away.Alerts(job.out / "alerts.jsonl")
+        self._news = False
+        self._stale = True
+        self._refreshed = float("-inf")
+
+    def round(self, *, refresh: bool = False) -> Round:
+        """Take what is new; make tables when it is time, or when told to."""
+        self._news = False
+        self._tail.copy()
+        self._take()
+        if self._news:
+            self._tidy()
+        self._stale |= self._news
+        due = refresh or time.monotonic() - self._refreshed >= self._pace.refresh
+        return Round(self._news, self._tell(), self._refresh() if self._stale and due else None)
+
+    def _take(self) -> None:
+        query = (
+            self._spark.readStream.format("binaryFile")
+            .schema(_NAMES)
+            .option("maxFilesPerTrigger", FILES)
+            .load(str(self._segments))
+            .select("path")
+            .writeStream.foreachBatch(self._batch)
+            .option("checkpointLocation", str(self._state / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def _batch(self, segments: DataFrame, batch: int) -> None:
+        paths = [row["path"] for row in segments.collect()]
+        if not paths:
+            return
+        found = self._read(paths)
+        self._quarantine.write(batch, at_source(found.quarantine, Path(self._job.source)))
+        events = found.events.persist()
+        self._events.write(batch, self._events.fresh(batch, events))
+        events.unpersist()
+        previous = self._away.last(before=batch)
+        halves = away.halves(self._events.of(batch))
+        self._away.write(batch, away.merged(self._away.of(previous), halves))
+        self._news = True
+
+    def _read(self, paths: list[str]) -> ingest.Ingested:
+        return ingest.read_lines(self._spark.read.text(paths))
+
+    def _tidy(self) -> None:
+        """After the batches are committed, what none of them will read again goes."""
+        self._tail.forget()
+        self._events.compact()
+        self._quarantine.compact()
+        last = self._away.last()
+        if last is not None:
+            self._away.drop(before=last)
+
+    def _tell(self) -> list[dict[str, Any]]:
+        if self._pace.alert_after is None:
+            return []
+        since = self._now() - timedelta(seconds=self._pace.alert_after)
+        return self._alerts.tell(away.away_since(self._away.of(self._away.last()), since))
+
+    def _refresh(self) -> Figures | None:
+        """Make tables, figures and report of everything that was taken; ``None`` while that is nothing."""
+        events = narrowed(self._events.everything(), self._job)
+        self._refreshed = time.monotonic()
+        if not events.take(1):
+            return None
+        fresh = self._state / "fresh"
+        target = SparkOutput(self._spark, str(fresh))
+        made = compute(events, self._quarantine.everything(), target)
+        figures = conclude(made, events, self._job.out, title=self._job.source)
+        self._spark.catalog.clearCache()
+        _put(fresh, self._job.out)
+        self._stale = False
+        return figures
+
+
+@contextmanager
+def following(
+    spark: SparkSession, job: Job, pace: Pace, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> Iterator[Stream]:
+    """A stream that is alone on its output folder.
+
+    :param now: the wall clock.
+
+    :raises InputError: when the source is no folder, or another process follows into the same output.
+    """
+    state = job.out / "state"
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{job.out}: another process follows into it") from None
+        yield Stream(spark, job, pace, now=now)
+
+
+def follow(stream: Stream, pace: Pace, stop: threading.Event, tell: Callable[[Round], None]) -> None:
+    """Go round until ``stop`` is set; then take what is there, and make the tables a last time.
+
+    :param tell: is given what each round brought.
+    """
+    while not stop.wait(pace.interval):
+        tell(stream.round())
+    tell(stream.round(refresh=True))
+
+
+def at_source(quarantine: DataFrame, folder: Path) -> DataFrame:
+    """Bad lines under the name of the file that they were written to, not of the segment."""
+    segment = sf.split(sf.element_at(sf.split("file", "/"), -1), "@")[0]
+    name = sf.replace(sf.replace(segment, sf.lit("%25"), sf.lit("%")), sf.lit("%2F"), sf.lit("/"))
+    home = folder.resolve().as_uri().replace("file:///", "file:/", 1)  # as Hadoop writes it
+    return quarantine.withColumn("file", sf.concat(sf.lit(f"{home}/"), name)).select(*quarantine.columns)
+
+
+def _put(fresh: Path, out: Path) -> None:
+    """Put new tables in the place of the old ones."""
+    for name in ("tables", "json"):
+        old = fresh / f"old-{name}"
+        if (out / name).exists():
+            (out / name).rename(old)
+        (fresh / name).rename(out / name)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,218 @@
+"""``haclient analyze``: the batch job and the stream, for people and for scripts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from haclient.analysis import thresholds
+from haclient.analysis.session import spark_session
+from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from haclient.analysis.job import Job
+    from haclient.analysis.stream import Round
+
+ERRORS = Console(stderr=True)
+
+
+@click.command()
+@click.argument("source", metavar="DIR", required=False)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
+@click.option("--master", help="Spark master; local[*] without it.")
+@click.option(
+    "--conf", "settings", type=Setting(), multiple=True, help="An option of Spark: spark.executor.memory=4g."
+)
+@click.option(
+    "--remote", metavar="sc://HOST:PORT", help="A Spark Connect server; DIR is a path on the server."
+)
+@click.option(
+    "--tables", metavar="URI", help="Where the tables go, for a cluster that cannot write to --out."
+)
+@click.option("--since", type=Moment(), help="Lines from this time on, RFC 3339.")
+@click.option("--until", type=Moment(), help="Lines before this time.")
+@click.option("--cluster", help="Connections of this cluster only.")
+@click.option(
+    "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_away>5."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--follow", is_flag=True, help="Go on with new lines until interrupted.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="With --follow: seconds between looks.",
+)
+@click.option(
+    "--refresh",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="With --follow: seconds between reports.",
+)
+@click.option(
+    "--alert-after",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="With --follow: seconds away until an alert.",
+)
+@click.option(
+    "--package", type=click.Path(dir_okay=False, path_type=Path), help="Only write the zip for spark-submit."
+)
+@click.option("--figures", "list_figures", is_flag=True, help="Only list the figures that --fail-if knows.")
+def analyze(**given: Any) -> None:
+    """Say what connections went through, from the telemetry in DIR.
+
+    Writes tables (Parquet, JSON), summary.json and report.html to --out.
+    """
+    if given["list_figures"]:
+        for name, meaning in thresholds.FIGURES.items():
+            click.echo(f"{name:<20} {meaning}")
+    elif given["package"] is not None:
+        _package(given["package"])
+    else:
+        _check(given)
+        with plain_errors():
+            _analyze(given)
+
+
+def _package(path: Path) -> None:
+    from haclient.analysis.package import build  # noqa: PLC0415  # only needed here
+
+    script = build(path)
+    click.echo(f"spark-submit --py-files {path} {script} DIR --out DIR")
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    if given["source"] is None:
+        raise click.UsageError("DIR is missing: the folder of telemetry")
+    if given["out"] is None:
+        raise click.UsageError("--out is missing: the folder for the results")
+    if given["master"] and given["remote"]:
+        raise click.UsageError("--master and --remote exclude each other")
+    if given["remote"] and (given["follow"] or given["tables"]):
+        raise click.UsageError(
+            "--remote goes with neither --follow nor --tables: results come to this machine"
+        )
+    if given["follow"] and given["tables"]:
+        raise click.UsageError("--follow and --tables exclude each other")
+
+
+def _analyze(given: Mapping[str, Any]) -> None:
+    from haclient.analysis.job import Job, local_source  # noqa: PLC0415  # pyspark may be missing
+
+    job = Job(
+        source=given["source"],
+        out=given["out"],
+        remote=bool(given["remote"]),
+        stored=given["tables"],
+        since=given["since"],
+        until=given["until"],
+        cluster=given["cluster"],
+    )
+    if not given["follow"]:
+        local_source(job)  # before Spark starts, which takes seconds
+    check_reachable(given["master"] or given["remote"])
+    session = spark_session(given["master"], given["remote"], config=dict(given["settings"]))
+    try:
+        figures = _follow(session, job, given) if given["follow"] else _run(session, job)
+    finally:
+        session.stop()
+    if figures is not None:
+        _conclude(figures, given)
+
+
+def _run(session: SparkSession, job: Job) -> Mapping[str, float | None]:
+    from haclient.analysis.job import run  # noqa: PLC0415
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=ERRORS, transient=True, disable=not ERRORS.is_terminal) as bar:
+        task = bar.add_task("reading")
+
+        def progress(stage: str, place: int, stages: int) -> None:
+            bar.update(task, description=stage, completed=place, total=stages)
+
+        return run(session, job, progress)
+
+
+def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mapping[str, float | None] | None:
+    from haclient.analysis.stream import Pace, follow, following  # noqa: PLC0415
+
+    pace = Pace(interval=given["interval"], refresh=given["refresh"], alert_after=given["alert_after"])
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    last: Mapping[str, float | None] | None = None
+
+    def tell(brought: Round) -> None:
+        nonlocal last
+        for alert in brought.alerts:
+            ERRORS.print(
+                f"away since {alert['lost_at']}: {alert['client_id']}, connection {alert['connection']}",
+                markup=False,
+                highlight=False,
+            )
+        if brought.figures is not None:
+            last = brought.figures
+            if not given["as_json"]:
+                Console().print(_table(last))
+
+    with following(session, job, pace) as stream:
+        ERRORS.print(f"following {job.source}, results in {job.out}", markup=False, highlight=False)
+        follow(stream, pace, stop, tell)
+    return last
+
+
+def _conclude(figures: Mapping[str, float | None], given: Mapping[str, Any]) -> None:
+    if given["as_json"]:
+        click.echo(json.dumps(figures, indent=2))
+    elif not given["follow"]:
+        Console().print(_table(figures))
+        click.echo(f"results in {given['out']}")
+    complaints = thresholds.broken(given["fail_if"], figures)
+    for complaint in complaints:
+        click.echo(complaint, err=True)
+    if complaints:
+        raise click.exceptions.Exit(BROKEN)
+
+
+def _table(figures: Mapping[str, float | None]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("figure", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("", style="dim")
+    for name, meaning in thresholds.FIGURES.items():
+        table.add_row(name, _number(figures[name]), meaning)
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"

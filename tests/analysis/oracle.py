@@ -1,0 +1,265 @@
+"""Every table once more, in SQL on DuckDB, from the same files.
+
+Nothing of the pipeline is used here, not even its reading of JSON.  Times are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from haclient.telemetry.schema import DATA, Type
+
+SILENCE = 120_000_000
+GAP = 5_000_000
+
+_READ = """
+CREATE TABLE text AS
+SELECT line FROM read_csv('{files}', delim = '\x01', quote = '', escape = '', header = false,
+                          columns = {{'line': 'VARCHAR'}}, auto_detect = false);
+CREATE TABLE events AS
+SELECT {columns} FROM (SELECT DISTINCT line FROM text WHERE json_valid(line))
+"""
+
+_TABLES = {
+    "quarantine": "SELECT line FROM text WHERE NOT json_valid(line)",
+    "episodes": """
+WITH facts AS (
+  SELECT client_id, instance, connection, outage,
+         max(cluster) AS cluster, max(outage_id) AS outage_id, max(service) AS service,
+         max(time) FILTER (type = 'lost') AS lost_at,
+         max(monotonic) FILTER (type = 'lost') AS lost_clock,
+         min(time) AS first_line_at,
+         min(time - CAST(round(attempt_duration * 1e6) AS BIGINT)) FILTER (type = 'attempt')
+           AS first_attempt_at,
+         max(time) FILTER (type = 'connected') AS back_at,
+         max(monotonic) FILTER (type = 'connected') AS back_clock,
+         max(outage_duration) FILTER (type = 'connected') AS told,
+         count(*) FILTER (type = 'attempt') AS attempts,
+         count(*) FILTER (type = 'redirect') AS redirects,
+         count(DISTINCT server_address || ':' || server_port) FILTER (type = 'attempt') AS members_tried,
+         map_from_entries(list_sort(map_entries(histogram(error_type) FILTER (type = 'attempt'
+                                                             AND error_type IS NOT NULL)))) AS reasons,
+         max(reason) FILTER (type = 'lost') AS lost_reason,
+         count(hint) FILTER (type = 'backoff') AS hints_obeyed,
+         count(*) FILTER (type = 'backoff') AS backoffs,
+         sum(backoff_delay) FILTER (type = 'backoff') AS backoff_total,
+         max(generation) FILTER (type = 'lost') AS generation_before,
+         max(generation) FILTER (type = 'connected') AS generation_after,
+         max(server_address || ':' || server_port) FILTER (type = 'lost') AS endpoint_before,
+         max(server_address || ':' || server_port) FILTER (type = 'connected') AS endpoint_after,
+         max(unsettled) FILTER (type = 'lost') AS unsettled,
+         max(replayed) FILTER (type = 'connected') AS replayed,
+         bool_or(type = 'gave_up') AS gave_up, bool_or(type = 'closed') AS closed,
+         max(time) AS heard_at, max(sequence) - min(sequence) AS span, count(*) AS lines
+  FROM events WHERE client_id IS NOT NULL GROUP BY ALL)
+SELECT cluster, client_id, connection, outage, outage_id, service, instance, outage = 1 AS first_connect,
+       lost_at, coalesce(lost_at, first_line_at) AS began_at, first_attempt_at, back_at,
+       CASE WHEN back_at IS NOT NULL
+            THEN coalesce(told, round(back_clock - lost_clock, 6), (back_at - lost_at) / 1e6)
+       END AS time_away,
+       CASE WHEN back_at IS NULL THEN NULL
+            WHEN coalesce(back_clock - lost_clock, told) IS NOT NULL THEN 'monotonic'
+            WHEN lost_at IS NOT NULL THEN 'wall' END AS clock,
+       attempts, redirects, members_tried, coalesce(reasons, MAP {}) AS reasons, lost_reason, hints_obeyed,
+       backoffs, backoff_total, generation_before, generation_after, endpoint_before, endpoint_after,
+       unsettled, replayed,
+       CASE WHEN back_at IS NOT NULL OR outage < max(outage) OVER
+                                           (PARTITION BY client_id, instance, connection) THEN
+            'back' WHEN gave_up THEN 'gave_up' WHEN closed THEN 'closed'
+            WHEN heard_at < (SELECT max(time) FROM events) - 120000000 THEN 'never_came_back'
+            ELSE 'open' END AS outcome
+FROM facts""",
+    "losses": """
+WITH lost AS (
+  SELECT *, lost_at - lag(lost_at) OVER (PARTITION BY cluster ORDER BY lost_at) AS pause
+  FROM episodes WHERE NOT first_connect AND lost_at IS NOT NULL),
+numbered AS (
+  SELECT *, sum(CASE WHEN pause <= 5000000 THEN 0 ELSE 1 END)
+            OVER (PARTITION BY cluster ORDER BY lost_at ROWS UNBOUNDED PRECEDING) AS number FROM lost),
+storm AS (
+  SELECT cluster, number, min(lost_at) AS started_at FROM numbered GROUP BY ALL
+  HAVING count(DISTINCT (client_id, instance, connection)) >= 2)
+SELECT numbered.*, started_at, coalesce(cluster, '?') || '/' || (started_at // 1000) AS storm_id,
+       coalesce((lost_at - started_at) / 1e6 + time_away, 'infinity'::DOUBLE) AS back_after
+FROM numbered JOIN storm USING (cluster, number)""",
+    "extents": """
+WITH clients AS (
+  SELECT storm_id, cluster, started_at, client_id, instance, connection, max(back_after) AS back_after,
+         max(back_at) AS back_at, max(lost_at) AS lost_at, sum(attempts) AS attempts,
+         max(generation_before) AS generation_before, max(generation_after) AS generation_after
+  FROM losses GROUP BY ALL)
+SELECT storm_id, cluster, started_at, max(back_at) AS ended_at, max(lost_at) AS last_loss_at,
+       count(*) AS clients_hit, sum(attempts) AS attempts,
+       quantile_disc(back_after, 0.5) AS back_50, quantile_disc(back_after, 0.9) AS back_90,
+       quantile_disc(back_after, 0.99) AS back_99, max(back_after) AS back_100,
+       count(*) FILTER (isinf(back_after)) AS never_back,
+       max(generation_before) AS generation_before, max(generation_after) AS generation_after
+FROM clients GROUP BY ALL""",
+    "marks": """
+WITH begun AS (
+  SELECT *, time - CASE WHEN type = 'attempt' THEN CAST(round(attempt_duration * 1e6) AS BIGINT) ELSE 0 END
+            AS moment
+  FROM events WHERE type IN ('attempt', 'connected'))
+SELECT storm_id, started_at, e.type, e.server_address, e.server_port, e.error_type,
+       (moment - started_at) // 100000 AS tenth
+FROM begun e JOIN extents s ON e.cluster IS NOT DISTINCT FROM s.cluster
+                           AND moment BETWEEN started_at AND greatest(ended_at, last_loss_at)""",
+    "storms": """
+WITH tenths AS (SELECT storm_id, tenth, count(*) FILTER (type = 'attempt') AS n FROM marks GROUP BY ALL),
+seconds AS (SELECT storm_id, tenth // 10 AS second, count(*) FILTER (type = 'attempt') AS n,
+                   count(*) FILTER (type = 'connected') AS c FROM marks GROUP BY ALL),
+fine AS (SELECT storm_id, max(n) AS peak_attempts_per_100ms FROM tenths GROUP BY ALL),
+coarse AS (SELECT storm_id, max(n) AS peak_attempts_per_second, max(c) AS rate FROM seconds GROUP BY ALL)
+SELECT storm_id, cluster, started_at, ended_at, clients_hit, attempts,
+       coalesce(peak_attempts_per_second, 0) AS peak_attempts_per_second,
+       coalesce(peak_attempts_per_100ms, 0) AS peak_attempts_per_100ms,
+       CASE WHEN isfinite(back_50) THEN back_50 END AS back_50,
+       CASE WHEN isfinite(back_90) THEN back_90 END AS back_90,
+       CASE WHEN isfinite(back_99) THEN back_99 END AS back_99,
+       CASE WHEN isfinite(back_100) THEN back_100 END AS back_100,
+       attempts / clients_hit AS amplification, nullif(rate, 0)::DOUBLE AS setup_rate,
+       clients_hit / nullif(rate, 0) AS ideal,
+       CASE WHEN isfinite(back_100) THEN back_100 END / (clients_hit / nullif(rate, 0)) AS ratio_to_ideal,
+       never_back, generation_before, generation_after
+FROM extents LEFT JOIN fine USING (storm_id) LEFT JOIN coarse USING (storm_id)""",
+    "storm_timeline": """
+SELECT storm_id, tenth / 10 AS second, server_address, server_port,
+       count(*) FILTER (type = 'attempt') AS attempts,
+       count(*) FILTER (type = 'attempt' AND error_type IS NOT NULL) AS failures,
+       count(*) FILTER (type = 'connected') AS connected
+FROM marks GROUP BY ALL""",
+    "storm_reasons": """
+SELECT storm_id, (tenth // 10)::DOUBLE AS second, error_type, count(*) AS failures
+FROM marks WHERE error_type IS NOT NULL GROUP BY ALL""",
+    "jitter": """
+WITH drawn AS (
+  SELECT backoff_strategy AS strategy, backoff_base, backoff_round AS round, cluster,
+         backoff_delay / backoff_base AS ratio, time + CAST(round(backoff_delay * 1e6) AS BIGINT) AS wake,
+         coalesce(backoff_base >= backoff_max AND backoff_delay > 0.95 * backoff_base, false) AS at_cap
+  FROM events WHERE type = 'backoff' AND hint IS NULL AND backoff_base > 0 AND backoff_delay IS NOT NULL),
+ranked AS (
+  SELECT *, row_number() OVER (PARTITION BY strategy, backoff_base, round ORDER BY ratio) AS place,
+         count(*) OVER (PARTITION BY strategy, backoff_base, round) AS n FROM drawn),
+cells AS (SELECT strategy, backoff_base, round, cluster, wake // 10000 AS cell, count(*) AS n
+          FROM drawn GROUP BY ALL),
+seconds AS (SELECT strategy, backoff_base, round, cluster, cell // 100 AS second, max(n) AS top, sum(n) AS n
+            FROM cells GROUP BY ALL),
+together AS (SELECT strategy, backoff_base, round,
+                    sum(top) FILTER (n >= 20) / sum(n) FILTER (n >= 20) AS share
+             FROM seconds GROUP BY ALL)
+SELECT strategy, backoff_base, round, n AS delays, avg(ratio) AS mean_ratio,
+       max(greatest(place / n - ratio, ratio - (place - 1) / n)) AS ks_statistic,
+       1.36 / sqrt(n) AS ks_critical, any_value(share) AS synchronisation_index,
+       count(*) FILTER (at_cap) / n AS at_cap_share
+FROM ranked JOIN together USING (strategy, backoff_base, round) GROUP BY strategy, backoff_base, round, n""",
+    "members": """
+WITH seen AS (SELECT * FROM events WHERE server_address IS NOT NULL
+              AND type IN ('attempt', 'connected', 'lost', 'redirect', 'alive')),
+lost AS (SELECT endpoint_before AS endpoint, count(*) AS losses,
+                count(*) FILTER (endpoint_after <> endpoint_before) AS moved
+         FROM episodes WHERE endpoint_before IS NOT NULL GROUP BY ALL),
+base AS (
+  SELECT server_address, server_port, count(*) FILTER (type = 'attempt') AS attempts,
+         count(*) FILTER (type = 'attempt' AND error_type IS NULL) AS successes,
+         count(*) FILTER (type = 'attempt' AND error_type IS NOT NULL) AS refusals,
+         count(*) FILTER (type = 'redirect') AS redirects,
+         coalesce(map_from_entries(list_sort(map_entries(histogram(error_type)
+           FILTER (type = 'attempt' AND error_type IS NOT NULL)))), MAP {}) AS failures,
+         quantile_cont(attempt_duration, [0.5, 0.9, 0.99])
+           FILTER (type = 'attempt' AND error_type IS NULL) AS times,
+         min(time) AS first_seen, max(time) AS last_seen,
+         min(generation) FILTER (type = 'connected') AS generation_min,
+         max(generation) FILTER (type = 'connected') AS generation_max
+  FROM seen GROUP BY ALL)
+SELECT server_address, server_port, attempts, successes, refusals, redirects, failures,
+       successes / nullif(attempts, 0) AS success_rate,
+       times[1] AS connect_p50, times[2] AS connect_p90, times[3] AS connect_p99, first_seen, last_seen,
+       coalesce(losses, 0) AS losses,
+       coalesce(moved, 0) / (greatest((last_seen - first_seen) / 1e6, 3600) / 3600) AS flapping_score,
+       generation_min, generation_max
+FROM base LEFT JOIN lost ON endpoint = server_address || ':' || server_port""",
+    "alarms": """
+WITH claims AS (
+  SELECT cluster, generation, server_address || ':' || server_port AS endpoint, min(time) AS since,
+         max(time) AS until FROM events WHERE type = 'connected' AND generation IS NOT NULL GROUP BY ALL),
+back AS (
+  SELECT cluster, endpoint_after, generation_before, generation_after, min(back_at) AS moment, count(*) AS n
+  FROM episodes WHERE generation_after < generation_before GROUP BY ALL),
+per_connection AS (
+  SELECT max(cluster) AS cluster, max(time) AS moment, max(sequence) - min(sequence) + 1 - count(*) AS missing
+  FROM events WHERE client_id IS NOT NULL GROUP BY client_id, instance, connection),
+gaps AS (SELECT cluster, max(moment) AS moment, sum(missing) AS missing, count(*) AS n
+         FROM per_connection WHERE missing > 0 GROUP BY ALL)
+SELECT 'split_claim' AS kind, a.cluster, greatest(a.since, b.since) AS "at",
+       'both served under generation ' || a.generation || ' at the same time' AS detail,
+       [a.endpoint, b.endpoint] AS endpoints
+FROM claims a JOIN claims b ON a.cluster IS NOT DISTINCT FROM b.cluster AND a.generation = b.generation
+     AND a.endpoint < b.endpoint AND a.since <= b.until AND b.since <= a.until
+UNION ALL
+SELECT 'generation_backwards', cluster, moment, 'from generation ' || generation_before || ' back to '
+       || generation_after || ', seen ' || n || ' times', [endpoint_after] FROM back
+UNION ALL
+SELECT 'lost_telemetry', cluster, moment, missing || ' lines are missing, of ' || n || ' connections', []
+FROM gaps""",
+    "absent": """
+WITH told AS (
+  SELECT client_id, instance, connection, outage, max(time) AS last_seen,
+         arg_max(full_type, sequence) AS last_type,
+         arg_max(error_type, sequence) FILTER (error_type IS NOT NULL) AS last_error,
+         arg_max(server_address || ':' || server_port, sequence) FILTER (server_address IS NOT NULL)
+           AS last_endpoint,
+         arg_max(state, sequence) FILTER (state IS NOT NULL) AS state
+  FROM events GROUP BY ALL)
+SELECT client_id, connection, service, instance, cluster, last_seen, last_type, last_error, last_endpoint,
+       CASE WHEN outcome = 'gave_up' THEN 'gave up' WHEN last_type = 'haclient.connection.lost' THEN 'lost'
+            ELSE coalesce(state, 'reconnecting') END AS state_then, outage_id
+FROM episodes JOIN told USING (client_id, instance, connection, outage)
+WHERE outcome IN ('gave_up', 'never_came_back')""",
+    "advice": """
+WITH worst AS (SELECT * FROM storms WHERE ideal IS NOT NULL ORDER BY ideal DESC LIMIT 1),
+away AS (SELECT quantile_cont(time_away, 0.999) AS slow, count(time_away) AS n FROM episodes
+         WHERE NOT first_connect)
+SELECT 'accept_rate' AS parameter, NULL::DOUBLE AS current, max(setup_rate) AS proposed FROM storms
+UNION ALL
+SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff'), ceil(2 * ideal) FROM worst
+UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM away""",
+}
+
+STEPS = ("losses", "extents", "marks")  # on the way to the tables
+
+
+def answers(files: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of every table, from the JSON files that match the pattern."""
+    with duckdb.connect() as connection:
+        connection.execute(_READ.format(files=files, columns=", ".join(_columns())))
+        for name, query in _TABLES.items():
+            connection.execute(f"CREATE TABLE {name} AS {query}")
+        return {name: _rows(connection, name) for name in _TABLES if name not in STEPS}
+
+
+def pattern(folder: Path) -> str:
+    """The files of a folder that Spark wrote."""
+    return str(folder / "part-*")
+
+
+def _columns() -> list[str]:
+    kinds = {Type.LONG: "BIGINT", Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.STRING: "VARCHAR"}
+    columns = [
+        f"CAST(json_extract_string(line, '$.data.\"{key.name}\"') AS {kinds[key.type]}) AS {key.column}"
+        for key in DATA
+    ]
+    return [
+        "epoch_us(CAST(json_extract_string(line, '$.time') AS TIMESTAMPTZ)) AS time",
+        "json_extract_string(line, '$.type') AS full_type",
+        "split_part(json_extract_string(line, '$.type'), '.', 3) AS type",
+        *columns,
+    ]
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
+    found = connection.execute(f"FROM {table}")
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]

@@ -1,0 +1,147 @@
+"""Tables as the report takes them, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MEMBERS = ("a.example:5671", "b.example:5671")
+_NIGHT = "2026-11-21 02:03"
+_STORM = {
+    "storm_id": "s1",
+    "cluster": "orders",
+    "started_at": f"{_NIGHT}:11.400",
+    "ended_at": f"{_NIGHT}:23.400",
+    "clients_hit": 2000,
+    "attempts": 4120,
+    "peak_attempts_per_second": 2110,
+    "peak_attempts_per_100ms": 260,
+    "back_50": 6.1,
+    "back_90": 10.2,
+    "back_99": 11.4,
+    "back_100": None,
+    "amplification": 2.06,
+    "setup_rate": 200.0,
+    "ideal": 10.0,
+    "ratio_to_ideal": 1.17,
+    "never_back": 3,
+    "generation_before": 4,
+    "generation_after": 5,
+}
+
+
+def tables() -> dict[str, list[dict[str, Any]]]:
+    """One storm of two thousand connections, with something in every table."""
+    return {
+        "headline": [
+            {
+                "first_at": f"{_NIGHT}:01.000",
+                "last_at": f"{_NIGHT}:59.000",
+                "connections": 2400,
+                "outages": 2013,
+                "clients_hit": 2000,
+                "p50": 6.1,
+                "p90": 10.2,
+                "p99": 11.4,
+                "max": 11.7,
+                "never_back": 3,
+                "gave_up": 1,
+                "still_open": 0,
+            }
+        ],
+        "ecdf": [{"time_away": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],
+        "storms": [dict(_STORM)],
+        "storm_timeline": [
+            {
+                "storm_id": "s1",
+                "second": second / 10,
+                "width": 0.1,
+                "member": member,
+                "attempts": 40,
+                "failures": 38,
+                "connected": 20 if member == MEMBERS[1] and second > 20 else 0,
+            }
+            for second in range(120)
+            for member in MEMBERS
+        ],
+        "storm_marks": [{"storm_id": "s1", "second": 2.05, "what": "promoted", "member": "member-b"}],
+        "storm_reasons": [{"storm_id": "s1", "error_type": "connection_refused", "failures": 1820}],
+        "jitter_histogram": [
+            {
+                "strategy": "full",
+                "ratio_from": cell / 20,
+                "ratio_to": (cell + 1) / 20,
+                "delays": 100,
+                "ideal": 100.0,
+            }
+            for cell in range(20)
+        ],
+        "jitter": [
+            {
+                "strategy": "full",
+                "backoff_base": 0.5,
+                "round": 1,
+                "delays": 2000,
+                "mean_ratio": 0.49,
+                "ks_statistic": 0.012,
+                "ks_critical": 0.03,
+                "synchronisation_index": 0.02,
+                "at_cap_share": 0.0,
+            }
+        ],
+        "members": [
+            {
+                "server_address": member.partition(":")[0],
+                "server_port": 5671,
+                "attempts": 2060,
+                "successes": 2000,
+                "refusals": 60,
+                "redirects": 12,
+                "failures": {"connection_refused": 48, "redirected": 12},
+                "success_rate": 0.9708,
+                "connect_p50": 0.004,
+                "connect_p90": 0.012,
+                "connect_p99": 0.093,
+                "first_seen": f"{_NIGHT}:01.000",
+                "last_seen": f"{_NIGHT}:59.000",
+                "losses": 2000,
+                "flapping_score": 0.25,
+                "generation_min": 4,
+                "generation_max": 5,
+            }
+            for member in MEMBERS
+        ],
+        "absent": [
+            {
+                "client_id": "billing-7",
+                "connection": 1,
+                "service": "billing",
+                "instance": "i",
+                "cluster": "orders",
+                "last_seen": f"{_NIGHT}:19.400",
+                "last_type": "haclient.connection.backoff",
+                "last_error": "timeout",
+                "last_endpoint": MEMBERS[0],
+                "state_then": "reconnecting",
+                "outage_id": "billing-7/1/2",
+            }
+        ],
+        "alarms": [
+            {
+                "kind": "split_claim",
+                "cluster": "orders",
+                "at": f"{_NIGHT}:12.100",
+                "detail": "generation 5 twice",
+                "endpoints": list(MEMBERS),
+            }
+        ],
+        "advice": [
+            {
+                "parameter": "accept_rate",
+                "current": None,
+                "proposed": "200",
+                "reason": "the primary set up no more",
+                "figures": "N = 2,000",
+            }
+        ],
+        "totals": [{"table": "absent", "rows": 61}, {"table": "quarantine", "rows": 2}],
+    }

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from haclient.analysis import ingest, job
+from haclient.analysis.job import BROKEN, OK, UNUSABLE, InputError, Job
+from haclient.analysis.package import build
+from haclient.analysis.thresholds import FIGURES
+from tests.analysis import small_fleet, stored
+from tests.analysis.local_job import Done, local
+
+__all__ = ["local"]
+
+
+def test_a_job_stores_every_table_as_parquet_and_json(local: Done) -> None:
+    out = local.out
+    found = stored.tables(out)
+    assert {"episodes", "storms", "members", "alarms", "absent", "advice", "quarantine"} <= set(found)
+    for name, rows in found.items():
+        assert stored.lines(out / "json" / name) == len(rows), name
+
+
+def test_a_job_gives_all_figures_and_stores_them(local: Done) -> None:
+    assert set(local.figures) == set(FIGURES)
+    stored_figures = json.loads((local.out / "summary.json").read_text())
+    assert stored_figures == {"source": str(local.telemetry), "figures": local.figures}
+    assert (local.out / "report.html").read_text().startswith("<!")
+
+
+def test_the_figures_are_those_of_the_lines(local: Done) -> None:
+    figures = local.figures
+    text = "".join(path.read_text() for path in local.telemetry.glob("*.jsonl"))
+    lines = {line for line in text.splitlines() if line.startswith("{")}
+    kinds = [json.loads(line)["type"].rpartition(".")[2] for line in lines]
+    away = [
+        json.loads(line)["data"]["haclient.outage.duration"]
+        for line in lines
+        if '"haclient.connection.connected"' in line and '"haclient.outage.number": 1,' not in line
+    ]
+    assert figures["events"] == len(lines)
+    assert figures["outages"] == kinds.count("lost")
+    assert figures["back"] == len(away)
+    assert figures["bad_lines"] == sum(not line.startswith("{") for line in text.splitlines())
+    assert figures["lost_lines"] == 0
+    assert figures["max_away"] == pytest.approx(max(away), abs=0.01)
+
+
+def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
+    out, figures = local.out, local.figures
+    again = job.run(spark, Job(source=str(out / "events"), out=tmp_path))
+    assert again == {**figures, "bad_lines": 0}
+    assert not (tmp_path / "events").exists()
+
+
+def test_lines_are_narrowed_to_a_time_and_a_cluster(spark: SparkSession, local: Done, tmp_path: Path) -> None:
+    middle = small_fleet.START.replace(second=30)
+    events = ingest.read(spark, str(local.telemetry)).events
+    given = {"source": str(local.telemetry), "out": tmp_path}
+
+    early = job.narrowed(events, Job(**given, until=middle)).count()
+    late = job.narrowed(events, Job(**given, since=middle)).count()
+    assert early > 0
+    assert late > 0
+    assert early + late == events.count()
+    assert job.narrowed(events, Job(**given, cluster="prod")).count() == events.count()
+    assert job.narrowed(events, Job(**given, cluster="other")).count() == 0
+
+
+def test_lines_before_the_cluster_was_known_belong_to_it(spark: SparkSession) -> None:
+    events = spark.createDataFrame(
+        [
+            ("p", "a", 1, None),
+            ("p", "a", 1, "prod"),
+            ("p", "b", 1, None),
+            ("p", "b", 1, "test"),
+            ("m", None, None, "prod"),
+        ],
+        "source STRING, client_id STRING, connection BIGINT, cluster STRING",
+    )
+    found = job.narrowed(events, Job(source="", out=Path(), cluster="prod"))
+    assert sorted(map(str, (tuple(row) for row in found.collect()))) == [
+        "('m', None, None, 'prod')",
+        "('p', 'a', 1, 'prod')",
+        "('p', 'a', 1, None)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "no such directory"),
+        ({}, "no file in it"),
+        ({"a.jsonl": ""}, "no line of telemetry in it"),
+        (
+            {"a.jsonl": "one\ntwo\n"},
+            r"none of its 2 lines is telemetry; the first, in file:.*a\.jsonl: not JSON",
+        ),
+    ],
+)
+def test_input_that_cannot_be_used_is_told(
+    spark: SparkSession, tmp_path: Path, content: dict[str, str] | None, complaint: str
+) -> None:
+    folder = tmp_path / "in"
+    if content is not None:
+        folder.mkdir()
+        for name, text in content.items():
+            (folder / name).write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        job.run(spark, Job(source=str(folder), out=tmp_path / "out"))
+
+
+def test_the_submitted_job_tells_by_its_exit_code(
+    spark: SparkSession,
+    local: Done,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(job, "spark_session", lambda: spark)
+    monkeypatch.setattr(job, "run", lambda *_: local.figures)
+    given = [str(local.telemetry), "--out", str(tmp_path)]
+
+    assert job.main([*given, "--fail-if", "outages<1"]) == OK
+    assert json.loads(capsys.readouterr().out)["bad_lines"] == 5
+    assert job.main([*given, "--fail-if", "bad_lines>3"]) == BROKEN
+    assert capsys.readouterr().err == "bad_lines is 5, and must not be > 3\n"
+
+
+def test_the_submitted_job_tells_what_it_cannot_use(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(job, "spark_session", lambda: spark)
+    assert job.main([str(tmp_path / "nothing"), "--out", str(tmp_path)]) == UNUSABLE
+    assert capsys.readouterr().err == f"{tmp_path / 'nothing'}: no such directory\n"
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert job.moment("2026-11-20") == datetime(2026, 11, 20, tzinfo=UTC)
+    assert job.moment("2026-11-20T02:00:00+02:00") == datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def test_the_package_has_the_analysis_and_not_the_client(tmp_path: Path) -> None:
+    script = build(tmp_path / "dist" / "haclient.zip")
+    names = zipfile.ZipFile(tmp_path / "dist" / "haclient.zip").namelist()
+
+    assert script.name == "haclient_analyze.py"
+    assert {"haclient/analysis/job.py", "haclient/telemetry/schema.py"} <= set(names)
+    assert all(
+        name.startswith(("haclient/analysis/", "haclient/telemetry/", "haclient/__init__")) for name in names
+    )
+
+
+def test_the_same_tree_gives_the_same_package(tmp_path: Path) -> None:
+    build(tmp_path / "a.zip")
+    build(tmp_path / "b.zip")
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_the_package_runs_where_the_client_is_not_installed(tmp_path: Path) -> None:
+    import subprocess
+
+    build(tmp_path / "haclient.zip")
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['proton'] = sys.modules['click'] = None;"
+        "import haclient.analysis.job as job, haclient.analysis.stream; print(job.__file__);"
+        "from haclient.analysis.report.render import render;"
+        "from datetime import UTC, datetime;"
+        "assert '<' in render({}, title='', generated_at=datetime.now(UTC))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "haclient.zip")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path)
+    assert done.stdout.startswith(str(tmp_path / "haclient.zip"))

@@ -1,0 +1,200 @@
+"""What the report shows of the analysis' tables: exact figures, in few rows however large the fleet."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from haclient.analysis.report import data
+from haclient.analysis.report.data import BUCKETS, MEMBERS, OTHERS, STORMS
+
+_AT = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+_EPISODE = (
+    "client_id string, connection long, first_connect boolean, began_at timestamp, back_at timestamp, "
+    "time_away double, outcome string"
+)
+_STORM = (
+    "storm_id string, cluster string, started_at timestamp, ended_at timestamp, clients_hit long, "
+    "attempts long"
+)
+_BUCKET = (
+    "storm_id string, second double, server_address string, server_port long, attempts long, "
+    "failures long, connected long"
+)
+
+
+def _episodes(spark: SparkSession, times: list[float | None], outcome: str = "back") -> DataFrame:
+    rows = [
+        (f"c{place}", 1, False, _AT, None, away, "never_came_back" if away is None else outcome)
+        for place, away in enumerate(times)
+    ]
+    return spark.createDataFrame(rows, _EPISODE)
+
+
+def _storms(spark: SparkSession, *hit: int, cluster: str | None = "orders") -> DataFrame:
+    rows = [
+        (f"s{place}", cluster, _AT, _AT + timedelta(seconds=60), clients, clients * 2)
+        for place, clients in enumerate(hit)
+    ]
+    return spark.createDataFrame(rows, _STORM)
+
+
+def _buckets(spark: SparkSession, *rows: tuple[float, str, int, int]) -> DataFrame:
+    return spark.createDataFrame(
+        [
+            ("s0", second, member, 5672, attempts, attempts - connected, connected)
+            for second, member, attempts, connected in rows
+        ],
+        _BUCKET,
+    )
+
+
+def _backoffs(spark: SparkSession, *ratios: float, hint: float | None = None) -> DataFrame:
+    return spark.createDataFrame(
+        [("haclient.connection.backoff", "full", 2.0, 2.0 * ratio, hint) for ratio in ratios],
+        "type string, backoff_strategy string, backoff_base double, backoff_delay double, hint double",
+    )
+
+
+def _roles(spark: SparkSession, *rows: tuple[float, str, str, str]) -> DataFrame:
+    return spark.createDataFrame(
+        [
+            ("haclient.member.role", _AT + timedelta(seconds=second), cluster, member, role)
+            for second, cluster, member, role in rows
+        ],
+        "type string, time timestamp, cluster string, member string, role string",
+    )
+
+
+def _dicts(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict() for row in frame.collect()]
+
+
+def test_the_curve_is_exact_at_every_point(spark: SparkSession) -> None:
+    times = [0.013 * (place % 997 + 1) ** 1.3 for place in range(3000)]
+    points = _dicts(data.ecdf(_episodes(spark, times)))  # type: ignore[arg-type]
+    assert len(points) < 300
+    for point in points:
+        within = sum(away <= point["time_away"] for away in times)
+        assert math.isclose(point["share"], within / len(times))
+    assert points[-1] == {"time_away": max(times), "share": 1.0}
+
+
+def test_what_never_came_back_keeps_the_curve_below_one(spark: SparkSession) -> None:
+    points = _dicts(data.ecdf(_episodes(spark, [1.0, None, 2.0, None])))
+    assert points == [{"time_away": 1.0, "share": 0.25}, {"time_away": 2.0, "share": 0.5}]
+
+
+def test_first_connects_and_what_the_application_closed_are_not_in_the_curve(spark: SparkSession) -> None:
+    first = _episodes(spark, [9.0]).withColumn("first_connect", sf.expr("true"))
+    closed = _episodes(spark, [9.0], outcome="closed")
+    points = _dicts(data.ecdf(_episodes(spark, [0.0]).union(first).union(closed)))
+    assert points == [{"time_away": 0.0, "share": 1.0}]
+
+
+def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSession) -> None:
+    first = _episodes(spark, [100.0]).withColumn("first_connect", sf.expr("true"))
+    episodes = _episodes(spark, [float(number) for number in range(101)] + [None])
+    [row] = _dicts(data.headline(episodes.union(first)))
+    assert (row["outages"], row["clients_hit"], row["connections"]) == (102, 102, 102)
+    assert (row["p50"], row["p90"], row["p99"], row["max"]) == (50.0, 90.0, 99.0, 100.0)
+    assert (row["never_back"], row["gave_up"], row["back"]) == (1, 0, 101)
+
+
+def test_the_headline_of_nothing_is_zeros_and_blanks(spark: SparkSession) -> None:
+    [row] = _dicts(data.headline(_episodes(spark, [1.0]).limit(0)))
+    assert (row["outages"], row["p50"], row["max"]) == (0, None, None)
+
+
+def test_delays_are_counted_by_their_share_of_the_base(spark: SparkSession) -> None:
+    cells = _dicts(data.jitter_histogram(_backoffs(spark, 0.0, 0.04, 0.05, 1.0, 1.2)))
+    assert len(cells) == 20
+    assert [cell["delays"] for cell in cells] == [2, 1, *[0] * 17, 2]
+    assert {cell["ideal"] for cell in cells} == {0.25}
+    assert (cells[0]["ratio_from"], cells[-1]["ratio_to"]) == (0.0, 1.0)
+
+
+def test_delays_that_a_server_asked_for_are_not_judged(spark: SparkSession) -> None:
+    assert _dicts(data.jitter_histogram(_backoffs(spark, 0.5, hint=1.0))) == []
+
+
+def test_only_the_biggest_storms_are_drawn(spark: SparkSession) -> None:
+    largest = data.biggest(_storms(spark, 3, 50, 7, 9, 20))
+    assert {row["storm_id"] for row in largest.collect()} == {"s1", "s4", "s3"}
+    assert largest.count() == STORMS
+
+
+def test_a_short_storm_keeps_its_tenths_of_a_second(spark: SparkSession) -> None:
+    buckets = _buckets(spark, (0.0, "a", 5, 0), (0.1, "a", 3, 1), (0.3, "b", 4, 4))
+    drawn = _dicts(data.timeline(buckets, data.biggest(_storms(spark, 9))))
+    assert [(row["second"], row["width"], row["member"], row["attempts"]) for row in drawn] == [
+        (0.0, 0.1, "a:5672", 5),
+        (0.1, 0.1, "a:5672", 3),
+        (0.3, 0.1, "b:5672", 4),
+    ]
+
+
+def test_a_long_storm_is_drawn_in_few_columns_and_loses_no_attempt(spark: SparkSession) -> None:
+    rows = [(place / 10, f"m{place % 9}", 2, 1) for place in range(3000)]
+    drawn = _dicts(data.timeline(_buckets(spark, *rows), data.biggest(_storms(spark, 9))))
+    assert len({row["second"] for row in drawn}) <= BUCKETS
+    assert len({row["member"] for row in drawn}) == MEMBERS + 1
+    assert OTHERS in {row["member"] for row in drawn}
+    assert sum(row["attempts"] for row in drawn) == 6000
+    assert sum(row["connected"] for row in drawn) == 3000
+
+
+def test_a_straggler_does_not_squeeze_the_storm(spark: SparkSession) -> None:
+    rows = [(place / 10, "a", 10, 10) for place in range(20)]
+    drawn = _dicts(
+        data.timeline(_buckets(spark, *rows, (3600.0, "a", 1, 1)), data.biggest(_storms(spark, 9)))
+    )
+    assert {row["width"] for row in drawn} == {0.1}
+    assert max(row["second"] for row in drawn) < 3
+
+
+def test_a_storm_that_nobody_came_back_from_is_drawn_to_its_end(spark: SparkSession) -> None:
+    drawn = _dicts(
+        data.timeline(_buckets(spark, (0.0, "a", 1, 0), (5.0, "a", 1, 0)), data.biggest(_storms(spark, 9)))
+    )
+    assert max(row["second"] for row in drawn) == 5.0
+
+
+def test_the_primary_s_return_is_marked_from_its_own_line_and_from_the_first_client(
+    spark: SparkSession,
+) -> None:
+    largest = data.biggest(_storms(spark, 9))
+    drawn = data.timeline(_buckets(spark, (0.0, "a", 1, 0), (2.4, "b", 1, 1)), largest)
+    events = _roles(
+        spark,
+        (-5.0, "orders", "a", "primary"),
+        (1.0, "orders", "b", "recovering"),
+        (2.1, "orders", "b", "primary"),
+        (2.0, "other", "x", "primary"),
+    )
+    found = _dicts(data.marks(events, largest, drawn))
+    assert [(row["what"], round(row["second"], 3), row["member"]) for row in found] == [
+        ("promoted", 2.1, "b"),
+        ("first back", 2.4, None),
+    ]
+
+
+def test_reasons_are_summed_over_the_storm_the_most_frequent_first(spark: SparkSession) -> None:
+    rows = [("s0", float(second), f"e{second % 9}", second) for second in range(30)]
+    frame = spark.createDataFrame(rows, "storm_id string, second double, error_type string, failures long")
+    found = _dicts(data.reasons(frame, data.biggest(_storms(spark, 9))))
+    assert len(found) == 6
+    assert found[0] == {"storm_id": "s0", "error_type": "e2", "failures": 2 + 11 + 20 + 29}
+
+
+def test_times_leave_as_text_in_utc(spark: SparkSession) -> None:
+    [row] = data.collect(_storms(spark, 9))
+    assert row["started_at"] == "2026-11-21 02:00:00.000"

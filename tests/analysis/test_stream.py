@@ -1,0 +1,255 @@
+"""The stream is killed wherever it can be, and ends with the tables of the batch job."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from haclient.analysis import batches, job
+from haclient.analysis.batches import Batches
+from haclient.analysis.job import InputError, Job
+from haclient.analysis.stream import Pace, Stream, following
+from tests.analysis import commands, small_fleet, spark_processes, stored
+
+NOW = small_fleet.START + timedelta(hours=1)
+AWAY = 600.0
+COMPACTION = 3  # the write of a round, from 0, that is done after its batch was committed
+# ``make soak-stream`` kills more often, from other seeds.
+KILLS = int(os.environ.get("STREAM_KILLS", "3"))
+SEED = int(os.environ.get("STREAM_SEED", "7"))
+STARTING = 60.0  # s; Spark takes 6 s on an idle machine
+
+
+class Feeder:
+    """Writes files as a recorder does: grows them, rotates them, dies in the middle of a line."""
+
+    def __init__(self, folder: Path, files: list[list[str]], luck: random.Random) -> None:
+        self._folder = folder
+        self._luck = luck
+        self._rest = [
+            (folder / f"host {place}" / "a+b.jsonl", "\n".join(lines) + "\n")
+            for place, lines in enumerate(files)
+        ]
+        for path, _ in self._rest:
+            path.parent.mkdir(parents=True)
+
+    def step(self) -> bool:
+        """Grow or rotate one file; whether there is more to come."""
+        place = self._luck.randrange(len(self._rest))
+        path, text = self._rest.pop(place)
+        if text:
+            size = self._luck.randrange(1, 2 * len(text))
+            with path.open("a") as file:
+                file.write(text[:size])
+            self._rest.append((path, text[size:]))
+        elif self._luck.random() < 0.5:
+            path.with_name("new").write_bytes(gzip.compress(path.read_bytes()))
+            path.with_name("new").rename(path.with_name("a+b.jsonl.gz"))
+            path.unlink()
+        else:
+            with path.open("a") as file:
+                file.write('{"specversion": "1.0", "ty')
+            os.utime(path, (0, 0))
+        return bool(self._rest)
+
+    def finish(self) -> None:
+        while self.step():
+            pass
+
+
+def tables(out: Path) -> dict[str, list[Any]]:
+    """The tables of a job; a rotated file under the name that it had before."""
+    found = stored.tables(out)
+    for row in found["quarantine"]:
+        row["file"] = row["file"].removesuffix(".gz")
+    found["quarantine"].sort(key=json.dumps)
+    return found
+
+
+def same_as_batch(spark: SparkSession, telemetry: Path, streamed: Path, batch: Path) -> None:
+    figures = job.run(spark, Job(source=str(telemetry), out=batch))
+    assert tables(streamed) == tables(batch)
+    assert json.loads((streamed / "summary.json").read_text())["figures"] == figures
+
+
+@pytest.fixture
+def telemetry(tmp_path: Path) -> Path:
+    (tmp_path / "telemetry").mkdir()
+    return tmp_path / "telemetry"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@contextmanager
+def stream(spark: SparkSession, telemetry: Path, out: Path, **pace: Any) -> Iterator[Stream]:
+    given = {"refresh": 1e9, "alert_after": AWAY} | pace
+    with following(spark, Job(source=str(telemetry), out=out), Pace(**given), now=lambda: NOW) as made:
+        yield made
+
+
+def write(telemetry: Path, place: int, lines: list[str]) -> None:
+    (telemetry / f"{place}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+class KilledError(Exception):
+    """Stands for SIGKILL: nothing after it runs, and the process does not come back."""
+
+
+def killed_at(step: int) -> Callable[..., None]:
+    """``Batches._write`` that is cut off at its ``step``-th call, with half of the work done."""
+    calls = 0
+    real = Batches._write
+
+    def write_or_die(self: Batches, rows: Any, path: Path) -> None:
+        nonlocal calls
+        calls += 1
+        real(self, rows.limit(3) if calls == step else rows, path)
+        if calls == step:
+            raise KilledError
+
+    return write_or_die
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
+    spark: SparkSession, telemetry: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MANY", 2)
+    files = small_fleet.files(12, 2, seed=5)
+    for place, lines in enumerate(files):
+        write(telemetry, place, lines)
+        with monkeypatch.context() as dying:
+            dying.setattr(Batches, "_write", killed_at(place + 1))
+            # The first three are inside of Spark's query; the fourth makes one batch of many.
+            killed = KilledError if place == COMPACTION else StreamingQueryException
+            with stream(spark, telemetry, out) as mortal, pytest.raises(killed):
+                mortal.round()
+        with stream(spark, telemetry, out) as next_life:
+            next_life.round(refresh=place == len(files) - 1)
+    same_as_batch(spark, telemetry, out, tmp_path / "batch")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_stream_that_is_killed_at_random_points_ends_with_the_tables_of_the_batch(
+    spark: SparkSession, telemetry: Path, out: Path, tmp_path: Path
+) -> None:
+    luck = random.Random(SEED)
+    feeder = Feeder(telemetry, small_fleet.files(15, 2, seed=6), luck)
+    for _ in range(KILLS):
+        with follower(telemetry, out) as process:
+            segments = count_segments(out)
+            while count_segments(out) == segments and feeder.step():
+                time.sleep(0.2)
+            time.sleep(luck.uniform(0, 6))  # into the batch, its commit, the tables, the report
+            os.killpg(process.pid, signal.SIGKILL)
+    feeder.finish()
+    with follower(telemetry, out) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(commands.LONGEST) == 0
+    same_as_batch(spark, telemetry, out, tmp_path / "batch")
+
+
+def count_segments(out: Path) -> int:
+    """How many times a segment was made, as its names tell."""
+    return sum(int(path.stem.rpartition("-")[2]) for path in (out / "state" / "segments").glob("*.jsonl"))
+
+
+@contextmanager
+def follower(telemetry: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The command, once it looks for lines; it has a process group of its own, with Spark's JVM in it."""
+    out.mkdir(exist_ok=True)
+    command = [*commands.COMMAND, "analyze", str(telemetry), "--out", str(out), "--follow"]
+    small = spark_processes.settings(spark_processes.SMALL)
+    log = out.with_name("log")
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, "--interval", "0.1", "--refresh", "1", "--master", "local[2]", *small],
+            env=commands.environment(),
+            start_new_session=True,
+            stdout=file,
+            stderr=file,
+        )
+        try:
+            deadline = time.monotonic() + STARTING
+            while b"following" not in log.read_bytes():
+                assert process.poll() is None, log.read_text()[-3000:]
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_clients_that_stay_away_are_told_of_once(spark: SparkSession, telemetry: Path, out: Path) -> None:
+    files = small_fleet.files(12, 2, seed=5)
+    for place, lines in enumerate(files):
+        write(telemetry, place, lines)
+    lines = {line for file in files for line in file if line.startswith("{")}
+    ends = [(json.loads(line)["type"].rpartition(".")[2], json.loads(line)["data"]) for line in lines]
+    lost = {data["haclient.outage.id"] for kind, data in ends if kind == "lost"}
+    back = {data["haclient.outage.id"] for kind, data in ends if kind == "connected"}
+    assert lost - back
+
+    with stream(spark, telemetry, out) as first:
+        alerts = first.round().alerts
+        assert {alert["outage_id"] for alert in alerts} == lost - back
+        assert all(datetime.fromisoformat(alert["lost_at"]) < NOW for alert in alerts)
+        assert first.round().alerts == []
+    with stream(spark, telemetry, out) as second:
+        assert second.round().alerts == []
+    told = [json.loads(line) for line in (out / "alerts.jsonl").read_text().splitlines()]
+    assert told == alerts
+
+
+def test_a_client_that_is_back_in_time_is_not_told_of(
+    spark: SparkSession, telemetry: Path, out: Path
+) -> None:
+    """The end of an outage is read before its beginning: the files of a fleet come in no order."""
+    lines = [line for file in small_fleet.files(3, 1, seed=1) for line in file if line.startswith("{")]
+    begins = [line for line in lines if '"haclient.connection.lost"' in line]
+    write(telemetry, 1, [line for line in lines if line not in begins])
+    with stream(spark, telemetry, out) as followed:
+        assert followed.round().alerts == []
+        write(telemetry, 2, begins)
+        assert followed.round().alerts == []
+
+
+def test_two_streams_cannot_have_one_output(spark: SparkSession, telemetry: Path, out: Path) -> None:
+    with (
+        stream(spark, telemetry, out),
+        pytest.raises(InputError, match="another process follows into it"),
+        stream(spark, telemetry, out),
+    ):
+        pass
+
+
+def test_a_stream_of_nothing_makes_no_tables(spark: SparkSession, telemetry: Path, out: Path) -> None:
+    with stream(spark, telemetry, out) as followed:
+        brought = followed.round(refresh=True)
+    assert (brought.lines, brought.alerts, brought.figures) == (False, [], None)
+    assert not (out / "tables").exists()
+
+
+def test_a_stream_follows_a_folder(spark: SparkSession, out: Path) -> None:
+    with pytest.raises(InputError, match="no such directory"), stream(spark, out / "nothing", out):
+        pass
