@@ -44,6 +44,29 @@ def binding() -> None:
     """Bind queues to exchanges, list and remove bindings."""
 
 
+def _list(group: click.Group, kind: str, words: str) -> None:
+    """Give a group its ``list``."""
+
+    @group.command("list", help=words)
+    @MEMBERS
+    @JSON
+    @how()
+    def list_all(*, members: _Members, as_json: bool, asking: Asking) -> None:
+        _run(asking, members, lambda client: _all(client, kind), as_json=as_json)
+
+
+def _remove_by_name(group: click.Group, kind: str, words: str) -> None:
+    """Give a group its ``remove``, of what a name alone tells."""
+
+    @group.command("remove", help=words)
+    @click.argument("name")
+    @MEMBERS
+    @JSON
+    @how(timeout=_TIMEOUT)
+    def remove(*, name: str, members: _Members, as_json: bool, asking: Asking) -> None:
+        _run(asking, members, lambda client: _remove(client, kind, name), as_json=as_json)
+
+
 # -- queues -----------------------------------------------------------------------------------------
 
 
@@ -59,23 +82,8 @@ def add_queue(*, name: str, members: _Members, replicate: str | None, as_json: b
     _run(asking, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)
 
 
-@queue.command("list")
-@MEMBERS
-@JSON
-@how()
-def list_queues(*, members: _Members, as_json: bool, asking: Asking) -> None:
-    """Show every queue, with its depth."""
-    _run(asking, members, lambda client: _all(client, QUEUE_TYPE), as_json=as_json)
-
-
-@queue.command("remove")
-@click.argument("name")
-@MEMBERS
-@JSON
-@how(timeout=_TIMEOUT)
-def remove_queue(*, name: str, members: _Members, as_json: bool, asking: Asking) -> None:
-    """Remove a queue with all messages in it."""
-    _run(asking, members, lambda client: _remove(client, QUEUE_TYPE, name), as_json=as_json)
+_list(queue, QUEUE_TYPE, "Show every queue, with its depth.")
+_remove_by_name(queue, QUEUE_TYPE, "Remove a queue with all messages in it.")
 
 
 # -- exchanges --------------------------------------------------------------------------------------
@@ -96,23 +104,8 @@ def add_exchange(
     _run(asking, members, lambda client: client.create(EXCHANGE_TYPE, name, **attributes), as_json=as_json)
 
 
-@exchange.command("list")
-@MEMBERS
-@JSON
-@how()
-def list_exchanges(*, members: _Members, as_json: bool, asking: Asking) -> None:
-    """Show every exchange."""
-    _run(asking, members, lambda client: _all(client, EXCHANGE_TYPE), as_json=as_json)
-
-
-@exchange.command("remove")
-@click.argument("name")
-@MEMBERS
-@JSON
-@how(timeout=_TIMEOUT)
-def remove_exchange(*, name: str, members: _Members, as_json: bool, asking: Asking) -> None:
-    """Remove an exchange with its bindings."""
-    _run(asking, members, lambda client: _remove(client, EXCHANGE_TYPE, name), as_json=as_json)
+_list(exchange, EXCHANGE_TYPE, "Show every exchange.")
+_remove_by_name(exchange, EXCHANGE_TYPE, "Remove an exchange with its bindings.")
 
 
 # -- bindings ---------------------------------------------------------------------------------------
@@ -133,13 +126,7 @@ def add_binding(
     _run(asking, members, lambda client: client.create(BINDING_TYPE, name, **ends), as_json=as_json)
 
 
-@binding.command("list")
-@MEMBERS
-@JSON
-@how()
-def list_bindings(*, members: _Members, as_json: bool, asking: Asking) -> None:
-    """Show every binding."""
-    _run(asking, members, lambda client: _all(client, BINDING_TYPE), as_json=as_json)
+_list(binding, BINDING_TYPE, "Show every binding.")
 
 
 @binding.command("remove")

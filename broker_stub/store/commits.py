@@ -87,6 +87,34 @@ class Commits:
         raise again(self.refusal)
 
 
+class Committing:
+    """The part of ``Store`` that tells what is committed."""
+
+    _commits: Commits
+
+    @property
+    def sequence(self) -> int:
+        """See ``Store``."""
+        return self._commits.sequence
+
+    @property
+    def committed(self) -> int:
+        """See ``Store``."""
+        return self._commits.committed
+
+    def on_committed(self, callback: Callable[[int], None]) -> None:
+        """See ``Store``."""
+        self._commits.on_committed(callback)
+
+    def on_failed(self, callback: Callable[[StoreFailedError], None]) -> None:
+        """See ``Store``."""
+        self._commits.on_failed(callback)
+
+    def when_committed(self, sequence: int) -> asyncio.Future[None]:
+        """See ``Store``."""
+        return self._commits.when_committed(sequence)
+
+
 def again(error: StoreFailedError) -> StoreFailedError:
     """The same error for one more receiver: each raise adds to the traceback of what it raises."""
     copy = StoreFailedError(*error.args)

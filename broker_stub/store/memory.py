@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 
 from broker_stub.dedup import DEFAULT_WINDOW
-from broker_stub.store.commits import Commits
-from broker_stub.store.errors import StoreFailedError, UnknownQueueError
+from broker_stub.store.commits import Commits, Committing
+from broker_stub.store.errors import UnknownQueueError
 from broker_stub.store.interface import (
     MAX_MESSAGE_ID,
     BindingRecord,
@@ -37,7 +37,7 @@ class _Queue:
     messages: dict[int, StoredMessage] = field(default_factory=dict)
 
 
-class MemoryStore:
+class MemoryStore(Committing):
     """``Store`` without a file.
 
     :param duplicates: how many duplicate-detection ids a queue remembers.
@@ -55,16 +55,6 @@ class MemoryStore:
         self._keys: dict[uuid.UUID, int] = {}
         self._exchanges: dict[uuid.UUID, ExchangeRecord] = {}
         self._bindings: dict[tuple[uuid.UUID, uuid.UUID, str], BindingRecord] = {}
-
-    @property
-    def sequence(self) -> int:
-        """See ``Store``."""
-        return self._commits.sequence
-
-    @property
-    def committed(self) -> int:
-        """See ``Store``."""
-        return self._commits.committed
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -108,20 +98,6 @@ class MemoryStore:
         if key is None:
             raise UnknownQueueError(identity)
         return key
-
-    # -- commits --------------------------------------------------------------------------------
-
-    def on_committed(self, callback: Callable[[int], None]) -> None:
-        """See ``Store``."""
-        self._commits.on_committed(callback)
-
-    def on_failed(self, callback: Callable[[StoreFailedError], None]) -> None:
-        """See ``Store``."""
-        self._commits.on_failed(callback)
-
-    def when_committed(self, sequence: int) -> asyncio.Future[None]:
-        """See ``Store``."""
-        return self._commits.when_committed(sequence)
 
     # -- generation and cluster -----------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from broker_stub.dedup import DEFAULT_WINDOW
 from broker_stub.store import files, reading, schema
 from broker_stub.store.batch import Batch, Read
-from broker_stub.store.commits import Commits, again
+from broker_stub.store.commits import Commits, Committing, again
 from broker_stub.store.errors import StoreFailedError, UnknownQueueError
 from broker_stub.store.interface import (
     MAX_MESSAGE_ID,
@@ -78,7 +78,7 @@ def _drop(opening: asyncio.Future[Opened]) -> None:
         files.unlock(opened.lock)
 
 
-class SqliteStore:
+class SqliteStore(Committing):
     """``Store`` in a directory.  ``open_store`` makes it."""
 
     def __init__(self, opened: Opened, *, duplicates: int, delay: float) -> None:
@@ -98,16 +98,6 @@ class SqliteStore:
         self._scheduled = False
         self._closing: asyncio.Task[None] | None = None
         self._writer = Writer(opened.connection, opened.mark, opened.commits, duplicates, self._done)
-
-    @property
-    def sequence(self) -> int:
-        """See ``Store``."""
-        return self._commits.sequence
-
-    @property
-    def committed(self) -> int:
-        """See ``Store``."""
-        return self._commits.committed
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -136,20 +126,6 @@ class SqliteStore:
         if state is None:
             raise UnknownQueueError(identity)
         return state.key
-
-    # -- commits --------------------------------------------------------------------------------
-
-    def on_committed(self, callback: Callable[[int], None]) -> None:
-        """See ``Store``."""
-        self._commits.on_committed(callback)
-
-    def on_failed(self, callback: Callable[[StoreFailedError], None]) -> None:
-        """See ``Store``."""
-        self._commits.on_failed(callback)
-
-    def when_committed(self, sequence: int) -> asyncio.Future[None]:
-        """See ``Store``."""
-        return self._commits.when_committed(sequence)
 
     # -- generation and cluster -----------------------------------------------------------------
 

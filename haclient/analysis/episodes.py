@@ -142,7 +142,7 @@ def judged(
 
 
 def _conclusions() -> list[Column]:
-    by_clock = sf.coalesce("told", sf.round(sf.col("back_clock") - sf.col("lost_clock"), 6))
+    by_clock = sf.coalesce(sf.round(sf.col("back_clock") - sf.col("lost_clock"), 6), "told")
     by_wall = (sf.unix_micros("back_at") - sf.unix_micros("lost_at")) / 1e6
     back = sf.col("back_at").isNotNull()
     kinds = sf.sort_array(sf.array_distinct("errors"))

@@ -208,7 +208,8 @@ class ConnectionCore:
         shared = self._shared
         self._episode += 1
         self._unresolved.clear()
-        self._began = self._loop.time()
+        if self.epoch == 0:
+            self._began = self._loop.time()  # a later episode began with the loss
         search = Search(
             policy=self._policy,
             backoff=self._backoff,
@@ -244,17 +245,18 @@ class ConnectionCore:
             self._first.set_result(None)
 
     def _announce(self, endpoint: Endpoint, replayed: int, cluster: str | None) -> None:
+        now = self._loop.time()
         known = {
             "cluster": cluster,
             "endpoint": endpoint,
             "generation": self.generation,
             "attempts": self._search.attempts,
-            "duration": self._loop.time() - self._began,
+            "duration": now - self._began,
         }
         if self.epoch == 1:
-            self._emit(events.Connected, **known)
+            self._emit(events.Connected, at=now, **known)
         else:
-            self._emit(events.Reconnected, **known, replayed=replayed)
+            self._emit(events.Reconnected, at=now, **known, replayed=replayed)
 
     async def _ended(self) -> Ending:
         assert self._over is not None
@@ -264,7 +266,8 @@ class ConnectionCore:
         self._engine = self._session = self._over = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
-        stable = self._loop.time() - self._usable_at >= self._policy.stable_after
+        self._began = self._loop.time()
+        stable = self._began - self._usable_at >= self._policy.stable_after
         self._unstable = None if stable else self.endpoint
         if stable:
             self._backoff.reset()
@@ -274,6 +277,7 @@ class ConnectionCore:
         condition = None if ending.condition is None else str(ending.condition.name)
         self._emit(
             events.Lost,
+            at=self._began,
             endpoint=self.endpoint,
             reason=str(ending),
             unsettled=unsettled,
@@ -424,14 +428,18 @@ class ConnectionCore:
             self._unresolved[name] = record
             self.attempt_failed(record)
 
-    def _emit(self, kind: Callable[..., events.Event], **facts: Any) -> None:
+    def _emit(self, kind: Callable[..., events.Event], *, at: float | None = None, **facts: Any) -> None:
+        """Publish an event.
+
+        :param at: when it happened, by the loop's clock; ``None`` for now.
+        """
         self._sequence += 1
         stamp = events.Stamp(
             client_id=self._shared.client_id,
             connection=self.number,
             sequence=self._sequence,
             time=time.time(),
-            monotonic=self._loop.time(),
+            monotonic=self._loop.time() if at is None else at,
             episode=self._episode,
         )
         self._shared.publish(self.number, kind(stamp, **facts))

@@ -58,7 +58,7 @@ WITH facts AS (
 SELECT cluster, client_id, connection, outage, outage_id, service, instance, outage = 1 AS first_connect,
        lost_at, coalesce(lost_at, first_line_at) AS began_at, first_attempt_at, back_at,
        CASE WHEN back_at IS NOT NULL
-            THEN coalesce(told, round(back_clock - lost_clock, 6), (back_at - lost_at) / 1e6)
+            THEN coalesce(round(back_clock - lost_clock, 6), told, (back_at - lost_at) / 1e6)
        END AS time_away,
        CASE WHEN back_at IS NULL THEN NULL
             WHEN coalesce(back_clock - lost_clock, told) IS NOT NULL THEN 'monotonic'

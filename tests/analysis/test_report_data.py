@@ -6,10 +6,6 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 

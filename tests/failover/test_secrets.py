@@ -89,7 +89,9 @@ def run(members: Members, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 
 
 def _ours(thing: object) -> bool:
-    return type(thing).__module__.partition(".")[0] == "haclient" and not isinstance(thing, type)
+    # Cython's types tell their module with a descriptor instead of a string.
+    module = str(getattr(type(thing), "__module__", ""))
+    return module.partition(".")[0] == "haclient" and not isinstance(thing, type)
 
 
 def _shapes(secret: str) -> Iterator[str]:

@@ -7,28 +7,26 @@ from pathlib import Path
 
 from proton import Message
 
-from haclient.engine.links import SenderLink
 from tests.broker_stub.clients import Client
-from tests.broker_stub.replication.cluster import Cluster, bodies, depth, send
+from tests.broker_stub.replication.cluster import Cluster, Member, bodies, depth, send
 
 DUPLICATE = {"properties": {"_AMQ_DUPL_ID": "x1"}}
 
 
-async def slip(member_address: object, body: str) -> SenderLink:
-    """Send one message and wait for nothing; it stays unsettled while the backup is silent."""
-    client = await Client().connect(member_address)
+async def only_here(primary: Member, backup: Member) -> None:
+    """One message on both, then a second one, unsettled, that a silent backup has not got."""
+    await send(primary, "orders", "before")
+    backup.pause()
+    client = await Client().connect(primary.address)
     link = await client.attach("sender", "s", "orders")
-    link.send(bytes(Message(body=body, **DUPLICATE).encode()), None)
-    return link
+    link.send(bytes(Message(body="X", **DUPLICATE).encode()), None)
+    await primary.until(lambda status: depth(status, "orders") == 2)
 
 
 async def test_the_id_of_a_message_that_was_discarded_is_forgotten(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
-        await send(a, "orders", "before")
-        b.pause()
-        await slip(a.address, "X")
-        await a.until(lambda status: depth(status, "orders") == 2)
+        await only_here(a, b)
         a.pause()
         await b.kill()
         await b.start()
@@ -44,10 +42,7 @@ async def test_the_id_of_a_message_that_was_discarded_is_forgotten(tmp_path: Pat
 async def test_so_is_the_id_in_the_store(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
-        await send(a, "orders", "before")
-        b.pause()
-        await slip(a.address, "X")
-        await a.until(lambda status: depth(status, "orders") == 2)
+        await only_here(a, b)
         await a.kill()
         await b.kill()
         await b.start()
@@ -63,10 +58,7 @@ async def test_so_is_the_id_in_the_store(tmp_path: Path) -> None:
 async def test_a_second_copy_in_a_second_reign_does_not_wait_for_the_first(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
-        await send(a, "orders", "before")
-        b.pause()
-        await slip(a.address, "X")
-        await a.until(lambda status: depth(status, "orders") == 2)
+        await only_here(a, b)
         await a.demote()
         await a.promote()
         async with asyncio.timeout(30):
