@@ -15,8 +15,8 @@ setup:  ## system packages, virtual environment, install; nothing when all is th
 demo: setup  ## a broker pair, a producer and a consumer; the primary is killed twice
 	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
 
-test: setup  ## the whole test suite
-	@$(PYTHON) -m pytest $(PYTEST_ARGS)
+test: setup  ## the whole test suite, by two processes
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED=n replays
 	@$(PYTHON) -m tests.faults.soak --failovers $(or $(FAILOVERS),100) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
