@@ -132,7 +132,7 @@ class Connection:
 
     @property
     def generation(self) -> int | None:
-        """The generation of that member, if it tells one."""
+        """The generation of that member, if it tells one; after parking only the first link brings it."""
         return self._core.generation
 
     async def create_sender(

@@ -122,7 +122,7 @@ class Connection:
 
     @property
     def generation(self) -> int | None:
-        """The generation of that member, if it tells one."""
+        """The generation of that member, if it tells one; after parking only the first link brings it."""
         return self._core.generation
 
     def create_sender(

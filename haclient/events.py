@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss
 
+# The cause of ``GaveUp`` for a defect of this package; the others are in ``discovery.decision.GiveUpReason``.
+INTERNAL_ERROR = "internal-error"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
@@ -50,6 +53,18 @@ class AttemptFailed:
 
     stamp: Stamp
     record: AttemptRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A member holds this attempt until it serves: it goes on without a deadline.
+
+    An attempt that was parked beside the live connection already has no such event.
+    """
+
+    stamp: Stamp
+    attempt: int
+    endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +153,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """No primary was found within what the policy allows; the connection is dead.
+    """No primary was found within what the policy allows, or there is a defect here; the connection is dead.
 
-    :param cause: in one word, see ``discovery.decision.GiveUpReason``.
+    :param cause: in one word, see ``discovery.decision.GiveUpReason``, or ``INTERNAL_ERROR``.
     :param attempts: attempts it took; ``duration``: seconds since the episode began.
     """
 
@@ -162,6 +177,7 @@ class Closed:
 Event = (
     AttemptStarted
     | AttemptFailed
+    | Parked
     | Redirected
     | BackingOff
     | Connected

@@ -75,7 +75,10 @@ class FactoryArguments(TypedDict, total=False):
     backoff_base: float | str
     backoff_factor: float | str
     backoff_max: float | str
+    backoff_strategy: str
     max_hint: float | str
+    standby: str
+    park_timeout: float | str
     heartbeat: float | str
     delivery: str
     duplicate_detection: bool | str
@@ -231,6 +234,7 @@ class FactoryCore:
             settings,
             Veil((self.client_id, *(seed.endpoint.host for seed in seeds))),
             backoff_max=self.options.backoff_max,
+            backoff_strategy=self.options.backoff_strategy,
         )
         for seed in seeds:
             known = _seed_credentials(seed)

@@ -178,6 +178,8 @@ class LogSubscription:
             case events.AttemptFailed():
                 miss = event.record.miss
                 logger.info("%s: %s: %s %s", who, event.record.endpoint, miss.kind.value, miss.detail)
+            case events.Parked():
+                logger.info("%s: %s holds the connection until it serves", who, event.endpoint)
             case events.Redirected():
                 logger.info("%s: %s redirects to %s %s", who, event.by, event.target, event.detail)
             case events.BackingOff():

@@ -2,32 +2,28 @@
 
 Rules
 -----
-1. The ceiling grows from failure to failure, ``backoff_base * backoff_factor**n``, up to
-   ``backoff_max``.  The growth is the ``expo`` generator of the PyPI package ``backoff``.
-2. Full jitter [1]: the delay is drawn evenly from 0 to the ceiling, *after* the ceiling was
-   capped.  Clipping after the draw would put every long delay on the cap itself, and the
-   clients of a reconnect storm would arrive together again.
-3. A hint of the server wins over 1 and 2.  The wait is the hint plus a little jitter (0 to
-   ``backoff_base``), for many clients may get the same hint.  It never exceeds ``max_hint``:
-   a longer hint is cut to leave room for the jitter, so that rule 2 holds for it as well.
+1. Without a hint the strategy decides (``strategies``); its ceiling grows from failure to failure,
+   from ``backoff_base`` up to ``backoff_max``.
+2. A hint of the server wins over 1.  The wait is the hint plus a little jitter (0 to
+   ``backoff_base``), for many clients may get the same hint.
+3. All hinted waits since the last reset together never exceed ``max_hint``: a hint that is too long
+   is cut to what is left, with room for its jitter, so that the cut ones do not come together.  When
+   less is left than the jitter takes, hints are not obeyed any more: a server that always says
+   "later" gets the client's own backoff.
 4. What is not a hint (negative, NaN, no number) is ignored: it comes from the network.
-5. Only ``reset`` shrinks the ceiling; whoever calls it has seen the connection stay usable
-   for ``stable_after``.  Hints count as failures, so a server that stops to send them does
-   not meet clients that start again at the first ceiling.
-
-[1] M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+5. Only ``reset`` shrinks the ceiling and gives the hints their room back; whoever calls it has seen
+   the connection stay usable for ``stable_after``.  Hints count as failures, so a server that stops
+   to send them does not meet clients that start again at the first ceiling.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
-import backoff as backoff_package
-
+from haclient.discovery.evidence import valid_hint
 from haclient.discovery.policy import Policy
+from haclient.discovery.strategies import STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +40,13 @@ class Delay:
     hint: float | None = None
 
 
-def valid_hint(hint: object) -> float | None:
-    """The hint as seconds, or ``None`` for what cannot be one."""
-    if isinstance(hint, bool) or not isinstance(hint, (int, float)):
-        return None
-    return hint if hint >= 0 else None  # NaN compares false as well
-
-
 class Backoff:
     """The delays of one client.
 
-    :param rng: the random source, seeded per client.  ``backoff.full_jitter`` has the same
-        formula but draws from the process-wide ``random``: forked workers would share its
-        state and so their delays, and no simulation could be repeated.
+    :param rng: the random source, seeded per client.
     """
+
+    __slots__ = ("_delays", "_failures", "_hinted", "_policy", "_rng")
 
     def __init__(self, policy: Policy, rng: random.Random) -> None:
         self._policy = policy
@@ -69,30 +58,38 @@ class Backoff:
         """How many delays were asked for since the last reset."""
         return self._failures
 
+    @property
+    def obeys_hints(self) -> bool:
+        """Whether a hint would still decide (rule 3)."""
+        left = self._policy.max_hint - self._hinted
+        return left > 0 and left >= self._spread
+
     def reset(self) -> None:
         """The connection has proved stable: start again at the first ceiling."""
+        policy = self._policy
         self._failures = 0
-        self._ceilings = _ceilings(self._policy)
+        self._hinted = 0.0
+        self._delays = STRATEGIES[policy.backoff_strategy].delays(
+            policy.backoff_base, policy.backoff_factor, policy.backoff_max, self._rng
+        )
 
     def next(self, hint: float | None = None) -> Delay:
         """The delay after one more failure."""
         self._failures += 1
-        ceiling = next(self._ceilings)
+        ceiling, delay = next(self._delays)
         asked = valid_hint(hint)
-        if asked is not None:
-            return self._hinted(asked)
-        return Delay(base=ceiling, delay=self._rng.uniform(0, ceiling))
+        if asked is not None and self.obeys_hints:
+            return self._obey(asked)
+        return Delay(base=ceiling, delay=delay)
 
-    def _hinted(self, hint: float) -> Delay:
-        spread = min(self._policy.backoff_base, self._policy.max_hint)
-        floor = min(hint, self._policy.max_hint - spread)
-        ceiling = min(floor + spread, self._policy.max_hint)  # the sum may round up
-        return Delay(base=ceiling, delay=self._rng.uniform(floor, ceiling), hint=hint)
+    @property
+    def _spread(self) -> float:
+        return min(self._policy.backoff_base, self._policy.max_hint)
 
-
-def _ceilings(policy: Policy) -> Generator[float, Any, None]:
-    ceilings = backoff_package.expo(
-        base=policy.backoff_factor, factor=policy.backoff_base, max_value=policy.backoff_max
-    )
-    next(ceilings)  # since 2.0 the package's generators begin with a yield of None, for send()
-    return ceilings
+    def _obey(self, hint: float) -> Delay:
+        left, spread = self._policy.max_hint - self._hinted, self._spread
+        floor = min(hint, left - spread)
+        ceiling = min(floor + spread, left)  # the sum may round up
+        delay = self._rng.uniform(floor, ceiling)
+        self._hinted += delay
+        return Delay(base=ceiling, delay=delay, hint=hint)

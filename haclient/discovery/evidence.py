@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from haclient.discovery.endpoint import Endpoint
 
+RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
+
 
 class MissKind(enum.Enum):
     """Why an attempt did not end in a usable session."""
@@ -38,9 +40,16 @@ class MissKind(enum.Enum):
     MADE_ROOM = "made-room"
     """Had no TCP connection yet when ``max_dials`` was reached."""
     LOST_RACE = "lost-race"
-    """Another attempt was usable first."""
+    """Another attempt was usable first, or parked already."""
     STOPPED = "stopped"
     """The episode ended (deadline, close) while the attempt was in flight."""
+
+
+def valid_hint(hint: object) -> float | None:
+    """The hint as seconds, or ``None`` for what cannot be one."""
+    if isinstance(hint, bool) or not isinstance(hint, (int, float)):
+        return None
+    return hint if hint >= 0 else None  # NaN compares false as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,12 @@ class Miss:
     redirect: Endpoint | None = None
     retry_after: float | None = None
     mechanism: str | None = None
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether a primary says: full now, but ``retry_after`` is when this client's turn comes."""
+        slot = self.kind is MissKind.CLOSED and self.condition == RESOURCE_LIMIT
+        return slot and valid_hint(self.retry_after) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

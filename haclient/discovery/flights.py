@@ -1,11 +1,16 @@
 """The attempts of one search: those in flight, and how the others ended.
 
 Bookkeeping only: nothing here decides.  In flight means dialled, and neither ended by a fact
-nor abandoned.  The history is bounded, because an episode without a deadline may last for days.
+nor abandoned.  A parked attempt is in flight but holds no dial.  The history is bounded, because
+an episode without a deadline may last for days.
+
+Every step of a search asks most of these questions, and a simulation has a million searches: a
+flight is one mutable object, and nothing is computed for a search that has none.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -24,12 +29,13 @@ class Claim:
     cluster: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Flight:
     """One attempt under way.
 
     :param chain: the members that redirected to here, the first one first.
-    :param connected_at: when TCP was connected, in monotonic seconds.
+    :param connected_at: when TCP was connected, in monotonic seconds; ``parked_at``: when it was parked.
+    :param overstayed: parked for so long that the search goes on beside it.
     :param claim: set when the session is usable.
     """
 
@@ -38,6 +44,8 @@ class Flight:
     dialled_at: float
     chain: tuple[Endpoint, ...] = ()
     connected_at: float | None = None
+    parked_at: float | None = None
+    overstayed: bool = False
     claim: Claim | None = None
 
     @property
@@ -49,16 +57,29 @@ class Flight:
         """What this attempt is waiting for, for people."""
         if self.connected_at is None:
             return "no TCP connection"
+        if self.parked_at is not None:
+            return f"parked after {self.parked_at - self.dialled_at:.3g} s, and its turn did not come"
         return f"TCP connected after {self.connected_at - self.dialled_at:.3g} s, then silence"
 
 
 class Flights:
-    """A mutable register; iterating gives the flights in the order of their dials."""
+    """A mutable register; iterating gives the flights in the order of their dials.
+
+    :ivar total: all attempts, ended or not.
+    :ivar parked: the parked one; ``surplus``: one that was parked beside it.
+    :ivar claimed: whether a session is usable.
+    """
+
+    __slots__ = ("_in_flight", "_records", "_undialled", "claimed", "parked", "surplus", "total")
 
     def __init__(self) -> None:
         self._in_flight: dict[int, Flight] = {}
         self._records: dict[int, AttemptRecord] = {}
+        self._undialled = 0
         self.total = 0
+        self.parked: Flight | None = None
+        self.surplus: Flight | None = None
+        self.claimed = False
 
     def __iter__(self) -> Iterator[Flight]:
         return iter(tuple(self._in_flight.values()))
@@ -67,21 +88,38 @@ class Flights:
         return len(self._in_flight)
 
     def __contains__(self, endpoint: object) -> bool:
-        return any(flight.endpoint == endpoint for flight in self._in_flight.values())
+        for flight in self._in_flight.values():
+            if flight.endpoint == endpoint and not flight.overstayed:
+                return True
+        return False
+
+    def get(self, attempt: int) -> Flight | None:
+        """The one of that number, if it is in flight."""
+        return self._in_flight.get(attempt)
 
     @property
-    def youngest(self) -> Flight:
-        """The one dialled last; there must be one."""
-        return self._in_flight[max(self._in_flight)]
+    def dials(self) -> int:
+        """How many hold a dial."""
+        return len(self._in_flight) - self._undialled
+
+    @property
+    def last_dial(self) -> float:
+        """When the youngest one that is not parked was dialled; long ago when there is none."""
+        return max((each.dialled_at for each in self if each.parked_at is None), default=-math.inf)
 
     def overdue(self, limit: float, now: float) -> Flight | None:
-        """One that was dialled at least ``limit`` seconds ago."""
-        return next((flight for flight in self if flight.dialled_at + limit <= now), None)
+        """One that was dialled at least ``limit`` seconds ago, and not parked."""
+        for flight in self._in_flight.values():
+            if flight.parked_at is None and flight.dialled_at + limit <= now:
+                return flight
+        return None
 
     def hanging(self, stagger: float, now: float) -> Flight | None:
         """The oldest one without TCP, if it was dialled at least ``stagger`` seconds ago."""
-        pending = (flight for flight in self if flight.connected_at is None)
-        return next((flight for flight in pending if flight.dialled_at + stagger <= now), None)
+        for flight in self._in_flight.values():
+            if flight.connected_at is None:
+                return flight if flight.dialled_at + stagger <= now else None
+        return None
 
     @property
     def records(self) -> tuple[AttemptRecord, ...]:
@@ -103,25 +141,48 @@ class Flights:
         """TCP is connected; unknown attempts and repetitions are ignored."""
         flight = self._in_flight.get(attempt)
         if flight is not None and flight.connected_at is None:
-            self._in_flight[attempt] = replace(flight, connected_at=now)
+            flight.connected_at = now
 
-    def claimed(self, attempt: int, claim: Claim) -> None:
+    def park(self, attempt: int, now: float) -> None:
+        """A member holds it; unknown attempts and repetitions are ignored."""
+        flight = self._in_flight.get(attempt)
+        if flight is None or flight.parked_at is not None:
+            return
+        flight.parked_at = now
+        self._undialled += 1
+        if self.parked is None:
+            self.parked = flight
+        else:
+            self.surplus = flight
+
+    def claim(self, attempt: int, claim: Claim) -> None:
         """The session is usable; unknown attempts are ignored."""
         flight = self._in_flight.get(attempt)
         if flight is not None:
-            self._in_flight[attempt] = replace(flight, claim=claim)
+            flight.claim = claim
+            self.claimed = True
 
     def end(self, attempt: int, now: float, miss: Miss) -> Flight | None:
         """Move it to the history; ``None`` if it is not in flight."""
         flight = self._in_flight.pop(attempt, None)
         if flight is None:
             return None
+        if flight.parked_at is not None:
+            self._unpark(flight)
+        if self.claimed:
+            self.claimed = any(other.claim for other in self._in_flight.values())
         if len(self._records) == HISTORY:
             del self._records[next(iter(self._records))]
         self._records[attempt] = AttemptRecord(
             number=attempt, endpoint=flight.endpoint, started=flight.dialled_at, ended=now, miss=miss
         )
         return flight
+
+    def _unpark(self, flight: Flight) -> None:
+        self._undialled -= 1
+        held = [other for other in self._in_flight.values() if other.parked_at is not None]
+        self.parked = held[0] if held else None
+        self.surplus = held[1] if len(held) > 1 else None
 
     def amend(self, attempt: int, miss: Miss) -> None:
         """Correct how an attempt ended, if the history still holds it."""

@@ -36,7 +36,8 @@ from haclient.discovery.option_values import (
     whole,
 )
 from haclient.discovery.option_values import number as _number
-from haclient.discovery.policy import Policy, PushedMembers, Redirects
+from haclient.discovery.policy import Policy, PushedMembers, Redirects, Standby
+from haclient.discovery.strategies import STRATEGIES, StrategyName
 from haclient.discovery.url_error import ClusterURLError
 
 Delivery = Literal["at-least-once", "at-most-once"]
@@ -134,9 +135,29 @@ class Options:
         default=_POLICY.backoff_max,
         metadata=_about(seconds(0.001), "the ceiling never exceeds this"),
     )
+    backoff_strategy: StrategyName = field(
+        default=_POLICY.backoff_strategy,
+        metadata=_about(one_of(tuple(STRATEGIES)), "how a delay is drawn under that ceiling"),
+    )
     max_hint: float = field(
         default=_POLICY.max_hint,
-        metadata=_about(seconds(0), "a delay that a server asks for is obeyed up to here"),
+        metadata=_about(
+            seconds(0),
+            "delays that servers ask for are obeyed up to here, in sum since the last stable connection",
+        ),
+    )
+    standby: Standby = field(
+        default=_POLICY.standby,
+        metadata=_about(
+            one_of(get_args(Standby)),
+            "when to ask a passive member to hold the connection until it serves, see `docs/storms.md`",
+        ),
+    )
+    park_timeout: float = field(
+        default=_POLICY.park_timeout,
+        metadata=_about(
+            seconds(0.01), "a parked connection lets the search rest this long; then rounds go on beside it"
+        ),
     )
     # Twice this goes into Open as milliseconds in 32 bits; a day is far inside.
     heartbeat: float = field(

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from haclient.discovery.strategies import StrategyName
+
 Redirects = Literal["members", "any", "none"]
 PushedMembers = Literal["add", "replace", "ignore"]
+Standby = Literal["none", "outage", "warm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,5 +62,15 @@ class Policy:
     backoff_max: float = 10.0
     """The ceiling never exceeds this (proton's own longest reconnect delay)."""
 
+    backoff_strategy: StrategyName = "full"
+    """How a delay is drawn under its ceiling, see ``strategies``."""
+
     max_hint: float = 60.0
-    """A delay that a server asks for is obeyed up to here."""
+    """Delays that servers ask for are obeyed up to here, all since the last stable connection together."""
+
+    standby: Standby = "outage"
+    """When to ask a passive member to hold the connection until it serves (DESIGN section 6): never;
+    during an outage; or always, with one parked connection beside the live one."""
+
+    park_timeout: float = 10.0
+    """A parked connection lets the search rest this long; then rounds go on beside it."""

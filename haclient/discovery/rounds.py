@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from haclient.discovery.backoff import valid_hint
 from haclient.discovery.decision import GiveUpReason
 from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Miss, MissKind, valid_hint
 
 # Asking the same member again would meet the same answer, or lock the account.
 FATAL = {
@@ -33,12 +32,12 @@ class Round:
     """What was dialled in this round and what came of it.
 
     :param redirected: what was dialled because of a redirect.
-    :param hints: the hints since the last delay, in seconds.
+    :param hints: the hints since the last delay, in seconds, but for those that name a slot.
     """
 
     number: int = 0
     dialled: set[Endpoint] = field(default_factory=set)
-    redirected: set[Endpoint] = field(default_factory=set)
+    redirected: frozenset[Endpoint] = frozenset()
     misses: dict[Endpoint, Miss] = field(default_factory=dict)
     hints: dict[Endpoint, float] = field(default_factory=dict)
     listed: int = 0
@@ -47,9 +46,10 @@ class Round:
     def note(self, endpoint: Endpoint, miss: Miss) -> None:
         """Remember how an attempt ended."""
         self.misses[endpoint] = miss
-        hint = valid_hint(miss.retry_after)
-        if hint is not None:
-            self.hints[endpoint] = hint
+        if miss.retry_after is not None and not miss.is_slot:
+            hint = valid_hint(miss.retry_after)
+            if hint is not None:
+                self.hints[endpoint] = hint
 
     def take_hint(self) -> float | None:
         """The largest hint; the delay that begins now obeys them all."""
@@ -62,14 +62,18 @@ class Round:
         self.longest = max(self.longest, len(candidates))
         if self.listed >= 2 * self.longest:
             return None
-        waiting = (c for c in candidates if c not in self.dialled and c not in flying)
-        return next(waiting, None)
+        for candidate in candidates:
+            if candidate not in self.dialled and candidate not in flying:
+                return candidate
+        return None
 
     def unknown_everywhere(self, candidates: tuple[Endpoint, ...]) -> tuple[GiveUpReason, str] | None:
         """The verdict when no member knows what the client asked for, container or host name.
 
         A member that redirected has not spoken about it; its target has.
         """
+        if not any(m.condition in _FATAL_EVERYWHERE for m in self.misses.values()):
+            return None
         spoken = [(e, m) for e, m in self.misses.items() if m.kind is not MissKind.REDIRECTED]
         verdicts = [(reason, e, m) for e, m in spoken if (reason := _verdict(m))]
         if not spoken or len(verdicts) < len(spoken) or any(c not in self.misses for c in candidates):

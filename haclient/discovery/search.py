@@ -1,6 +1,6 @@
 """The state machine of one episode of one connection: it answers the question "what now?".
 
-The driver tells facts (``tcp_connected``, ``usable``, ``missed``) and asks ``next`` after each
+The driver tells facts (``tcp_connected``, ``parked``, ``usable``, ``missed``) and asks ``next`` after each
 fact, after each answer other than ``Wait``, ``Found`` and ``GiveUp``, when a ``Wait`` is over,
 and when the topology, the lead or the free dials changed.  There is no I/O and no clock here.
 
@@ -22,16 +22,26 @@ Rules
 7. The end at ``deadline`` (``startup_deadline`` for the first connect) and at ``max_attempts``.
 8. Without the lead only the primary is dialled, once an epoch, when another connection has
    found it.  A leading search does the same while it backs off.
+9. A hint that names a member (its slot, or the target of a redirect) begins a wait at once.  After it
+   that member is dialled first and alone, with or without the lead: see ``appointments``.  The wait
+   ends early for a primary elsewhere that another connection has found.  When ``backoff`` does
+   not obey hints any more, they are not there: a miss is a miss.
+10. An attempt that a member parked holds no dial and has no deadline.  From the second round on
+   nothing more is dialled beside it; in the first one the list is walked to its end, for the primary may
+   be alive and the parked connection one that was kept beside it.  Then the round stays open until the
+   parked attempt has ended, a redirect or a newly known primary has come, or ``park_timeout`` is over;
+   after that rounds go on.  Two are never parked at once.
 
 Theory of operation
 -------------------
     state     left when              to        dials
-    firm      the wait is over       idle      nothing: the wait after a loss, or of a hint
+    firm      the wait is over       idle      nothing (rule 9): the wait after a loss, or of a hint
     backoff   the wait is over       idle      redirects, a newly known primary
-    idle      a hint came in         firm      a newly known primary
+    idle      a hint came in         firm      an appointment, a newly known primary
               the lead is held       walking
-    walking   the list is walked     backoff   the list, redirects, a newly known primary
-                                     or firm
+    walking   the list is walked     backoff   an appointment, the list, redirects,
+                                     or firm   a newly known primary
+              an appointment         firm
     any       Found, GiveUp          ended     nothing
 
 Only ``firm`` and ``backoff`` lead to ``idle``, so every round but the first is preceded by a
@@ -42,9 +52,9 @@ tells and each endpoint once because of them, the primary once an epoch.
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, replace
 
+from haclient.discovery.appointments import Appointment
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.decision import (
     Abandon,
@@ -53,20 +63,20 @@ from haclient.discovery.decision import (
     Dial,
     Found,
     GiveUp,
-    GiveUpReason,
     StartRound,
     Wait,
 )
 from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind, valid_hint
 from haclient.discovery.flights import Claim, Flight, Flights
+from haclient.discovery.limits import Limits, Verdict
 from haclient.discovery.policy import Policy
 from haclient.discovery.redirects import Target, targets
-from haclient.discovery.rounds import FATAL, Round
+from haclient.discovery.rounds import Round
 from haclient.discovery.topology import Topology, update
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _View:
     """What ``next`` was asked with.  ``candidates`` leaves out those that rule 6 bars."""
 
@@ -89,6 +99,28 @@ class Search:
     :param unstable: the member whose connection was lost before it was stable: the others come first.
     """
 
+    __slots__ = (
+        "_ahead",
+        "_announced",
+        "_appointment",
+        "_backoff",
+        "_credentials",
+        "_dial_at",
+        "_ended",
+        "_flights",
+        "_limits",
+        "_make_room_at",
+        "_pause",
+        "_policy",
+        "_referrals",
+        "_round",
+        "_unstable",
+        "_verdict",
+        "_visited",
+        "_visited_epoch",
+        "_walking",
+    )
+
     def __init__(
         self,
         *,
@@ -99,26 +131,24 @@ class Search:
         credentials: bool = False,
         unstable: Endpoint | None = None,
     ) -> None:
-        limit = policy.startup_deadline if first else policy.deadline
         self._policy = policy
         self._backoff = backoff
         self._credentials = credentials
         self._unstable = unstable
-        self._started = now
-        self._deadline = math.inf if limit is None else now + limit
+        self._limits = Limits(policy, now, first=first)
         self._flights = Flights()
         self._round = Round()
+        self._appointment = Appointment()
         self._walking = False
         self._pause = None if first else self._back_off(now)
         self._announced = first
         self._dial_at = now
         self._make_room_at = now
         self._referrals: list[tuple[Flight, Miss, Endpoint]] = []
-        self._ahead: deque[Target] = deque()
-        self._barred: dict[Endpoint, Miss] = {}
-        self._visited: set[Endpoint] = set()
+        self._ahead: list[Target] = []
+        self._visited: frozenset[Endpoint] = frozenset()
         self._visited_epoch = 0
-        self._verdict: tuple[GiveUpReason, str] | None = None
+        self._verdict: Verdict | None = None
         self._ended: Found | GiveUp | None = None
 
     @property
@@ -137,30 +167,64 @@ class Search:
 
     @property
     def in_flight(self) -> int:
-        """Dials that this search holds of those of the factory."""
-        return len(self._flights)
+        """Dials that this search holds of those of the factory; a parked attempt holds none."""
+        return self._flights.dials
+
+    @property
+    def may_park(self) -> bool:
+        """Whether an attempt that is dialled now should ask to be parked.
+
+        Only in an outage, that is when a round has failed: a member that parks whoever asks would
+        otherwise keep the redirect to a living primary to itself.  And not on the way to an
+        appointment: the primary keeps that slot for the client that was refused.
+        """
+        if self._policy.standby == "none" or self._flights.parked is not None:
+            return False
+        return self._round.number > 1 and self._appointment.attempt != self._flights.total
+
+    def resume(self, endpoint: Endpoint, now: float) -> int:
+        """Take over an attempt that was parked before this episode; the number that it has here."""
+        attempt = self._flights.launch(endpoint, (), now).attempt
+        self._flights.connected(attempt, now)
+        self._flights.park(attempt, now)
+        return attempt
 
     def tcp_connected(self, attempt: int, now: float) -> None:
         """TCP is connected: the attempt no longer makes room for others."""
         self._flights.connected(attempt, now)
+
+    def parked(self, attempt: int, now: float) -> None:
+        """A member holds the connection until it serves: the attempt has no dial and no deadline any more."""
+        self._flights.connected(attempt, now)
+        self._flights.park(attempt, now)
+        self._dial_at = now
 
     def usable(
         self, attempt: int, now: float, generation: int | None = None, cluster: str | None = None
     ) -> None:
         """Open came without an error and Begin was answered."""
         self._flights.connected(attempt, now)
-        self._flights.claimed(attempt, Claim(generation, cluster))
+        self._flights.claim(attempt, Claim(generation, cluster))
 
-    def missed(self, attempt: int, now: float, miss: Miss) -> None:
-        """The attempt ended without a usable session."""
+    def missed(self, attempt: int, now: float, miss: Miss) -> Miss:
+        """The attempt ended without a usable session.
+
+        :returns: what the topology is to learn: the miss, without a hint that is not obeyed.
+        """
         if self._ended is not None:
-            return
+            return miss
         flight = self._flights.end(attempt, now, miss)
         if flight is None:
-            return
+            return miss
+        hint = valid_hint(miss.retry_after) if self._backoff.obeys_hints else None
+        if miss.retry_after is not None and hint is None:
+            miss = replace(miss, retry_after=None)
         self._note(flight.endpoint, miss, now)
         if miss.kind is MissKind.REDIRECTED and miss.redirect is not None:
             self._referrals.append((flight, miss, miss.redirect))
+        elif miss.is_slot and hint is not None:
+            self._appointment.make((Target(flight.endpoint, flight.chain),), hint)
+        return miss
 
     def next(
         self,
@@ -179,27 +243,35 @@ class Search:
         """
         if self._ended is not None:
             return self._ended
-        candidates = tuple(c for c in topology.candidates() if c not in self._barred)
-        if self._unstable in candidates:
-            # A member that opens and drops must not keep the others from their turn.
-            turn = candidates.index(self._unstable) + 1
-            candidates = candidates[turn:] + candidates[:turn]
-        view = _View(now, topology, candidates, lead, room, resolving)
-        self._judge(view)
+        view = _View(now, topology, self._candidates(topology), lead, room, resolving)
+        if self._referrals or self._ahead:
+            self._judge(view)
         return (
             self._settle(view)
             or self._stop(view)
             or self._time_out(view)
             or self._rest(view)
+            or self._keep_appointment(view)
             or self._skip_ahead(view)
             or self._walk(view)
             or self._wait(view)
         )
 
+    def _candidates(self, topology: Topology) -> tuple[Endpoint, ...]:
+        candidates = topology.candidates()
+        barred = self._limits.barred
+        if barred:
+            candidates = tuple(c for c in candidates if c not in barred)
+        if self._unstable is not None and self._unstable in candidates:
+            # A member that opens and drops must not keep the others from their turn.
+            turn = candidates.index(self._unstable) + 1
+            candidates = candidates[turn:] + candidates[:turn]
+        return candidates
+
     def _settle(self, view: _View) -> Decision | None:
-        claims = [(flight, flight.claim) for flight in self._flights if flight.claim is not None]
-        if not claims:
+        if not self._flights.claimed:
             return None
+        claims = [(flight, flight.claim) for flight in self._flights if flight.claim is not None]
         topology = view.topology
         for flight, claim in claims:
             # Two claims may come in together, before the driver has told the topology.
@@ -220,7 +292,8 @@ class Search:
         return self._ended
 
     def _stop(self, view: _View) -> Decision | None:
-        self._verdict = self._verdict or self._overdue(view)
+        if self._verdict is None:
+            self._verdict = self._limits.overdue(view.now, self._flights, view.candidates)
         if self._verdict is None:
             return None
         reason, detail = self._verdict
@@ -229,21 +302,13 @@ class Search:
         self._ended = GiveUp(reason, detail, self.history)
         return self._ended
 
-    def _overdue(self, view: _View) -> tuple[GiveUpReason, str] | None:
-        nowhere = "" if view.candidates or self._barred else ", no address is known"
-        detail = f"no usable session: {self.attempts} attempts in {view.now - self._started:.3g} s{nowhere}"
-        if view.now >= self._deadline:
-            return GiveUpReason.DEADLINE, detail
-        if self._exhausted and not self._flights:
-            return self._refused() or (GiveUpReason.MAX_ATTEMPTS, detail)
-        return None
-
-    def _refused(self) -> tuple[GiveUpReason, str] | None:
-        for endpoint, miss in self._barred.items():
-            return FATAL[miss.kind], f"{endpoint}: {miss.detail or miss.kind.value}"
-        return None
-
     def _time_out(self, view: _View) -> Decision | None:
+        if not self._flights:
+            return None
+        held, surplus = self._flights.parked, self._flights.surplus
+        if held is not None and surplus is not None:
+            detail = f"attempt {held.attempt} at {held.endpoint} is parked already"
+            return self._abandon(surplus, view.now, MissKind.LOST_RACE, detail)
         limit = self._policy.attempt_timeout
         flight = self._flights.overdue(limit, view.now)
         if flight is None:
@@ -260,30 +325,37 @@ class Search:
     def _note(self, endpoint: Endpoint, miss: Miss, now: float) -> None:
         self._dial_at = now
         self._round.note(endpoint, miss)
-        if miss.kind in FATAL:
-            self._barred.setdefault(endpoint, miss)
+        self._limits.bar(endpoint, miss)
 
     def _judge(self, view: _View) -> None:
-        referrals, self._referrals = self._referrals, []
-        for flight, miss, target in referrals:
+        for flight, miss, target in self._referrals:
             found = targets(flight, target, view.topology, self._policy, credentials=self._credentials)
             if isinstance(found, str):
                 refused = replace(miss, kind=MissKind.REDIRECT_REFUSED, detail=found)
                 self._flights.amend(flight.attempt, refused)
                 self._round.note(flight.endpoint, refused)
-            else:
+            elif miss.retry_after is None:
                 self._ahead.extend(found)
+            elif any(target.endpoint not in self._round.redirected for target in found):
+                # Once a round, as without a hint: else two members could send a client to and fro.
+                self._round.hints.pop(flight.endpoint, None)
+                self._appointment.make(found, miss.retry_after)
+        self._referrals.clear()
         if not view.lead:
             self._ahead.clear()
 
     def _back_off(self, now: float) -> BackOff:
         self._walking = False
-        delay = self._backoff.next(self._round.take_hint())
+        delay = self._backoff.next(
+            self._appointment.take_hint() if self._appointment else self._round.take_hint()
+        )
         self._pause = BackOff(now + delay.delay, delay, self._round.number)
         self._announced = True
         return self._pause
 
     def _rest(self, view: _View) -> Decision | None:
+        if self._appointment.hint is not None:
+            return self._back_off(view.now)
         if self._pause is None:
             return None
         if not self._announced:
@@ -293,23 +365,46 @@ class Search:
             self._pause = None
         return None
 
+    def _keep_appointment(self, view: _View) -> Decision | None:
+        if not self._appointment or self._pause is not None or self._exhausted:
+            return None
+        if view.lead and not self._walking:
+            return self._set_out(view)
+        target = self._appointment.due(self._is_open)
+        if target is None:
+            return None
+        order = self._dial(view, target)
+        if isinstance(order, Dial):
+            self._appointment.kept(order.attempt)
+        return order
+
     @property
     def _firm(self) -> bool:
         pause = self._pause
         return pause is not None and (pause.round == 0 or pause.delay.hint is not None)
 
     def _skip_ahead(self, view: _View) -> Decision | None:
-        if self._firm or self._exhausted:
+        if not (self._ahead or view.topology.primary) or self._exhausted:
             return None
-        target = self._next_referral() or self._news(view)
+        if self._firm:
+            elsewhere = bool(self._appointment) and view.topology.primary not in self._appointment
+            target = self._news(view) if elsewhere else None
+        elif self._is_alone(view):
+            target = self._news(view)
+        else:
+            target = self._next_referral() or self._news(view)
         return None if target is None else self._dial(view, target)
+
+    def _is_alone(self, view: _View) -> bool:
+        kept = self._appointment
+        return kept.attempt > 0 and kept.is_alone(self._flights, self._policy.stagger, view.now)
 
     def _next_referral(self) -> Target | None:
         while self._ahead:
             target = self._ahead[0]
             if self._is_open(target.endpoint) and target.endpoint not in self._round.redirected:
                 return target
-            self._ahead.popleft()
+            del self._ahead[0]
         return None
 
     def _news(self, view: _View) -> Target | None:
@@ -320,7 +415,7 @@ class Search:
         return None if visited else Target(primary)
 
     def _is_open(self, endpoint: Endpoint) -> bool:
-        closed = endpoint in self._barred or endpoint in self._round.hints
+        closed = endpoint in self._limits.barred or endpoint in self._round.hints
         return not closed and endpoint not in self._flights
 
     def _walk(self, view: _View) -> Decision | None:
@@ -328,7 +423,9 @@ class Search:
             return None
         if not self._walking:
             return self._set_out(view)
-        if not view.lead:
+        if not view.lead or self._is_alone(view):
+            return None
+        if self._flights.parked and self._round.number > 1 and self._rest_until(view) is not None:
             return None
         endpoint = self._round.next_listed(view.candidates, self._flights)
         if endpoint is None:
@@ -336,7 +433,7 @@ class Search:
         return self._dial(view, Target(endpoint), listed=1) if view.now >= self._dial_at else None
 
     def _set_out(self, view: _View) -> Decision | None:
-        if self._round.hints:
+        if self._round.hints and not self._appointment:
             return self._back_off(view.now)
         if not view.lead:
             return None
@@ -345,25 +442,31 @@ class Search:
         return StartRound(self._round.number)
 
     def _end_round(self, view: _View) -> Decision | None:
-        if self._ahead or view.resolving or self._is_hopeful(view):
+        if self._ahead or self._appointment or view.resolving or self._is_hopeful(view):
             return None
-        nowhere = not view.candidates and not view.topology.seeds
-        self._verdict = (
-            self._refused()
-            or self._round.unknown_everywhere(view.candidates)
-            or ((GiveUpReason.NO_ENDPOINTS, "the seed list is empty") if nowhere else None)
-        )
+        self._verdict = self._limits.after_round(self._round, view.topology, view.candidates)
         return self._stop(view) or self._back_off(view.now)
 
     def _is_hopeful(self, view: _View) -> bool:
         if not self._flights:
             return False
-        if view.now < self._flights.youngest.dialled_at + self._policy.stagger:
+        if self._rest_until(view) is not None:
             return True
-        return not self._barred and all(candidate in self._flights for candidate in view.candidates)
+        if view.now < self._flights.last_dial + self._policy.stagger:
+            return True
+        return not self._limits.barred and all(candidate in self._flights for candidate in view.candidates)
+
+    def _rest_until(self, view: _View) -> float | None:
+        """Until when a parked attempt lets the search rest; ``None`` when there is none, or no longer."""
+        flight = self._flights.parked
+        if flight is None or flight.parked_at is None or flight.overstayed:
+            return None
+        until = flight.parked_at + self._policy.park_timeout
+        flight.overstayed = until <= view.now
+        return None if flight.overstayed else until
 
     def _dial(self, view: _View, target: Target, *, listed: int = 0) -> Decision | None:
-        if len(self._flights) >= self._policy.max_dials or (view.room is not None and view.room <= 0):
+        if self._flights.dials >= self._policy.max_dials or (view.room is not None and view.room <= 0):
             return self._make_room(view)
         self._round.listed += listed
         return self._launch(view, target)
@@ -383,8 +486,8 @@ class Search:
         self._make_room_at = view.now
         self._round.dialled.add(endpoint)
         if chain:
-            self._round.redirected.add(endpoint)
-            self._ahead = deque(t for t in self._ahead if t.endpoint != endpoint)
+            self._round.redirected |= {endpoint}
+            self._ahead = [t for t in self._ahead if t.endpoint != endpoint]
         if endpoint == view.topology.primary:
             self._visit(endpoint, view.topology.epoch)
         return Dial(flight.attempt, endpoint, len(chain), chain[-1] if chain else None)
@@ -392,20 +495,26 @@ class Search:
     def _visit(self, primary: Endpoint, epoch: int) -> None:
         if self._visited_epoch != epoch:
             self._visited_epoch = epoch
-            self._visited.clear()
-        self._visited.add(primary)
+            self._visited = frozenset()
+        self._visited |= {primary}
 
     @property
     def _exhausted(self) -> bool:
-        limit = self._policy.max_attempts
-        return limit is not None and self.attempts >= limit
+        return self._flights.total >= self._limits.attempts
 
     def _wait(self, view: _View) -> Wait:
-        times = [self._deadline, *(f.dialled_at + self._policy.attempt_timeout for f in self._flights)]
+        times = [self._limits.deadline]
         if self._pause is not None:
             times.append(self._pause.until)
-        if self._walking or self._ahead or view.topology.primary is not None:
-            times += [self._dial_at, self._make_room_at]
-            times += [flight.dialled_at + self._policy.stagger for flight in self._flights]
+        looking = bool(self._walking or self._ahead or self._appointment) or view.topology.primary is not None
+        if looking:
+            times += (self._dial_at, self._make_room_at)
+        for flight in self._flights:
+            if flight.parked_at is None:
+                times.append(flight.dialled_at + self._policy.attempt_timeout)
+                times.append(flight.dialled_at + self._policy.stagger if looking else math.inf)
+        rest_until = self._rest_until(view)
+        if rest_until is not None:
+            times.append(rest_until)
         until = min((time for time in times if time > view.now), default=math.inf)
         return Wait(None if until == math.inf else until)

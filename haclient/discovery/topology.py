@@ -19,7 +19,8 @@ Rules
    evidence of an older epoch changes nothing: it speaks about a past already judged.
    ``Resolved`` has no epoch: DNS does not speak about the primary.
 6. The primary is cleared when its connection is lost, or when an attempt at it misses.  Misses
-   that this client itself caused (``SELF_INFLICTED``) say nothing about the member.
+   that this client itself caused (``SELF_INFLICTED``) say nothing about the member, and one that
+   names the client's slot says that it is the primary.
 7. A name of the seed list that has no address yet is not a candidate; resolving it comes
    first.  A pushed name without an address is one: it is resolved when it is dialled.
 8. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
@@ -31,7 +32,7 @@ The shape is that of pymongo's ``topology_description``: one record, one update 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
@@ -75,6 +76,7 @@ class Topology:
     generations: tuple[tuple[str | None, int], ...] = ()
     epoch: int = 0
     misses: tuple[tuple[Endpoint, Miss], ...] = ()
+    _candidates: tuple[Endpoint, ...] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def generation(self) -> int | None:
@@ -88,6 +90,12 @@ class Topology:
 
     def candidates(self) -> tuple[Endpoint, ...]:
         """What can be dialled, in the order to try it: the primary, the seeds, the pushed."""
+        if self._candidates is None:
+            # Every step of every search asks, and a topology never changes: worked out once.
+            object.__setattr__(self, "_candidates", self._list())
+        return self._candidates or ()
+
+    def _list(self) -> tuple[Endpoint, ...]:
         known = [] if self.primary is None else [self.primary]
         for seed in self.seeds:
             known += self.addresses(seed) or ([seed] if _is_literal(seed.host) else [])
@@ -192,7 +200,8 @@ def _missed(topology: Topology, missed: Missed) -> Topology:
         return topology
     others = _without(topology.misses, missed.endpoint)
     misses = (*others, (missed.endpoint, missed.miss))[-_MAX_MISSES:]
-    return _cleared(replace(topology, misses=misses), missed.endpoint, missed.epoch)
+    told = replace(topology, misses=misses)
+    return told if missed.miss.is_slot else _cleared(told, missed.endpoint, missed.epoch)
 
 
 def _cleared(topology: Topology, endpoint: Endpoint, epoch: int) -> Topology:

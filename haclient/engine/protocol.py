@@ -97,12 +97,26 @@ class EngineOwner(Protocol):
         """The connection is over.  All its links are dead already."""
 
 
+class EventTaker(Protocol):
+    """Who takes proton's events out of the collector in the engine's place (``haclient.reactor``)."""
+
+    def take_events(self, engine: Engine) -> None:
+        """Bytes came, or something was done here: empty the collector.
+
+        The events of the connection itself go to ``Engine.attend`` as well.
+        """
+
+    def connection_ended(self, engine: Engine) -> None:
+        """The connection is over; proton's objects are still whole, and released after this."""
+
+
 class Engine(asyncio.Protocol):
     """One AMQP connection.  Make a new one for each attempt."""
 
     def __init__(self, owner: EngineOwner, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self.owner = owner
         self.settings = settings
+        self.taker: EventTaker | None = None
         self.writable = True
         self.ending: Ending | None = None
         self._loop = loop
@@ -353,6 +367,9 @@ class Engine(asyncio.Protocol):
 
     def _dispatch(self) -> None:
         """Hand every event that proton has collected to whom it concerns."""
+        if self.taker is not None:
+            self.taker.take_events(self)
+            return
         peek, pop, kind_of, pc = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, self._pc
         while self.ending is None and (event := peek(pc)):
             kind = kind_of(event)
@@ -369,6 +386,12 @@ class Engine(asyncio.Protocol):
                 self._guard(_RARE_EVENTS[kind], self, wrapped)
             else:
                 pop(pc)
+
+    def attend(self, event: proton.Event) -> None:
+        """The engine's own part of an event of the connection, for an ``EventTaker``."""
+        handle = _RARE_EVENTS.get(event.type.number)
+        if handle is not None:
+            handle(self, event)
 
     def _guard(self, call: Any, *args: Any) -> None:
         try:
@@ -471,6 +494,8 @@ class Engine(asyncio.Protocol):
         self._timer = self._flush_handle = None
         for link in self._links.values():
             link.kill()
+        if self.taker is not None:
+            self.taker.connection_ended(self)
         try:
             self.owner.ended(self, self.ending)
         except Exception:

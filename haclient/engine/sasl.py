@@ -41,6 +41,8 @@ def check_available(mechanisms: tuple[str, ...]) -> None:
 
 def configure(transport: proton.Transport, connection: proton.Connection, settings: Settings) -> None:
     """Set up the SASL layer of a transport that is not bound yet."""
+    if not settings.sasl:
+        return
     layer = SASL(transport)
     if settings.sasl_server is not None:
         if settings.sasl_server.mechanisms:

@@ -14,6 +14,10 @@ DEFAULT_MAX_FRAME_SIZE = 65536
 DEFAULT_HEARTBEAT = 10.0
 # A message larger than this is refused by the link instead of filling memory.
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
+# The capability of a connection that may be held, Begin unanswered, until its member serves (DESIGN section 6).
+PARK = "haclient:park"
+# Which connection of its container it is (an Open property): each has its own slot at a busy primary.
+NUMBER = "haclient:connection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,7 @@ class Settings:
         so how often it must send something; 0 turns heartbeats off.
     :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL where asked.
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
+    :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
     :param tls_domain: proton's TLS, used on the server side and for EXTERNAL; elsewhere TLS
         is asyncio's (see ``tls``).
@@ -53,6 +58,7 @@ class Settings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     mechanisms: tuple[str, ...] = ()
+    sasl: bool = True
     plaintext: bool = True
     properties: Mapping[str, Any] = field(default_factory=dict)
     offered_capabilities: tuple[str, ...] = ()

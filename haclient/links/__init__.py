@@ -4,6 +4,7 @@
 * ``attempt``     one try at one endpoint, from TCP connect to a usable session
 * ``misses``      what a failed attempt means
 * ``episode``     drives the search until a session is usable or the policy says stop
+* ``standby``     one parked connection beside the live one
 * ``connection``  one connection: its episodes, its links, its events
 * ``sender``, ``ledger``     what was sent and is not settled
 * ``receiver``, ``delivery`` what came and is not settled

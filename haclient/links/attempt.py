@@ -1,9 +1,12 @@
 """One attempt: one try at one endpoint, from TCP connect to a usable session.
 
 Usable means: the Open came without ``amqp:connection-establishment-failed``, and the Begin was
-answered (DESIGN section 4, rule 3).  An attempt reports three things and nothing else: the TCP
-connection stands, the session is usable, or how it failed.  Its deadline is the search's
-business; ``cancel`` ends it at any point.
+answered (DESIGN section 4, rule 3).  An attempt reports what it comes to and nothing else: the TCP
+connection stands, Open came, the member parks it, the session is usable, or how it failed.  Its
+deadline is the search's business; ``cancel`` ends it at any point.
+
+Parked (DESIGN section 6): the Open offers ``haclient:park``, and the Begin is answered when the member
+serves and this client's turn has come.  What that Open says about the generation is old by then.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from haclient.discovery.evidence import Miss, MissKind
 from haclient.discovery.resolve import ResolutionError, Resolver
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine, EngineOwner
-from haclient.engine.settings import Settings
+from haclient.engine.settings import PARK, Settings
 from haclient.links import misses
 
 logger = logging.getLogger("haclient")
@@ -55,24 +58,38 @@ class Reports:
 
     tcp_connected: Callable[[int], None]
     opened: Callable[[int], None]
+    parked: Callable[[int], None]
     usable: Callable[[int], None]
     missed: Callable[[int, Miss], None]
 
 
 class Attempt:
-    """A try at one endpoint.  It owns its engine until somebody adopts it."""
+    """A try at one endpoint.  It owns its engine until somebody adopts it.
+
+    :param park: whether to ask the member to park it.
+    :ivar parked: whether the member did.
+    """
 
     def __init__(
-        self, number: int, endpoint: Endpoint, planner: Planner, resolver: Resolver, reports: Reports
+        self,
+        number: int,
+        endpoint: Endpoint,
+        planner: Planner,
+        resolver: Resolver,
+        reports: Reports,
+        *,
+        park: bool = False,
     ) -> None:
         self.number = number
         self.endpoint = endpoint
+        self.parked = False
         self.engine: Engine | None = None
         self.session: proton.Session | None = None
         self.plan: Plan | None = None
         self._planner = planner
         self._resolver = resolver
         self._reports = reports
+        self._park = park
         self._opened = False
         self._over = False
 
@@ -80,7 +97,7 @@ class Attempt:
         """Dial and open.  Returns when the bytes flow; the reports say how it goes on."""
         loop = asyncio.get_running_loop()
         try:
-            self.plan = plan = await self._planner(self.endpoint)
+            self.plan = plan = await self._make_plan()
             if plan.refusal is not None:
                 self._miss(plan.refusal)
                 return
@@ -97,6 +114,17 @@ class Attempt:
         except Exception as error:  # a defect of ours must not leave the search waiting
             logger.exception("the attempt at %s failed", self.endpoint)
             self._miss(Miss(kind=MissKind.ENDED, detail=f"internal error: {type(error).__name__}"))
+
+    async def _make_plan(self) -> Plan:
+        plan = await self._planner(self.endpoint)
+        if not self._park:
+            return plan
+        asked = (*plan.settings.desired_capabilities, PARK)
+        return replace(plan, settings=replace(plan.settings, desired_capabilities=asked))
+
+    def hand_over(self, number: int, reports: Reports) -> None:
+        """From now on somebody else is told, and knows it by another number."""
+        self.number, self._reports = number, reports
 
     def cancel(self) -> None:
         """Drop whatever there is, without a word to the peer."""
@@ -167,8 +195,14 @@ class Attempt:
     def opened(self, engine: Engine) -> None:
         """Open came; what counts is the Begin, or the Close that is on its way."""
         self._opened = True
-        if not self._over:
-            self._reports.opened(self.number)
+        if self._over:
+            return
+        self._reports.opened(self.number)
+        failed = engine.peer_properties.get(misses.ESTABLISHMENT_FAILED)
+        offered = engine.connection.remote_offered_capabilities or ()
+        if self._park and not failed and PARK in map(str, offered):
+            self.parked = True
+            self._reports.parked(self.number)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """Begin answered."""

@@ -99,7 +99,7 @@ class Cluster:
         self._dials += 1
 
     def release(self, seat: Seat) -> None:
-        """An attempt is over."""
+        """An attempt is over, or parked."""
         seat.dials -= 1
         self._dials -= 1
         self.pass_on()

@@ -5,7 +5,11 @@ Theory of operation
 ``_supervise`` is the one task of a connection.  It searches (``episode``), adopts the session
 that the search found, attaches every link to it, waits for its end, tells the links, and
 searches again, until the application closes it or the search gives up.  The application sees
-one connection all the while; ``epoch`` counts its sessions.
+one connection all the while; ``epoch`` counts its sessions.  Beside the live session it keeps the
+warm ``standby``, where the policy says so, and gives it to the next search.
+
+A session that was parked first has no generation until the first Attach tells it; one that is
+older than the newest known is a stale primary, and is dropped then.
 
     CONNECTING -> CONNECTED <-> RECONNECTING
          |            |             |
@@ -35,13 +39,15 @@ from haclient.discovery.options import Options
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
+from haclient.engine.settings import NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.links import episode as episodes
 from haclient.links import misses
-from haclient.links.attempt import Attempt, Planner
+from haclient.links.attempt import Attempt, Plan, Planner
 from haclient.links.cluster import Cluster
 from haclient.links.receiver import ReceiverCore
 from haclient.links.sender import SenderCore
+from haclient.links.standby import Standby
 
 logger = logging.getLogger("haclient")
 
@@ -92,6 +98,8 @@ class ConnectionCore:
         self._loop = asyncio.get_running_loop()
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng)
+        self._standby = Standby(shared.cluster, self._policy, self._plan, shared.rng)
+        self._search: Search | None = None
         self._links: dict[LinkCore, None] = {}
         self._engine: Engine | None = None
         self._session: proton.Session | None = None
@@ -107,6 +115,8 @@ class ConnectionCore:
         self._unresolved: dict[Endpoint, AttemptRecord] = {}
         self._farewell: Miss | None = None
         self._unstable: Endpoint | None = None
+        self._was_parked = False
+        self._cluster_id: str | None = None
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -189,11 +199,16 @@ class ConnectionCore:
 
     async def _supervise(self) -> None:
         try:
+            spare: Attempt | None = None
             while True:
-                attempt = await self._find()
+                attempt = await self._find(spare)
                 self._adopt(attempt)
+                self._standby.start(attempt.endpoint)
                 ending = await self._ended()
+                spare = await self._standby.stop()
                 if self.error is not None:
+                    if spare is not None:
+                        spare.cancel()
                     return
                 self._drop(ending)
         except episodes.GaveUpError as failure:
@@ -202,15 +217,17 @@ class ConnectionCore:
             raise
         except Exception as error:  # a defect of ours must not leave the application waiting
             logger.exception("connection %d failed", self.number)
-            self._set_failed(ConnectionGaveUp(f"internal error: {error!r}"))
+            self._fail_inside(error)
+        finally:
+            await self._standby.close()
 
-    async def _find(self) -> Attempt:
+    async def _find(self, spare: Attempt | None) -> Attempt:
         shared = self._shared
         self._episode += 1
         self._unresolved.clear()
         if self.epoch == 0:
             self._began = self._loop.time()  # a later episode began with the loss
-        search = Search(
+        self._search = search = Search(
             policy=self._policy,
             backoff=self._backoff,
             now=self._began,
@@ -218,8 +235,16 @@ class ConnectionCore:
             credentials=shared.credentials,
             unstable=self._unstable,
         )
-        self._search = search
-        return await episodes.Episode(shared.cluster, search, shared.planner, self).run()
+        episode = episodes.Episode(shared.cluster, search, self._plan, self)
+        if spare is not None:
+            episode.resume(spare)
+        return await episode.run()
+
+    async def _plan(self, endpoint: Endpoint) -> Plan:
+        """The factory's plan, with the number of this connection: each has its own slot at a busy primary."""
+        plan = await self._shared.planner(endpoint)
+        properties = {**plan.settings.properties, NUMBER: self.number}
+        return replace(plan, settings=replace(plan.settings, properties=properties))
 
     def _adopt(self, attempt: Attempt) -> None:
         self._over = self._loop.create_future()
@@ -228,9 +253,9 @@ class ConnectionCore:
             self._over.set_result(engine.ending)
         self._engine, self._session = engine, session
         self.endpoint = attempt.endpoint
-        told = engine.peer_properties if engine.ending is None else {}
-        generation, cluster = told.get("haclient:generation"), told.get("haclient:cluster")
-        self.generation = int(generation) if isinstance(generation, int) else None
+        told = engine.peer_properties
+        self._was_parked, self._cluster_id = attempt.parked, episodes.told_cluster(told)
+        self.generation = None if attempt.parked else episodes.told_generation(told)
         self._usable_at = self._loop.time()
         self._topology_epoch = self._shared.cluster.topology.epoch
         self.epoch += 1
@@ -240,17 +265,17 @@ class ConnectionCore:
             replayed += link.ledger.sent if isinstance(link, SenderCore) else 0
             if engine.ending is None:
                 self._attach(link, engine, session)
-        self._announce(attempt.endpoint, replayed, None if cluster is None else str(cluster))
+        self._announce(attempt.endpoint, replayed)
         if not self._first.done():
             self._first.set_result(None)
 
-    def _announce(self, endpoint: Endpoint, replayed: int, cluster: str | None) -> None:
+    def _announce(self, endpoint: Endpoint, replayed: int) -> None:
         now = self._loop.time()
         known = {
-            "cluster": cluster,
+            "cluster": self._cluster_id,
             "endpoint": endpoint,
             "generation": self.generation,
-            "attempts": self._search.attempts,
+            "attempts": self._attempts_made,
             "duration": now - self._began,
         }
         if self.epoch == 1:
@@ -308,10 +333,28 @@ class ConnectionCore:
             reason=verdict.detail,
             last=last,
             cause=verdict.reason.value,
-            attempts=self._search.attempts,
+            attempts=self._attempts_made,
             duration=self._loop.time() - self._began,
         )
         self._set_failed(give_up_error(verdict))
+
+    @property
+    def _attempts_made(self) -> int:
+        return 0 if self._search is None else self._search.attempts
+
+    def _fail_inside(self, error: Exception) -> None:
+        reason = f"internal error: {type(error).__name__}"
+        try:
+            self._emit(
+                events.GaveUp,
+                reason=reason,
+                last=None,
+                cause=events.INTERNAL_ERROR,
+                attempts=self._attempts_made,
+                duration=self._loop.time() - self._began,
+            )
+        finally:
+            self._set_failed(ConnectionGaveUp(f"internal error: {error!r}"))
 
     def _set_failed(self, error: HaclientError) -> None:
         self._set_closed(error)
@@ -342,6 +385,7 @@ class ConnectionCore:
         if self._engine is not None and self._session is not None and self._engine.ending is None:
             core.attach(self._engine, self._session)
         self._links[core] = None
+        core.on_attached = self._attached
         core.on_closed = lambda: self._links.pop(core, None)
         return core
 
@@ -351,6 +395,22 @@ class ConnectionCore:
         except Exception as error:  # the application's ``configure``: its link fails, and no other
             logger.exception("the link to %r cannot be attached", link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
+
+    def _attached(self, link: SenderLink | ReceiverLink) -> None:
+        """The primary answered an Attach; after a parked Open this is what tells the generation."""
+        if not self._was_parked or self._engine is None:
+            return
+        told = {str(key): value for key, value in (link.endpoint.remote_properties or {}).items()}
+        generation = episodes.told_generation(told)
+        if generation is None or generation == self.generation:
+            return
+        self.generation = generation
+        cluster, known = self._cluster_id, self._shared.cluster
+        if known.topology.is_stale(generation, cluster):
+            words = f"generation {generation} is not the newest of cluster {cluster}"
+            self._engine.abort(proton.Condition("haclient:stale-primary", words))
+        elif self.endpoint is not None:
+            known.learn(Claimed(self.endpoint, generation, cluster, self._topology_epoch))
 
     def _link_name(self) -> str:
         self._link_number += 1
@@ -398,6 +458,10 @@ class ConnectionCore:
     def attempt_failed(self, record: AttemptRecord) -> None:
         """An attempt is over."""
         self._emit(events.AttemptFailed, record=record)
+
+    def attempt_parked(self, number: int, endpoint: Endpoint) -> None:
+        """A member holds an attempt until it serves."""
+        self._emit(events.Parked, attempt=number, endpoint=endpoint)
 
     def redirected(self, record: AttemptRecord) -> None:
         """A passive member named another endpoint."""

@@ -3,6 +3,9 @@
 The search decides (``discovery.search``, pure); this class carries its orders out, tells it what
 happened, and reports both as events.  It owns the attempts: when ``run`` returns or is
 cancelled, every attempt but the one it returns is over.
+
+A parked attempt gives its dial back at once, and claims no generation: that of its Open is old by the
+time the Begin is answered.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ class Observer(Protocol):
 
     def attempt_failed(self, record: AttemptRecord) -> None:
         """An attempt is over."""
+
+    def attempt_parked(self, number: int, endpoint: Endpoint) -> None:
+        """A member holds an attempt until it serves."""
 
     def redirected(self, record: AttemptRecord) -> None:
         """A passive member named another endpoint."""
@@ -61,8 +67,22 @@ class Episode:
         self._attempts: dict[int, Attempt] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._epochs: dict[int, int] = {}
+        self._parked: set[int] = set()
         self._ended: list[int] = []
-        self._reports = Reports(self._tcp_connected, self._opened, self._usable, self._missed)
+        self._reports = Reports(
+            self._tcp_connected, self._opened, self._when_parked, self._usable, self._missed
+        )
+
+    def resume(self, attempt: Attempt) -> None:
+        """Begin with an attempt that is parked already, and perhaps usable by now."""
+        number = self.search.resume(attempt.endpoint, self._loop.time())
+        self._observer.attempt_started(number, attempt.endpoint)
+        self._attempts[number] = attempt
+        self._epochs[number] = self._cluster.topology.epoch
+        self._parked.add(number)
+        attempt.hand_over(number, self._reports)
+        if attempt.session is not None:
+            self._usable(number)
 
     async def run(self) -> Attempt:
         """Search until something is usable.
@@ -122,7 +142,14 @@ class Episode:
         self._cluster.take(self._seat, self._loop.time())
         self._epochs[order.attempt] = self._cluster.topology.epoch
         self._observer.attempt_started(order.attempt, order.endpoint)
-        attempt = Attempt(order.attempt, order.endpoint, self._planner, self._cluster.resolver, self._reports)
+        attempt = Attempt(
+            order.attempt,
+            order.endpoint,
+            self._planner,
+            self._cluster.resolver,
+            self._reports,
+            park=self.search.may_park and not self._seat.idle,
+        )
         task = self._loop.create_task(attempt.run(), name=f"haclient attempt {order.endpoint}")
         task.add_done_callback(lambda _: self._tasks.pop(order.attempt))
         self._attempts[order.attempt], self._tasks[order.attempt] = attempt, task
@@ -166,6 +193,13 @@ class Episode:
         if members:
             self._cluster.learn(Pushed(members, self._epochs[number]))
 
+    def _when_parked(self, number: int) -> None:
+        self.search.parked(number, self._loop.time())
+        self._parked.add(number)
+        self._cluster.release(self._seat)
+        self._observer.attempt_parked(number, self._attempts[number].endpoint)
+        self._woken.set()
+
     def _usable(self, number: int) -> None:
         attempt = self._attempts[number]
         generation, cluster = _claim(attempt)
@@ -176,14 +210,17 @@ class Episode:
         attempt = self._attempts.get(number)
         if attempt is None:  # it broke just after it was found: whoever adopts it sees that
             return
-        self.search.missed(number, self._loop.time(), miss)
+        miss = self.search.missed(number, self._loop.time(), miss)
         self._over(number, attempt.endpoint, miss)
         self._woken.set()
 
     def _over(self, number: int, endpoint: Endpoint, miss: Miss) -> None:
         self._ended.append(number)
         self._cluster.learn(Missed(endpoint, miss, self._epochs[number]))
-        self._cluster.release(self._seat)
+        if number in self._parked:
+            self._parked.remove(number)
+        else:
+            self._cluster.release(self._seat)
         del self._attempts[number]
 
     def _report_ended(self) -> None:
@@ -204,14 +241,24 @@ def lost(cluster: Cluster, endpoint: Endpoint, epoch: int) -> None:
 
 
 def _claim(attempt: Attempt) -> tuple[int | None, str | None]:
-    """Generation and cluster id from the peer's Open."""
-    if attempt.engine is None:
+    """Generation and cluster id from the peer's Open, if that still tells them."""
+    if attempt.engine is None or attempt.parked:
         return None, None
-    properties = attempt.engine.peer_properties
-    generation, cluster = properties.get("haclient:generation"), properties.get("haclient:cluster")
+    return told_generation(attempt.engine.peer_properties), told_cluster(attempt.engine.peer_properties)
+
+
+def told_generation(properties: Mapping[str, Any]) -> int | None:
+    """The generation in the properties of an Open or an Attach."""
+    generation = properties.get("haclient:generation")
     if not isinstance(generation, int) or isinstance(generation, bool):
-        generation = None
-    return generation, (str(cluster) if cluster is not None else None)
+        return None
+    return int(generation)
+
+
+def told_cluster(properties: Mapping[str, Any]) -> str | None:
+    """The cluster id in the properties of an Open or an Attach."""
+    cluster = properties.get("haclient:cluster")
+    return None if cluster is None else str(cluster)
 
 
 def pushed_members(attempt: Attempt) -> tuple[Endpoint, ...]:

@@ -54,6 +54,7 @@ class ReceiverCore:
         self.closed_here = False
         """Whether the application closed it, or its connection."""
         self.on_closed: Callable[[], None] = lambda: None
+        self.on_attached: Callable[[ReceiverLink], None] = lambda _: None
         self._loop = loop
         self._credit = credit
         self._dynamic = dynamic
@@ -152,12 +153,11 @@ class ReceiverCore:
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer answered the Attach; an error follows at once if it gave no source."""
         address = link.endpoint.remote_source.address
-        if address is None:
-            return
-        if self._dynamic:
+        if address is not None and self._dynamic:
             self.address = address
-        if not self.opened.done():
+        if address is not None and not self.opened.done():
             self.opened.set_result(None)
+        self.on_attached(link)
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """The peer refused or detached the link."""

@@ -61,6 +61,7 @@ class SenderCore:
         self.opened: asyncio.Future[None] = loop.create_future()
         self.error: HaclientError | None = None
         self.on_closed: Callable[[], None] = lambda: None
+        self.on_attached: Callable[[SenderLink], None] = lambda _: None
         self._loop = loop
         self._at_most_once = at_most_once
         self._configure = configure
@@ -179,6 +180,7 @@ class SenderCore:
         refused = link.endpoint.remote_target.address is None and self.address is not None
         if not refused and not self.opened.done():
             self.opened.set_result(None)
+        self.on_attached(link)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """The peer refused or detached the link."""

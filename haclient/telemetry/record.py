@@ -3,9 +3,9 @@
 Rules
 -----
 * ``put`` only queues; everything else runs on the writer's thread (``writer``).
-* An attempt is one line, at its end.  A successful one has no event of its own: it is the one that was
-  started at the endpoint that is connected now.  Those under way when the connection gives up or is closed
-  have ended then, as ``stopped``.
+* An attempt is one line, at its end; that it was parked meanwhile is none.  A successful one has no
+  event of its own: it is the one that was started at the endpoint that is connected now.  Those under way
+  when the connection gives up or is closed have ended then, as ``stopped``.
 * ``lost`` begins an episode and carries its number; so does everything after it.
 * Lines are numbered per connection.  Events that never came (the queue was full) are numbered too, so
   that the gap shows.
@@ -31,8 +31,6 @@ from haclient.telemetry.writer import Alive
 
 SOURCE = "haclient"
 CONNECTED, RECONNECTING = "connected", "reconnecting"
-# The one strategy there is, see ``discovery.backoff``.
-_STRATEGY = "full"
 
 Facts = dict[str, Value]
 
@@ -56,17 +54,20 @@ class _Connection:
 class Recorder:
     """Writes what the connections of one factory go through (a ``Subscription`` and a ``Source``).
 
-    :param backoff_max: seconds, for the ``backoff`` lines.
+    :param backoff_max: seconds, and ``backoff_strategy``: for the ``backoff`` lines.
     :param veil: what must not be written.
     :ivar dropped: events that found the queue full; ``reported``: those that were told.
     """
 
-    def __init__(self, settings: TelemetrySettings, veil: Veil, *, backoff_max: float) -> None:
+    def __init__(
+        self, settings: TelemetrySettings, veil: Veil, *, backoff_max: float, backoff_strategy: str = "full"
+    ) -> None:
         self.dropped = 0
         self.reported = 0
         self._channel = writer.channel(settings, SOURCE)
         self._veil = veil
         self._backoff_max = backoff_max
+        self._backoff_strategy = backoff_strategy
         self._cluster: str | None = None
         self._lines: Lines = self._channel.lines()
         self._connections: dict[int, _Connection] = {}
@@ -157,6 +158,9 @@ class Recorder:
         # No line, so no gap in their numbers either.
         return iter(())
 
+    def _parked(self, _connection: _Connection, _event: events.Parked) -> Iterator[str]:
+        return iter(())
+
     def _attempt_failed(self, connection: _Connection, event: events.AttemptFailed) -> Iterator[str]:
         yield self._attempt(connection, event.stamp, event.record)
 
@@ -184,7 +188,7 @@ class Recorder:
             backoff_base=event.base,
             backoff_delay=event.delay,
             backoff_round=event.round,
-            backoff_strategy=_STRATEGY,
+            backoff_strategy=self._backoff_strategy,
             backoff_max=self._backoff_max,
             hint=event.hint,
         )
@@ -312,6 +316,7 @@ class Recorder:
 _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any], Iterator[str]]] = {
     events.AttemptStarted: Recorder._attempt_started,  # noqa: SLF001
     events.AttemptFailed: Recorder._attempt_failed,  # noqa: SLF001
+    events.Parked: Recorder._parked,  # noqa: SLF001
     events.Redirected: Recorder._redirected,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001

@@ -31,6 +31,8 @@ class Kind(enum.StrEnum):
     DROPPED = "haclient.telemetry.dropped"
     MEMBER_ADMITTED = "haclient.member.admitted"
     MEMBER_REFUSED = "haclient.member.refused"
+    MEMBER_PARKED = "haclient.member.parked"
+    MEMBER_UNPARKED = "haclient.member.unparked"
     MEMBER_ROLE = "haclient.member.role"
 
 
@@ -166,7 +168,7 @@ DATA = (
         Type.LONG,
         "round of the episode that failed before it; 0 right after a loss",
     ),
-    Key("haclient.backoff.strategy", "backoff_strategy", Type.STRING, "name of the strategy: `full`"),
+    Key("haclient.backoff.strategy", "backoff_strategy", Type.STRING, "strategy, an option of that name"),
     Key("haclient.backoff.max", "backoff_max", Type.DOUBLE, "cap of the ceiling", "s"),
     Key("haclient.hint", "hint", Type.DOUBLE, "delay that the server asked for", "s"),
     Key("haclient.redirect.address", "redirect_address", Type.STRING, "host that a passive member named"),

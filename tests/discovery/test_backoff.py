@@ -72,10 +72,46 @@ def test_a_hint_is_obeyed_with_jitter_and_never_beyond_the_maximum(
     hint: float, lowest: float, highest: float
 ) -> None:
     """The jitter is added to a hint, and a hint that is too long leaves room for it."""
-    backoff = Backoff(Policy(), random.Random(1))
-    delays = [backoff.next(hint) for _ in range(100)]
+    rng = random.Random(1)
+    delays = [Backoff(Policy(), rng).next(hint) for _ in range(100)]
     assert all(lowest <= d.delay <= highest and d.delay <= d.base and d.hint == hint for d in delays)
     assert len({d.delay for d in delays}) > 90
+
+
+def test_all_hinted_waits_together_never_exceed_the_maximum() -> None:
+    """A server that says "later" for ever, whatever it says, gets the client's own backoff."""
+    for hint in (0.0, 3.0, 59.95, 3600.0, math.inf):
+        backoff = Backoff(Policy(), random.Random(1))
+        delays = [backoff.next(hint) for _ in range(3000)]
+        hinted = [each for each in delays if each.hint is not None]
+        assert 59.8 <= sum(each.delay for each in hinted) <= 60
+        assert not backoff.obeys_hints
+        assert {each.base for each in delays[-100:]} == {10.0}
+
+
+def test_a_hint_that_does_not_fit_is_cut_to_what_is_left() -> None:
+    """And the jitter is not cut away with it."""
+    backoff = Backoff(Policy(), random.Random(1))
+    first = backoff.next(40.0)
+    second = backoff.next(40.0)
+    assert second.hint == 40.0
+    assert 60 - 0.1 - first.delay <= second.delay <= second.base == pytest.approx(60 - first.delay)
+
+
+def test_a_stable_connection_gives_the_hints_their_room_back() -> None:
+    """The next storm is another one."""
+    backoff = Backoff(Policy(), random.Random(1))
+    backoff.next(3600.0)
+    assert not backoff.obeys_hints
+    backoff.reset()
+    assert backoff.next(5.0).hint == 5.0
+
+
+def test_no_room_for_hints_means_that_none_is_obeyed() -> None:
+    """Not even one of no length, which would be a hot loop."""
+    backoff = Backoff(Policy(max_hint=0.0), random.Random(1))
+    assert not backoff.obeys_hints
+    assert [backoff.next(0.0).hint for _ in range(3)] == [None] * 3
 
 
 @pytest.mark.parametrize("hint", [-1, -0.001, math.nan, -math.inf, "3", None, True, b"1", object()])
@@ -113,7 +149,10 @@ def test_no_delay_is_negative_or_beyond_its_bounds(
     """Whatever the hints and the policy."""
     policy = Policy(max_hint=maximum, backoff_base=base, backoff_max=20.0)
     backoff = Backoff(policy, random.Random(1))
+    hinted = 0.0
     for hint in hints:
         delay = backoff.next(hint)
         assert 0 <= delay.delay <= delay.base
         assert delay.base <= (20.0 if delay.hint is None else maximum)
+        hinted += 0.0 if delay.hint is None else delay.delay
+    assert hinted <= maximum * (1 + 1e-9)

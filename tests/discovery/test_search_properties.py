@@ -7,6 +7,7 @@ without room, and never ``Found`` on a primary that the topology knows to be sta
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -16,17 +17,28 @@ from hypothesis import strategies as st
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
 from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed
+from haclient.discovery.evidence import (
+    RESOURCE_LIMIT,
+    Claimed,
+    Evidence,
+    Lost,
+    Miss,
+    Missed,
+    MissKind,
+    Pushed,
+)
 from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 
-from .virtual import SPIN, Behaviour, BlackHole, Factory, Misses, Serves, endpoint
+from .virtual import REFUSED, SPIN, Behaviour, BlackHole, Factory, Misses, Parks, Serves, endpoint
 
 MEMBERS = [endpoint(number) for number in range(8)]
 TARGETS = st.sampled_from(MEMBERS)
 SHORT = st.sampled_from([0.0, 0.001, 0.1, 0.25, 0.3, 2.0])
-CONDITIONS = st.sampled_from([None, "amqp:not-found", "amqp:invalid-field", "amqp:connection:forced"])
+CONDITIONS = st.sampled_from(
+    [None, "amqp:not-found", "amqp:invalid-field", "amqp:connection:forced", RESOURCE_LIMIT]
+)
 HINTS = st.sampled_from([None, None, None, 0.0, 0.5, 3.0, -1.0, float("nan"), 1e9])
 MISSES = st.builds(
     Miss,
@@ -46,6 +58,12 @@ BEHAVIOURS: st.SearchStrategy[Behaviour] = st.one_of(
         st.sampled_from([None, "x"]),
         st.sampled_from([None, None, 0.0, 0.2, 6.0]),
     ),
+    st.builds(
+        Parks,
+        st.builds(Misses, MISSES, SHORT) | st.builds(Serves, SHORT),
+        st.sampled_from([0.0, 0.5, 3.0, math.inf]),
+        SHORT,
+    ),
 )
 WORLDS = st.lists(BEHAVIOURS, min_size=len(MEMBERS), max_size=len(MEMBERS))
 POLICIES = st.builds(
@@ -58,6 +76,9 @@ POLICIES = st.builds(
     redirects=st.sampled_from(["members", "any", "none"]),
     pushed_members=st.sampled_from(["add", "replace", "ignore"]),
     backoff_base=st.sampled_from([0.05, 1.0]),
+    backoff_strategy=st.sampled_from(["full", "full", "decorrelated", "constant"]),
+    standby=st.sampled_from(["none", "outage"]),
+    park_timeout=st.sampled_from([0.3, 60.0]),
 )
 quick = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -169,6 +190,7 @@ PASSIVE: st.SearchStrategy[Behaviour] = st.one_of(
     st.just(BlackHole()),
     st.builds(Misses, MISSES.filter(lambda miss: miss.kind not in FATAL), SHORT),
     st.builds(Misses, st.builds(Miss, kind=st.just(MissKind.REDIRECTED), redirect=TARGETS), SHORT),
+    st.builds(Parks, st.builds(Misses, st.just(REFUSED), SHORT), st.sampled_from([0.5, math.inf]), SHORT),
 )
 
 
@@ -176,12 +198,15 @@ PASSIVE: st.SearchStrategy[Behaviour] = st.one_of(
 @given(
     passive=st.lists(PASSIVE, min_size=len(MEMBERS) - 1, max_size=len(MEMBERS) - 1),
     primary=st.integers(0, len(MEMBERS) - 1),
-    policy=POLICIES.map(lambda policy: replace(policy, max_attempts=None)),
+    policy=POLICIES.map(lambda policy: replace(policy, max_attempts=None, max_hint=1.0)),
 )
 def test_a_listed_primary_is_found_whatever_the_passive_members_do(
     passive: list[Behaviour], primary: int, policy: Policy
 ) -> None:
-    """They hang, refuse, redirect in circles and ask for delays; the round still reaches the primary."""
+    """They hang, refuse, park, redirect in circles and ask for delays; a round still reaches the primary.
+
+    What a passive member can cost is ``max_hint``, by a slot or a redirect with a hint.
+    """
     behaviours = [*passive[:primary], Serves(after=0.01), *passive[primary:]]
     factory = run(behaviours, policy, seeds=len(MEMBERS), connections=2)
     assert len(factory.of_type(Found)) == 2
@@ -201,6 +226,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("miss"), st.integers(1, 12), MISSES),
     st.tuples(st.just("usable"), st.integers(1, 12), st.none() | st.integers(1, 4)),
     st.tuples(st.just("tcp"), st.integers(1, 12), st.none()),
+    st.tuples(st.just("parked"), st.integers(1, 12), st.none()),
     st.tuples(st.just("time"), SHORT, st.none()),
 )
 
@@ -215,6 +241,7 @@ class Fuzzed:
         self.search = Search(policy=policy, backoff=Backoff(policy, random.Random(1)), now=0.0, first=first)
         self.claims: dict[int, int | None] = {}
         self.flying: dict[int, Endpoint] = {}
+        self.parked: set[int] = set()
 
     def act(self, action: Evidence | tuple[str, float, object]) -> None:
         """Tell one fact, or let time pass."""
@@ -226,6 +253,10 @@ class Fuzzed:
                 assert generation is None or isinstance(generation, int)
                 self.search.usable(attempt, self.now, generation, "x")
                 self.claims[attempt] = generation
+            case ("parked", int(attempt), _):
+                self.search.parked(attempt, self.now)
+                if attempt in self.flying:
+                    self.parked.add(attempt)
             case ("tcp", int(attempt), _):
                 self.search.tcp_connected(attempt, self.now)
             case ("time", float(step), _):
@@ -233,15 +264,20 @@ class Fuzzed:
             case Claimed() | Lost() | Missed() | Pushed():
                 self.topology = update(self.topology, action)
 
+    @property
+    def dialled(self) -> set[int]:
+        """The attempts that hold a dial."""
+        return set(self.flying) - self.parked
+
     def pump(self, *, lead: bool, room: int | None, resolving: bool) -> Decision:
         """Ask until there is nothing to do."""
         for _ in range(SPIN):
-            free = None if room is None else room - len(self.flying)
+            free = None if room is None else room - len(self.dialled)
             decision = self.search.next(self.now, self.topology, lead=lead, room=free, resolving=resolving)
             if isinstance(decision, Dial):
                 assert free is None or free > 0
                 self.flying[decision.attempt] = decision.endpoint
-                assert len(self.flying) <= self.policy.max_dials
+                assert len(self.dialled) == self.search.in_flight <= self.policy.max_dials
             if isinstance(decision, Abandon):
                 del self.flying[decision.attempt]
             if isinstance(decision, Found):

@@ -8,6 +8,7 @@ decision, what must hold in any world: see ``Factory._check``.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,16 @@ from typing import TypeVar
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
 from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import Claimed, Lost, Miss, Missed, MissKind, Pushed, Resolved
+from haclient.discovery.evidence import (
+    RESOURCE_LIMIT,
+    Claimed,
+    Lost,
+    Miss,
+    Missed,
+    MissKind,
+    Pushed,
+    Resolved,
+)
 from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
@@ -56,7 +66,16 @@ class Serves:
     drops_after: float | None = None
 
 
-Behaviour = Misses | BlackHole | Serves
+@dataclass(frozen=True)
+class Parks:
+    """Parks who asks, for a while, and then does what ``then`` says; does that at once with the others."""
+
+    then: Misses | Serves
+    stays: float = math.inf
+    after: float = 0.01
+
+
+Behaviour = Misses | BlackHole | Serves | Parks
 Script = Behaviour | Callable[[float], Behaviour]
 T = TypeVar("T", bound=Decision)
 World = Mapping[Endpoint, Script]
@@ -73,6 +92,11 @@ E = [endpoint(number) for number in range(32)]
 def redirects(target: Endpoint, after: float = 0.001) -> Misses:
     """A passive member that knows the primary."""
     return Misses(Miss(kind=MissKind.REDIRECTED, redirect=target), after)
+
+
+def slot(seconds: float) -> Misses:
+    """A primary that is full, and says when it is this client's turn."""
+    return closes(RESOURCE_LIMIT, seconds)
 
 
 def closes(condition: str | None = None, retry_after: float | None = None) -> Misses:
@@ -98,7 +122,12 @@ class Connection:
     search: Search | None = None
     wake: float | None = None
     dialled: dict[int, tuple[Endpoint, int]] = field(default_factory=dict)
+    parked: set[int] = field(default_factory=set)
     usable_since: float | None = None
+
+    def told(self, attempt: int, session: Serves) -> tuple[int | None, str | None]:
+        """The claim of a session; what a parking Open said is old."""
+        return (None, None) if attempt in self.parked else (session.generation, session.cluster)
 
 
 class Factory:
@@ -164,7 +193,7 @@ class Factory:
             first=first,
             credentials=self._credentials,
         )
-        connection.dialled = {}
+        connection.dialled, connection.parked = {}, set()
 
     def _settle(self) -> None:
         decided = True
@@ -234,33 +263,42 @@ class Factory:
 
     def _behaviour(self, where: Endpoint) -> Behaviour:
         script = self.world.get(where, BlackHole())
-        return script if isinstance(script, Misses | BlackHole | Serves) else script(self.now)
+        return script if isinstance(script, Misses | BlackHole | Serves | Parks) else script(self.now)
 
     def _dial(self, connection: Connection, dial: Dial) -> None:
         connection.dialled[dial.attempt] = (dial.endpoint, self.topology.epoch)
         search, behaviour = connection.search, self._behaviour(dial.endpoint)
+        assert search is not None
 
-        def when_open(fact: Callable[[Search], None]) -> Callable[[], None]:
-            return lambda: fact(search) if search is not None and connection.search is search else None
+        def later(delay: float, fact: Callable[[Search], None]) -> None:
+            self._at(delay, lambda: fact(search) if connection.search is search else None)
 
+        wait = 0.0
+        if isinstance(behaviour, Parks):
+            if search.may_park:
+                connection.parked.add(dial.attempt)
+                wait = behaviour.after + behaviour.stays
+                later(behaviour.after, lambda s: s.parked(dial.attempt, self.now))
+            behaviour = behaviour.then
+        if wait == math.inf:
+            return
         match behaviour:
             case Misses():
-                self._at(
-                    behaviour.after, when_open(lambda _: self._ended(connection, dial.attempt, behaviour))
-                )
+                ended = behaviour
+                later(wait + behaviour.after, lambda _: self._ended(connection, dial.attempt, ended))
             case BlackHole(tcp=tcp) if tcp is not None:
-                self._at(tcp, when_open(lambda s: s.tcp_connected(dial.attempt, self.now)))
+                later(tcp, lambda s: s.tcp_connected(dial.attempt, self.now))
             case Serves():
-                told = (behaviour.generation, behaviour.cluster)
-                self._at(behaviour.after, when_open(lambda s: s.usable(dial.attempt, self.now, *told)))
+                told = connection.told(dial.attempt, behaviour)
+                later(wait + behaviour.after, lambda s: s.usable(dial.attempt, self.now, *told))
 
     def _ended(self, connection: Connection, attempt: int, behaviour: Misses) -> None:
         if attempt not in connection.dialled:
             return
         self.topology = update(self.topology, Pushed(behaviour.pushes, self.topology.epoch))
         assert connection.search is not None
-        connection.search.missed(attempt, self.now, behaviour.miss)
-        self._miss(connection, attempt, behaviour.miss)
+        heard = connection.search.missed(attempt, self.now, behaviour.miss)
+        self._miss(connection, attempt, heard)
 
     def _miss(self, connection: Connection, attempt: int, miss: Miss) -> None:
         where, epoch = connection.dialled.pop(attempt)
@@ -270,9 +308,11 @@ class Factory:
         where, _ = connection.dialled[found.attempt]
         behaviour = self._behaviour(where)
         connection.search, connection.usable_since = None, self.now
+        if isinstance(behaviour, Parks):
+            behaviour = behaviour.then
         if not isinstance(behaviour, Serves):
             return
-        told = (behaviour.generation, behaviour.cluster)
+        told = connection.told(found.attempt, behaviour)
         assert not self.topology.is_stale(*told), "found a stale primary"
         self.topology = update(self.topology, Claimed(where, *told, self.topology.epoch))
         if behaviour.drops_after is not None:

@@ -14,7 +14,17 @@ from haclient import aio
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import MissKind
 from haclient.errors import ConnectionGaveUp
-from haclient.events import AttemptFailed, AttemptStarted, Closed, Connected, Event, Lost, Reconnected, Stamp
+from haclient.events import (
+    AttemptFailed,
+    AttemptStarted,
+    Closed,
+    Connected,
+    Event,
+    GaveUp,
+    Lost,
+    Reconnected,
+    Stamp,
+)
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, Type
@@ -176,6 +186,24 @@ async def test_who_gives_up_says_why_and_is_alive_no_more(tmp_path: Path) -> Non
     assert {line["data"]["haclient.state"] for line in alive} == {"reconnecting"}
 
 
+async def test_a_defect_of_the_client_ends_the_connection_for_telemetry_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("haclient.links.connection.episodes.Episode.run", fail)
+    settings = TelemetrySettings(tmp_path / "telemetry", alive_interval=0.02)
+    events: list[Event] = []
+    with pytest.raises(ConnectionGaveUp, match="internal error: ZeroDivisionError"):
+        await aio.connect("amqp://127.0.0.1:1", telemetry=settings, on_event=events.append)
+    flush()
+    *_, last = lines(tmp_path / "telemetry", "gave_up", "alive")
+    assert words([last]) == ["gave_up"]
+    assert last["data"]["haclient.close.reason"] == "internal-error"
+    assert [event.cause for event in events if isinstance(event, GaveUp)] == ["internal-error"]
+
+
 async def test_attempts_under_way_end_with_the_connection(tmp_path: Path) -> None:
     folder = tmp_path / "telemetry"
     async with deaf.silence() as peer:
@@ -193,13 +221,18 @@ async def test_attempts_under_way_end_with_the_connection(tmp_path: Path) -> Non
     assert attempt["data"]["haclient.attempt.duration"] > 0
 
 
+def is_connected(line: Line) -> bool:
+    return bool(line["data"]["haclient.state"] == "connected")
+
+
 async def test_open_connections_say_that_they_are_alive(members: Members, tmp_path: Path) -> None:
     primary = members.start("a", role="primary")
     folder = tmp_path / "telemetry"
     settings = TelemetrySettings(folder, alive_interval=0.02)
     events: list[Event] = []
     async with aio.connect(f"amqp://{primary.address}?{FAST}", telemetry=settings, on_event=events.append):
-        await until(lambda: lines(folder, "alive"))
+        # A busy machine may take longer to connect than to write the first line.
+        await until(lambda: [line for line in lines(folder, "alive") if is_connected(line)])
         await asyncio.to_thread(primary.kill)
         await wait_for(events, Lost)
         await until(lambda: lines(folder, "alive")[-1]["data"]["haclient.state"] == "reconnecting")
@@ -208,7 +241,7 @@ async def test_open_connections_say_that_they_are_alive(members: Members, tmp_pa
     check_form(found)
     check_numbers(found)
     alive = lines(folder, "alive")
-    first, last = alive[0]["data"], alive[-1]["data"]
+    first, last = next(filter(is_connected, alive))["data"], alive[-1]["data"]
     assert (first["haclient.state"], first["haclient.generation"]) == ("connected", 1)
     assert first["server.address"] == "127.0.0.1"
     assert (last["haclient.outage.number"], "server.address" in last) == (2, False)

@@ -324,7 +324,7 @@ def errors_before_there_is_a_connection() -> None:
 def every_event(event: events.Event) -> str:
     assert_type(event.stamp, events.Stamp)
     match event:
-        case events.AttemptStarted():
+        case events.AttemptStarted() | events.Parked():
             assert_type(event.attempt, int)
             return str(event.endpoint)
         case events.AttemptFailed():

@@ -1,0 +1,70 @@
+"""When a search gives up, and with which reason (rules 6 and 7 of ``search``).
+
+A member that refused the credentials, or whose certificate is wrong, is barred: it is never asked again
+in this episode.  It decides only when nothing else is left to try.
+"""
+
+from __future__ import annotations
+
+import math
+
+from haclient.discovery.decision import GiveUpReason
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Miss
+from haclient.discovery.flights import Flights
+from haclient.discovery.policy import Policy
+from haclient.discovery.rounds import FATAL, Round
+from haclient.discovery.topology import Topology
+
+Verdict = tuple[GiveUpReason, str]
+
+
+class Limits:
+    """The limits of one episode.
+
+    :param now: monotonic seconds; the deadline counts from here.
+    :ivar attempts: how many are allowed; infinite when there is no limit.
+    :ivar deadline: monotonic seconds; infinite when there is none.
+    :ivar barred: the members that are never asked again, and why.
+    """
+
+    __slots__ = ("_started", "attempts", "barred", "deadline")
+
+    def __init__(self, policy: Policy, now: float, *, first: bool) -> None:
+        limit = policy.startup_deadline if first else policy.deadline
+        self.deadline = math.inf if limit is None else now + limit
+        self.barred: dict[Endpoint, Miss] = {}
+        self._started = now
+        self.attempts = math.inf if policy.max_attempts is None else policy.max_attempts
+
+    def bar(self, endpoint: Endpoint, miss: Miss) -> None:
+        """Never ask this member again, if the miss is of that kind."""
+        if miss.kind in FATAL:
+            self.barred.setdefault(endpoint, miss)
+
+    def overdue(self, now: float, flights: Flights, candidates: tuple[Endpoint, ...]) -> Verdict | None:
+        """The verdict when time or attempts are used up."""
+        late = now >= self.deadline
+        if not late and (flights or flights.total < self.attempts):
+            return None
+        nowhere = "" if candidates or self.barred else ", no address is known"
+        detail = f"no usable session: {flights.total} attempts in {now - self._started:.3g} s{nowhere}"
+        if late:
+            return GiveUpReason.DEADLINE, detail
+        return self._refused() or (GiveUpReason.MAX_ATTEMPTS, detail)
+
+    def after_round(
+        self, tried: Round, topology: Topology, candidates: tuple[Endpoint, ...]
+    ) -> Verdict | None:
+        """The verdict of a round that has failed."""
+        nowhere = not candidates and not topology.seeds
+        return (
+            self._refused()
+            or tried.unknown_everywhere(candidates)
+            or ((GiveUpReason.NO_ENDPOINTS, "the seed list is empty") if nowhere else None)
+        )
+
+    def _refused(self) -> Verdict | None:
+        for endpoint, miss in self.barred.items():
+            return FATAL[miss.kind], f"{endpoint}: {miss.detail or miss.kind.value}"
+        return None

@@ -1,0 +1,142 @@
+"""Backoff strategies: each draws what its formula says, and none that has jitter piles up at the cap."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haclient.discovery.backoff import Backoff
+from haclient.discovery.options import parse_options
+from haclient.discovery.policy import Policy
+from haclient.discovery.strategies import STRATEGIES
+from haclient.discovery.url_error import ClusterURLError
+
+BASE, FACTOR, CAP = 0.1, 2.0, 10.0
+JITTERED = ("full", "equal", "decorrelated")
+DRAWS = 4000
+# Kolmogorov's limit distribution: the statistic times sqrt(n) exceeds this once in 10,000 samples.
+CRITICAL = 2.23
+
+
+def drawn(name: str, seed: int = 1) -> Iterator[tuple[float, float]]:
+    """Ceilings and delays of one client."""
+    return STRATEGIES[name].delays(BASE, FACTOR, CAP, random.Random(seed))
+
+
+def nth(name: str, number: int) -> list[tuple[float, float]]:
+    """The n-th draw of many clients."""
+    return [next(islice(drawn(name, seed), number, None)) for seed in range(DRAWS)]
+
+
+def ks_statistic(sample: Sequence[float], cdf: Callable[[float], float]) -> float:
+    """The largest distance between the sample's distribution and this one (Kolmogorov-Smirnov)."""
+    size, ordered = len(sample), sorted(sample)
+    below = max(cdf(value) - index / size for index, value in enumerate(ordered))
+    above = max((index + 1) / size - cdf(value) for index, value in enumerate(ordered))
+    return max(below, above)
+
+
+def uniform(low: float, high: float) -> Callable[[float], float]:
+    """The distribution function of an even draw."""
+    return lambda value: min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def ceiling(number: int) -> float:
+    """Of the strategies that grow by a factor."""
+    return min(CAP, BASE * FACTOR**number)
+
+
+@pytest.mark.parametrize("number", [0, 3, 6, 7, 12])
+@pytest.mark.parametrize(("name", "lowest"), [("full", 0.0), ("equal", 0.5)])
+def test_full_and_equal_jitter_are_even_below_the_ceiling(name: str, lowest: float, number: int) -> None:
+    """Before the cap, at it, and long after."""
+    top = ceiling(number)
+    assert {told for told, _ in nth(name, number)} == {top}
+    sample = [delay for _, delay in nth(name, number)]
+    assert ks_statistic(sample, uniform(lowest * top, top)) < CRITICAL / math.sqrt(DRAWS)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 12])
+def test_decorrelated_jitter_is_even_between_the_base_and_three_times_the_last(number: int) -> None:
+    """Each draw has a range of its own, so what is compared is the place within the range."""
+    places = []
+    for seed in range(DRAWS):
+        delays = list(islice(drawn("decorrelated", seed), number + 1))
+        before = delays[number - 1][1] if number else BASE
+        top, delay = delays[number]
+        assert top == min(CAP, 3 * before)
+        places.append((delay - BASE) / (top - BASE))
+    assert ks_statistic(places, uniform(0, 1)) < CRITICAL / math.sqrt(DRAWS)
+
+
+def test_the_statistic_sees_a_wrong_distribution() -> None:
+    """Clipping at the cap after the draw, as well-known libraries do, is far off."""
+    rng = random.Random(1)
+    clipped = [min(CAP, rng.uniform(0, 2 * CAP)) for _ in range(DRAWS)]
+    assert ks_statistic(clipped, uniform(0, CAP)) > 10 * CRITICAL / math.sqrt(DRAWS)
+
+
+def test_exponential_and_constant_draw_nothing() -> None:
+    """They are their formula."""
+    for name, formula in (("exponential", ceiling), ("constant", lambda _: BASE)):
+        delays = list(islice(drawn(name), 12))
+        assert delays == [(formula(number), formula(number)) for number in range(12)]
+
+
+@pytest.mark.parametrize(("name", "share"), [("full", 0.001), ("equal", 0.002), ("decorrelated", 0.0011)])
+def test_no_jittered_strategy_piles_up_at_the_cap(name: str, share: float) -> None:
+    """Of an even draw below the cap a thousandth of its range lies that close to it."""
+    size = 200_000
+    close = sum(delay >= 0.999 * CAP for _, delay in islice(drawn(name), size))
+    bound = share * size
+    assert close <= bound + 4 * math.sqrt(bound)
+
+
+NUMBERS = st.floats(0.001, 100)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    name=st.sampled_from(sorted(STRATEGIES)),
+    base=NUMBERS,
+    factor=st.floats(1, 10),
+    cap=NUMBERS,
+    seed=st.integers(0, 99),
+)
+def test_no_delay_is_above_its_ceiling_nor_that_above_the_cap(
+    name: str, base: float, factor: float, cap: float, seed: int
+) -> None:
+    """Whatever the numbers, a base above the cap included; and the first ceiling is about the base."""
+    delays = list(islice(STRATEGIES[name].delays(base, factor, cap, random.Random(seed)), 30))
+    assert all(0 <= delay <= top <= cap for top, delay in delays)
+    assert delays[0][0] <= max(min(base, cap), min(3 * base, cap))
+    if name == "equal":
+        assert all(delay >= top / 2 for top, delay in delays)
+    if name == "decorrelated":
+        assert all(delay >= min(base, cap) for _, delay in delays)
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+def test_a_strategy_is_chosen_by_its_name(name: str) -> None:
+    """In the URL, and so in the policy and the backoff."""
+    policy = parse_options([("backoff_strategy", name)]).policy()
+    backoff = Backoff(policy, random.Random(5))
+    expected = islice(drawn(name, 5), 10)
+    assert [(each.base, each.delay) for each in (backoff.next() for _ in range(10))] == list(expected)
+
+
+def test_an_unknown_strategy_is_an_error_that_names_the_known_ones() -> None:
+    """Like any other option."""
+    with pytest.raises(ClusterURLError, match="full, equal, decorrelated, exponential"):
+        parse_options([("backoff_strategy", "fibonacci")])
+
+
+def test_jitter_is_the_default() -> None:
+    """Without it all clients of a primary come back together."""
+    assert Policy().backoff_strategy == "full"

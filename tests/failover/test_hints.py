@@ -1,0 +1,149 @@
+"""Hints on real sockets: obeyed, and never for longer than the ceiling, whatever a server says."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import proton
+import pytest
+
+from haclient import aio
+from haclient.events import AttemptStarted, BackingOff, Event, Reconnected
+from tests.failover.test_parking import QUICK
+from tests.failover.waiting import next_of
+from tests.peers.listening import Peer, PeerEngine, bound, url
+from tests.peers.parking import member
+from tests.peers.passive import speaking
+from tests.peers.primary import primary
+
+LIMIT = "amqp:resource-limit-exceeded"
+REDIRECT = "amqp:connection:redirect"
+HOUR = proton.uint(3_600_000)
+NONSENSE: list[Any] = [
+    proton.int32(-1),
+    "soon",
+    True,
+    proton.float32(1.5),
+    float("nan"),
+    float("inf"),
+    proton.ulong(2**64 - 1),
+    None,
+    [HOUR],
+    {"retry-after": HOUR},
+    proton.symbol("later"),
+    proton.timestamp(1),
+]
+
+
+def hinting(name: str, hints: Iterable[Any], target: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
+    """A member that closes each connection with the next hint."""
+    each = iter(hints)
+
+    def refuse(engine: PeerEngine) -> None:
+        info: dict[Any, Any] = {proton.symbol("retry-after"): next(each)}
+        if target is not None:
+            info[proton.symbol("network-host")] = target.host
+            info[proton.symbol("port")] = proton.uint(target.port)
+        engine.open(properties={"amqp:connection-establishment-failed": True})
+        engine.close(proton.Condition(name, "come later", info))
+
+    return speaking(refuse)
+
+
+def hinted(seen: list[Event]) -> list[BackingOff]:
+    """The waits that a hint decided."""
+    return [event for event in seen if isinstance(event, BackingOff) and event.hint is not None]
+
+
+@pytest.mark.parametrize("name", [LIMIT, "amqp:connection:forced"])
+@pytest.mark.parametrize("hint", [HOUR, *NONSENSE], ids=repr)
+async def test_no_hint_keeps_a_client_from_the_primary(name: str, hint: Any) -> None:
+    """Beyond the ceiling, and nothing crashes."""
+    seen: list[Event] = []
+    async with hinting(name, itertools.repeat(hint)) as bad, primary() as good:
+        connection = await aio.connect(url(bad, good, max_hint="0.3", **QUICK), on_event=seen.append)
+        assert connection.endpoint is not None
+        assert connection.endpoint.port == good.port
+        await connection.close()
+    assert sum(event.delay for event in hinted(seen)) <= 0.3
+
+
+async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
+    """Every nonsense in turn, an hour in between, and again."""
+    said_all = asyncio.Event()
+    seen: list[Event] = []
+
+    def moods() -> Iterator[Any]:
+        for _ in range(3):
+            yield from (HOUR, *NONSENSE, proton.uint(10))
+        said_all.set()
+        yield from itertools.repeat(HOUR)
+
+    with bound() as reserved:
+        host, port = reserved.getsockname()
+    async with hinting(LIMIT, moods()) as bad:
+        options = url(bad, Peer(host, port), max_hint="0.3", startup_deadline="none", **QUICK)
+        connecting = asyncio.create_task(aio.connect(options, on_event=seen.append)._connect())
+        async with asyncio.timeout(30):
+            await said_all.wait()
+        async with primary(host=host, port=port) as good:
+            connection = await connecting
+            assert connection.endpoint is not None
+            assert connection.endpoint.port == good.port
+            await connection.close()
+    assert hinted(seen)
+    assert sum(event.delay for event in hinted(seen)) <= 0.3
+
+
+@pytest.mark.parametrize("hint", [HOUR, *NONSENSE], ids=repr)
+async def test_a_redirect_with_any_hint_leads_to_its_target(hint: Any) -> None:
+    """At once, or after the wait."""
+    async with (
+        primary() as good,
+        hinting(REDIRECT, itertools.repeat(hint), good) as bad,
+        aio.connect(url(bad, max_hint="0.3", **QUICK)) as connection,
+    ):
+        assert connection.endpoint is not None
+        assert connection.endpoint.port == good.port
+        assert len(bad.accepted) == 1
+
+
+async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
+    """Two attempts, both there: the other member is not asked."""
+    seen: list[Event] = []
+    condition = proton.Condition(LIMIT, "your turn comes", {proton.symbol("retry-after"): proton.uint(200)})
+    async with member(offers=False, refusal=condition) as busy, primary() as other:
+        connecting = asyncio.create_task(
+            aio.connect(url(busy, other, **QUICK), on_event=seen.append)._connect()
+        )
+        await busy.until(lambda: busy.refused == 1)
+        busy.serving = True
+        connection = await connecting
+        assert connection.endpoint is not None
+        assert connection.endpoint.port == busy.port
+        await connection.close()
+        assert not other.accepted
+    assert [event.endpoint.port for event in seen if isinstance(event, AttemptStarted)] == [busy.port] * 2
+    (wait,) = hinted(seen)
+    assert wait.hint == 0.2
+    assert 0.2 <= wait.delay <= 0.3
+
+
+async def test_two_hundred_connections_never_have_more_than_max_dials_attempts_in_flight() -> None:
+    """At the first connect, and after a loss: the primary counts those that have not begun yet."""
+    async with (
+        primary(begin_after=0.002) as busy,
+        aio.ConnectionFactory(url(busy, max_dials=4, startup_deadline="none", **QUICK)) as factory,
+    ):
+        connections = await asyncio.gather(*(factory.connect() for _ in range(200)))
+        assert busy.most_opening <= 4
+        streams = [connection.events() for connection in connections]
+        busy.opening = 0
+        busy.drop()
+        await asyncio.gather(*(next_of(stream, Reconnected, timeout=60) for stream in streams))
+        assert len(busy.accepted) == 400
+        assert busy.most_opening <= 4

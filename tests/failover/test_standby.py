@@ -1,0 +1,181 @@
+"""``standby=warm``: one parked connection at another member, beside the live one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import proton
+import pytest
+
+from haclient import aio
+from haclient.events import AttemptStarted, BackingOff, Reconnected
+from tests.failover.test_parking import QUICK, pair, stop
+from tests.failover.waiting import next_of
+from tests.peers.faces import FACES, Face
+from tests.peers.listening import url
+from tests.peers.parking import member
+from tests.peers.passive import redirection
+from tests.peers.primary import primary
+
+WARM = {**QUICK, "standby": "warm"}
+
+
+@pytest.mark.parametrize("make_face", FACES, ids=lambda each: each.name)
+async def test_a_promoted_standby_needs_no_new_attempt(make_face: type[Face]) -> None:
+    """Its Begin is answered, and the message that waited goes over it."""
+    async with pair(generation=2) as (first, second):
+        connection = await make_face().connect(url(first, second, **WARM))
+        events = connection.events()
+        sender = await connection.create_sender("q")
+        await sender.send(proton.Message(body="before"))
+        await second.until(lambda: any(second.parked.values()))
+        came = len(second.accepted)
+        stop(first)
+        sending = asyncio.create_task(sender.send(proton.Message(body="after")))
+        second.promote()
+        back = await next_of(events, Reconnected)
+        await sending
+        assert (first.bodies, second.bodies) == (["before"], ["after"])
+        assert len(second.accepted) == came
+        assert back.endpoint.port == second.port
+        assert connection.generation == 2
+        await connection.close()
+        await second.until(lambda: not second.engines)
+
+
+async def test_the_live_connection_that_was_only_cut_is_found_again() -> None:
+    """The standby's member is not promoted; the primary is asked at once, as ever."""
+    async with (
+        pair() as (first, second),
+        aio.connect(url(first, second, **WARM)) as connection,
+    ):
+        events = connection.events()
+        await second.until(lambda: second.parked)
+        first.drop()
+        back = await next_of(events, Reconnected)
+        assert back.endpoint.port == first.port
+        # The parked connection was part of that search; a new one is beside the new session.
+        await second.until(lambda: second.asked == 2 and len(second.parked) == 1)
+
+
+async def test_a_standby_that_is_usable_beside_a_living_primary_is_not_used() -> None:
+    """Never two primaries: it waits for the end of the live connection, and is there at once then."""
+    async with (
+        pair() as (first, second),
+        aio.connect(url(first, second, **WARM)) as connection,
+    ):
+        events = connection.events()
+        sender = await connection.create_sender("q")
+        await second.until(lambda: any(second.parked.values()))
+        second.promote()
+        await sender.send(proton.Message(body="one"))
+        assert first.bodies == ["one"]
+        assert connection.endpoint is not None
+        assert connection.endpoint.port == first.port
+        assert not any(second.engines.values())
+        stop(first)
+        await next_of(events, Reconnected)
+        await sender.send(proton.Message(body="two"))
+        assert second.bodies == ["two"]
+        assert len(second.accepted) == 1
+
+
+async def test_a_standby_that_is_closed_is_made_again() -> None:
+    """With a delay, whatever the member says; a redirect to the living primary is not followed."""
+    async with (
+        pair() as (first, second),
+        aio.connect(url(first, second, **WARM)),
+    ):
+        for round_ in range(1, 4):
+            await second.until(lambda: any(second.parked.values()))
+            assert second.asked == round_
+            second.turn_away(
+                redirection(first) if round_ == 2 else proton.Condition("amqp:connection:forced")
+            )
+        await second.until(lambda: any(second.parked.values()))
+        assert len(first.accepted) == 1
+
+
+async def test_a_member_that_does_not_park_is_left_alone() -> None:
+    """One attempt, and the live connection does not notice."""
+    async with (
+        pair(offers=False) as (first, second),
+        member(offers=True) as third,
+        aio.connect(url(first, second, third, **WARM)),
+    ):
+        for _ in range(3):
+            await third.until(lambda: any(third.parked.values()))
+            third.turn_away(proton.Condition("amqp:connection:forced"))
+        await third.until(lambda: any(third.parked.values()))
+        assert second.refused == 1
+        assert len(first.accepted) == 1
+
+
+async def test_an_ordinary_broker_that_admits_everybody_is_no_standby() -> None:
+    """It begins the session at once: that would be a second primary, so it is closed."""
+    async with (
+        member(serving=True) as first,
+        primary() as other,
+        aio.connect(url(first, other, **WARM)) as connection,
+    ):
+        await other.until(lambda: other.accepted)
+        await other.until(lambda: not other.engines)
+        sender = await connection.create_sender("q")
+        await sender.send(proton.Message(body="one"))
+        assert (first.bodies, other.bodies) == (["one"], [])
+
+
+async def test_when_the_standby_is_gone_with_the_primary_the_search_goes_its_ordinary_way() -> None:
+    """Both members died; a third one is the primary now."""
+    async with (
+        pair() as (first, second),
+        member(offers=False) as third,
+        aio.connect(url(first, second, third, **WARM)) as connection,
+    ):
+        events = connection.events()
+        await second.until(lambda: any(second.parked.values()))
+        stop(first)
+        stop(second)
+        third.serving = True
+        back = await next_of(events, Reconnected)
+        assert back.endpoint.port == third.port
+
+
+async def test_the_standby_takes_no_dial_that_a_search_waits_for() -> None:
+    """One dial for the factory: the standby gives it back when it is parked."""
+    async with (
+        pair() as (first, second),
+        aio.ConnectionFactory(url(first, second, max_dials=1, **WARM)) as factory,
+    ):
+        connections = [await factory.connect() for _ in range(5)]
+        await second.until(lambda: len(second.parked) == 5)
+        assert all(each.endpoint is not None and each.endpoint.port == first.port for each in connections)
+
+
+async def test_closing_closes_the_standby() -> None:
+    """With the live connection, and when it was never parked."""
+    async with pair() as (first, second):
+        async with aio.connect(url(first, second, **WARM)):
+            await second.until(lambda: any(second.parked.values()))
+        await second.until(lambda: not second.engines)
+        await (await aio.connect(url(first, second, **WARM))).close()
+        await second.until(lambda: not second.engines)
+    left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("haclient")]
+    assert not left
+
+
+async def test_the_episode_tells_of_the_standby_as_its_first_attempt() -> None:
+    """So that what wins has a beginning in the events, and in the telemetry."""
+    async with (
+        pair() as (first, second),
+        aio.connect(url(first, second, **WARM)) as connection,
+    ):
+        events = connection.events()
+        await second.until(lambda: any(second.parked.values()))
+        stop(first)
+        started = await next_of(events, AttemptStarted)
+        assert (started.attempt, started.endpoint.port) == (1, second.port)
+        await next_of(events, BackingOff)
+        second.promote()
+        back = await next_of(events, Reconnected)
+        assert back.attempts >= 1
