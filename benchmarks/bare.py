@@ -24,6 +24,7 @@ class BareClient:
     def __init__(self, address: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._address = address
+        self._open: asyncio.Future[None] = self._loop.create_future()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._done: asyncio.Future[None] | None = None
         self._left = 0
@@ -33,13 +34,25 @@ class BareClient:
 
     async def open(self, host: str, port: int) -> None:
         """Connect, Open, Begin, Attach; returns when there is credit."""
+        await self._connect(host, port)
+        await self.begin()
+
+    async def connect(self, host: str, port: int) -> None:
+        """Connect and Open; returns when the peer's Open has come."""
+        await self._connect(host, port)
+        await self._open
+
+    async def begin(self) -> None:
+        """Begin, Attach; returns when there is credit."""
+        self.engine.begin()
+        await self._ready
+
+    async def _connect(self, host: str, port: int) -> None:
         settings = Settings(container_id="bare")
         _socket, self.engine = await self._loop.create_connection(
             lambda: Engine(self, settings, self._loop), host, port
         )
         self.engine.open()
-        self.engine.begin()
-        await self._ready
 
     async def send_all(
         self, count: int, encode: Callable[[int], bytes], *, futures: bool
@@ -76,6 +89,8 @@ class BareClient:
 
     def opened(self, engine: Engine) -> None:
         """Open came."""
+        if not self._open.done():
+            self._open.set_result(None)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """Begin answered: attach."""

@@ -6,7 +6,11 @@ Where to look:
   what happens to it; ``addresses`` which queue it goes to
   (all pure)
 * ``membership``  the roles of a member as a table (pure); ``address`` where a member is
-* ``sessions``  one client connection; ``producers`` and ``subscriptions`` its links
+* ``sessions``  one client connection; ``producers`` and ``subscriptions`` its links, ``termini``
+  what an Attach says
+* ``entrance``  who is let in, and when; ``admission`` and ``accept_rate`` its slots and their
+  rate, ``handshakes`` who has not got that far (all pure); ``parking`` who waits for a turn,
+  ``calibration`` how fast set-ups are, ``listener`` the sockets
 * ``access``  who may do what; ``management`` the ``$management`` node; ``admin`` its client
 * ``broker``  the member itself
 * ``process``, ``member_process``  a member as a process, from inside and from outside

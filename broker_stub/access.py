@@ -4,7 +4,7 @@ Rules
 -----
 * Who somebody is, SASL says; the realm that Cyrus adds to a name is left off.
 * ANONYMOUS is nobody in particular, and never the cluster-admin, whatever name comes with it.
-* A passive member keeps the cluster-admin only.  It sends everybody else to the primary when it
+* A passive member serves the cluster-admin only.  It sends everybody else to the primary when it
   knows where that is, and refuses them when it does not (AMQP 1.0 part 2, sections 2.8.15,
   2.8.16; the Open property says at once that the Open is no success).
 * ``$management`` is the cluster-admin's.
@@ -72,10 +72,8 @@ class Access:
         return user is not None and user == self.admin
 
 
-def refusal(membership: Membership) -> proton.Condition | None:
-    """Why a member does not serve ordinary users now; ``None`` when it does."""
-    if membership.role.serves:
-        return None
+def passive_refusal(membership: Membership) -> proton.Condition:
+    """Why a member that does not serve refuses, and where the primary is."""
     if membership.primary is None:
         return proton.Condition("amqp:connection:forced", "this member is passive and knows no primary")
     return redirect(membership.primary)

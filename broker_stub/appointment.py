@@ -35,12 +35,13 @@ class Appointment:
     """Appoints the primary among the members of a roster.
 
     :param look: asks one member how it is.
+    :ivar deciding: held while somebody is appointed.
     """
 
     def __init__(self, roster: Roster, look: Callable[[Member], Awaitable[None]]) -> None:
         self._roster = roster
         self._look = look
-        self._deciding = asyncio.Lock()
+        self.deciding = asyncio.Lock()
 
     async def run(self) -> None:
         """For ever."""
@@ -49,7 +50,7 @@ class Appointment:
             await roster.changed.wait()
             roster.changed.clear()
             try:
-                async with self._deciding:
+                async with self.deciding:
                     await self._reconcile()
                 again = roster.primary is None and any(member.state.stands_by for member in roster.members)
             except AdminError as error:
@@ -65,7 +66,7 @@ class Appointment:
         :raises MemberRefusedError: when it is not ready or no heir; another one is appointed if need be.
         :raises MemberUnreachableError: when one of the two does not answer.
         """
-        async with self._deciding:
+        async with self.deciding:
             await self._survey()
             primary = self._roster.primary
             if primary is member:

@@ -24,10 +24,12 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub import access, telemetry
+from broker_stub import access, process, telemetry
 from broker_stub.access import Access
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
+from broker_stub.entrance import Decision, Entrance, EntranceOptions
+from broker_stub.listener import Listener
 from broker_stub.management import Management, queue_facts
 from broker_stub.member import ClusterSetup
 from broker_stub.membership import Membership
@@ -46,12 +48,13 @@ from haclient.telemetry import TelemetrySettings
 logger = logging.getLogger("broker_stub.broker")
 
 PRODUCT = "haclient-broker-stub"
-# Every client of a dead primary comes in the same second; Linux cuts this at somaxconn (4096).
-_BACKLOG = 4096
+# Connections that end without an Open are logged one by one, but not thousands of them in a second.
+_MOST_COMPLAINTS = 20
 _EXPIRY_INTERVAL = 1.0
 
 ANY_PORT = Address("127.0.0.1", 0)
 UNKNOWING = Membership()
+OPEN_TO_ALL = EntranceOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class BrokerOptions:
     :param members: where the members of the cluster are, told to clients in Open.
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
+    :param entrance: how fast clients are let in, and how many others there may be.
     :param heartbeat: seconds of silence after which a client is lost.
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
     :param telemetry: where whom it lets in and what it becomes is written; ``None`` for nowhere.
@@ -81,6 +85,7 @@ class BrokerOptions:
     replicate: Replicate = Replicate.ALL
     handshake_timeout: float = 10.0
     max_connections: int = 20_000
+    entrance: EntranceOptions = OPEN_TO_ALL
     heartbeat: float = DEFAULT_HEARTBEAT
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
@@ -108,7 +113,15 @@ class Broker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._management = Management(self)
         self._settings = self._connection_settings()
-        self._server: asyncio.Server | None = None
+        self.entrance = Entrance(options.entrance, self.membership, self._loop)
+        self._listener = Listener(
+            self._accepted,
+            self._loop,
+            room=lambda: self.entrance.handshakes.make_room(self._loop.time()),
+            exhausted=lambda: self.entrance.handshakes.cut_oldest("there is no file descriptor left"),
+        )
+        self._complaints = 0
+        self._descriptors = process.most_connections(options.entrance.max_handshakes)
         self._connections: set[ClientConnection] = set()
         self._all_gone = asyncio.Event()
         self._stop_requested = asyncio.Event()
@@ -140,10 +153,8 @@ class Broker:
         """
         if self.member is not None:
             await self.member.start()
-        listen = self.options.listen
-        self._server = await self._loop.create_server(
-            self._accepted, listen.host, listen.port, backlog=_BACKLOG
-        )
+        self.entrance.start(self._settings)
+        await self._listener.listen(self.options.listen)
         self.log.listens(self.address)
         self.log.became(self.membership)
         self._expire()
@@ -152,9 +163,7 @@ class Broker:
     @property
     def address(self) -> Address:
         """Where the member listens."""
-        assert self._server is not None, "start comes first"
-        port: int = self._server.sockets[0].getsockname()[1]
-        return Address(self.options.listen.host, port, tls=self.options.tls is not None)
+        return Address(self.options.listen.host, self._listener.port, tls=self.options.tls is not None)
 
     async def run(self) -> None:
         """Serve until somebody calls ``request_stop``, then stop."""
@@ -173,8 +182,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Close every connection and listen no more."""
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
+        self.entrance.close()
         if self._expiry is not None:
             self._expiry.cancel()
         reason = self._goodbye("the member stops")
@@ -203,6 +212,7 @@ class Broker:
         # A backup's clock decides nothing: what its primary drops, it drops.
         if self.member is None or self.membership.role.serves:
             self.addresses.expire()
+        self._complaints = 0
         self._expiry = self._loop.call_later(_EXPIRY_INTERVAL, self._expire)
 
     # -- connections ----------------------------------------------------------------------------
@@ -211,25 +221,31 @@ class Broker:
         connection = ClientConnection(self, self._loop)
         engine = Engine(connection, self._settings, self._loop)
         self._connections.add(connection)
+        self.entrance.handshakes.begin(connection, self._loop.time())
         connection.begin(engine)
         return engine
 
     def forget(self, connection: ClientConnection, ending: Ending) -> None:
         """A connection is over."""
         self._connections.discard(connection)
+        self.entrance.handshakes.done(connection)
         if not self._connections:
             self._all_gone.set()
-        level = logging.INFO if connection.opened_at is None and ending.condition else logging.DEBUG
-        who = connection.user or "anonymous"
-        logger.log(level, "connection of %s from %s ended: %s", who, connection.engine.peer, ending)
+        level = logging.DEBUG
+        if connection.opened_at is None and ending.condition and self._complaints < _MOST_COMPLAINTS:
+            self._complaints += 1
+            level = logging.INFO
+        if logger.isEnabledFor(level):
+            who = connection.user or "anonymous"
+            logger.log(level, "connection of %s from %s ended: %s", who, connection.engine.peer, ending)
 
-    def refusal(self) -> proton.Condition | None:
-        """Why an ordinary user is not served now, ``None`` when it is."""
-        if len(self._connections) > self.options.max_connections:
-            return proton.Condition(
-                "amqp:resource-limit-exceeded", f"{self.options.max_connections} connections are open"
-            )
-        return access.refusal(self.membership)
+    def decide(self, comer: ClientConnection) -> Decision | proton.Condition:
+        """Whether a client whose Open has come is served, parked, or refused and why."""
+        entrance = self.entrance
+        entrance.handshakes.opened(comer, self._loop.time())
+        opened = len(self._connections) - len(entrance.handshakes)
+        full = opened - len(entrance.lot) > self.options.max_connections or opened > self._descriptors
+        return entrance.decide(comer, full=full)
 
     def open_properties(self) -> dict[str, Any]:
         """What the member says of itself in Open."""
@@ -304,6 +320,7 @@ class Broker:
         self.membership = membership
         self._describe()
         self.log.became(membership)
+        self.entrance.became(membership)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
 
     def _goodbye(self, why: str) -> proton.Condition:
@@ -324,6 +341,7 @@ class Broker:
             "primary": None if membership.primary is None else membership.primary.authority,
             "members": [member.authority for member in self.members],
             "connections": len(self._connections),
+            "entrance": self.entrance.status(),
             **({} if self.member is None else {"replication": self.member.status()}),
             "queues": self.queue_status(),
             "uptime": self._loop.time() - self._started_at,

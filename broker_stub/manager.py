@@ -181,6 +181,11 @@ class Pair:
         return self._roster.primary
 
     @property
+    def deciding(self) -> asyncio.Lock:
+        """Whoever holds it keeps the manager from appointing anybody: an outage of the length one likes."""
+        return self._appointment.deciding
+
+    @property
     def ready(self) -> bool:
         """Whether there is one primary and every other member is ready and knows it."""
         return self._roster.ready

@@ -20,6 +20,8 @@ logger = logging.getLogger("broker_stub.process")
 
 # Linux, <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
+# Store, arbiter, telemetry, and the links to the other members.
+_FILES = 200
 # A queue of a million messages is a million objects that never form cycles: the collector
 # would walk all of them again and again for nothing.
 _GC_THRESHOLDS = (10_000, 20, 100)
@@ -50,6 +52,17 @@ def tune() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def most_connections(handshakes: int) -> int:
+    """How many connections the process has descriptors for, beside so many handshakes and its own files.
+
+    The handshakes get a quarter of the descriptors at most, and the files an eighth.
+    """
+    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return limit - min(handshakes, limit // 4) - min(_FILES, limit // 8)
 
 
 def end_with_parent(parent: int) -> None:

@@ -4,7 +4,10 @@ Rules
 -----
 * Until its Open has come a client has ``handshake_timeout``, and after a Close the same; then
   the socket is cut.
-* A member that must not serve the user answers Open and Close at once (``access.refusal``).
+* Who is served, parked or refused, the ``entrance`` decides when the Open has come; a refusal is an
+  Open and a Close at once.
+* What a client that is parked begins and attaches is answered when it is served.  What its Open was
+  told of the generation is old by that time, so every Attach tells it.
 * A link is accepted with what it will be, or refused with the condition and the reason; the
   connection goes on either way.
 * Nothing that one client does reaches another one: its links, its temporary queues and its
@@ -15,20 +18,22 @@ Rules
   between a failover and the new attach is not for this receiver; who wants that binds a queue.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); part 3,
-sections 3.5.3 and 3.5.4 (source and target).
+sections 3.5.3 and 3.5.4 (source and target); DESIGN section 6 (parking).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import proton
 from proton import Terminus
 
-from broker_stub import access
-from broker_stub.addresses import REPLICATE_PROPERTY, AddressRefusedError
+from broker_stub import access, termini
+from broker_stub.addresses import AddressRefusedError
+from broker_stub.entrance import Decision
 from broker_stub.exchanges import ExchangeType, Route
 from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, RequestLink
 from broker_stub.queues import Queue
@@ -37,6 +42,7 @@ from broker_stub.replication.replica import Replica
 from broker_stub.subscriptions import Subscription
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
+from haclient.engine.settings import NUMBER, PARK
 
 if TYPE_CHECKING:
     from broker_stub.broker import Broker
@@ -47,7 +53,14 @@ logger = logging.getLogger("broker_stub.sessions")
 _BURST = 256 * 1024
 # How often a connection that is held up looks whether its peer has read on, in seconds.
 _CONGESTION_PAUSE = 0.002
+_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 _UNAUTHORIZED = "amqp:unauthorized-access"
+_GENERATION = proton.symbol("haclient:generation")
+# A container id is the client's choice, and as long as it likes.
+_LONGEST_ID = 300
+# Links that a client attaches while it is parked: who waits for the Begin, as he should, has none.
+_MOST_HELD = 100
+_OFFERED = ("ANONYMOUS-RELAY",)
 _DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
 
@@ -55,25 +68,30 @@ class ClientConnection:
     """What the broker knows of one client (the ``EngineOwner`` of its engine)."""
 
     __slots__ = (
+        "_accepted_at",
         "_broker",
         "_burst",
         "_closing",
         "_deadline",
         "_engine",
         "_exchange_queues",
+        "_held",
         "_loop",
+        "_parked",
         "_producers",
         "_replica",
         "_resumption",
         "_sessions",
         "_subscriptions",
         "_temporary",
+        "_unparked",
         "admin",
         "congested",
         "opened_at",
         "replicates",
         "user",
         "uses_queues",
+        "wants_park",
     )
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
@@ -85,6 +103,12 @@ class ClientConnection:
         """Whether it is a backup's (``haclient:replicate``): served by the primary only."""
         self.uses_queues = False
         """Whether it has sent to or taken from a queue that outlives it."""
+        self.wants_park = False
+        """Whether it asked to be parked rather than refused."""
+        self._parked = False
+        self._unparked = False
+        self._held: list[SenderLink | ReceiverLink] = []
+        self._accepted_at = loop.time()
         self._broker = broker
         self._loop = loop
         self._engine: Engine | None = None
@@ -120,6 +144,7 @@ class ClientConnection:
         again elsewhere, and what it has not settled goes back to the queue.
         """
         self._closing = True
+        self._leave_lot(condition)
         self._end_links(died=True)
         self.engine.close(condition)
         self._give_up_later("the client did not answer the Close")
@@ -128,6 +153,10 @@ class ClientConnection:
         """The replica at the other end was dropped."""
         if self._engine is not None and not self._closing:
             self.turn_away(proton.Condition("amqp:connection:forced", why))
+
+    def cut(self, why: str) -> None:
+        """End the connection without a word: another one needs the room."""
+        self.engine.abort(proton.Condition(_LIMIT_EXCEEDED, why))
 
     def _give_up_later(self, why: str) -> None:
         if self._deadline is not None:
@@ -150,32 +179,75 @@ class ClientConnection:
         self.user = broker.options.access.user(engine.transport)
         self.admin = broker.options.access.is_admin(self.user)
         self.opened_at = self._loop.time()
-        desired = engine.connection.remote_desired_capabilities or ()
-        self.replicates = backup.CAPABILITY in map(str, desired)
-        condition = None if self.admin and not self.replicates else broker.refusal()
-        properties = broker.open_properties()
-        if not self.admin or self.replicates:
-            self._write_down(condition)
-        if condition is None:
-            engine.open(properties=properties, offered=("ANONYMOUS-RELAY",))
-            return
-        engine.open(properties={**properties, **access.refused_open()})
-        self.turn_away(condition)
-
-    def _write_down(self, refusal: proton.Condition | None) -> None:
-        broker, client_id = self._broker, self.engine.connection.remote_container
-        if refusal is None:
-            broker.log.admitted(client_id, broker.membership)
+        desired = [str(name) for name in engine.connection.remote_desired_capabilities or ()]
+        self.replicates = backup.CAPABILITY in desired
+        self.wants_park = PARK in desired and not self.replicates
+        decision = broker.decide(self)
+        if decision is Decision.PARK:
+            self._parked = True
+            broker.log.parked(self.client_id, broker.membership)
+            engine.open(properties=broker.open_properties(), offered=(*_OFFERED, PARK))
+        elif decision is Decision.ADMIT:
+            self._admitted()
+            engine.open(properties=broker.open_properties(), offered=_OFFERED)
         else:
-            broker.log.refused(client_id, broker.membership, refusal)
+            broker.log.refused(self.client_id, broker.membership, decision)
+            engine.open(properties={**broker.open_properties(), **access.refused_open()})
+            self.turn_away(decision)
+
+    @property
+    def client_id(self) -> str:
+        """The container id, as long as it may be."""
+        return (self.engine.connection.remote_container or "")[:_LONGEST_ID]
+
+    @property
+    def key(self) -> Hashable:
+        """What the client is known by when it comes again."""
+        number = self.engine.peer_properties.get(NUMBER)
+        return self.client_id, number if isinstance(number, int) else None
+
+    def _admitted(self) -> None:
+        if not self.admin or self.replicates:
+            self._broker.log.admitted(self.client_id, self._broker.membership)
+
+    # -- parked ---------------------------------------------------------------------------------
+
+    def unpark(self) -> None:
+        """Serve a client that was parked: answer its Begins."""
+        self._leave_lot(None)
+        self._unparked = True
+        self._admitted()
+        for session in self._sessions:
+            if session.state & proton.Endpoint.LOCAL_UNINIT:
+                session.open()
+        held, self._held = self._held, []
+        for link in held:
+            if not link.dead:
+                self.link_requested(self.engine, link)
+        self.engine.wake()
+
+    def _hold(self, link: SenderLink | ReceiverLink) -> None:
+        """Keep an Attach for later: proton cannot answer it, not even with no, before the Begin."""
+        self._held.append(link)
+        if len(self._held) > _MOST_HELD:
+            self.cut(f"more than {_MOST_HELD} links while parked")
+
+    def _leave_lot(self, condition: proton.Condition | None) -> None:
+        if self._parked:
+            self._parked = False
+            self._broker.entrance.lot.leave(self)
+            self._broker.log.unparked(self.client_id, self._broker.membership, condition)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""
         if self._closing:
             return
+        if not self._sessions and not self._parked and not self.admin:
+            self._broker.entrance.set_up(self._loop.time() - self._accepted_at)
         self._sessions.append(session)
-        session.open()
-        engine.wake()
+        if not self._parked:
+            session.open()
+            engine.wake()
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """The client says goodbye; ``ended`` follows."""
@@ -190,6 +262,7 @@ class ClientConnection:
         for handle in (self._deadline, self._resumption):
             if handle is not None:
                 handle.cancel()
+        self._leave_lot(ending.condition)
         self._end_links(died=not ending.by_peer)
         self._broker.addresses.end_of(self, self._temporary)
         self._broker.forget(self, ending)
@@ -219,6 +292,11 @@ class ClientConnection:
         """The client attached a link."""
         if self._closing:
             return
+        if self._parked:
+            self._hold(link)
+            return
+        if self._unparked:
+            link.endpoint.properties = {_GENERATION: proton.ulong(self._broker.membership.generation)}
         try:
             if isinstance(link, ReceiverLink):
                 self._accept_producer(engine, link)
@@ -239,7 +317,11 @@ class ClientConnection:
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
             producer = AnonymousProducer(link, self, self._route, self._broker.now_ms)
         else:
-            place = self._temporary_queue() if remote.dynamic else self._route(remote.address, _mode(remote))
+            place = (
+                self._temporary_queue()
+                if remote.dynamic
+                else self._route(remote.address, termini.replicate(remote))
+            )
             if isinstance(place, Queue | Route):
                 self.uses_queues |= isinstance(place, Route) or not place.temporary
                 producer = Producer(link, self, place, self._broker.now_ms)
@@ -247,7 +329,7 @@ class ClientConnection:
             else:
                 producer = RequestLink(link, self, place)
                 endpoint.target.address = access.MANAGEMENT
-        self._mirror(link)
+        termini.mirror(link)
         self._producers.add(producer)
         link.owner = producer
         engine.attach(link)
@@ -256,16 +338,17 @@ class ClientConnection:
     def _accept_subscription(self, engine: Engine, link: SenderLink) -> None:
         endpoint = link.endpoint
         remote = endpoint.remote_source
+        termini.refuse_filters(remote)
         if remote.dynamic:
             place: Queue | Route = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
-            place = self._broker.addresses.place(remote.address, replicate=_mode(remote))
+            place = self._broker.addresses.place(remote.address, replicate=termini.replicate(remote))
         queue = self._bound_queue(place) if isinstance(place, Route) else place
         if queue.exclusive_to not in (None, self):
             raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
         self.uses_queues |= not queue.temporary
-        self._mirror(link)
+        termini.mirror(link)
         endpoint.source.address = place.name
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is place
         endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
@@ -282,8 +365,8 @@ class ClientConnection:
         leading = None if member is None else member.leading
         if leading is None or not self.admin:
             raise AddressRefusedError(_UNAUTHORIZED, "replication is for the cluster-admin, at the primary")
-        self._mirror(link)
-        properties = _properties(link)
+        termini.mirror(link)
+        properties = termini.properties(link)
         control, _, identity = (link.endpoint.remote_source.address or "").partition("/")
         if control != backup.CONTROL or bool(identity) != (self._replica is not None):
             raise AddressRefusedError(
@@ -300,17 +383,6 @@ class ClientConnection:
         link.owner = browser
         have = [int(number) for number in properties.get(backup.HAVE) or ()]
         browser.begin(link, zip(have[0::2], have[1::2], strict=True))
-
-    def _mirror(self, link: SenderLink | ReceiverLink) -> None:
-        """Answer with the terminus that was asked for, where it is the same here."""
-        endpoint = link.endpoint
-        address = endpoint.target.address
-        endpoint.source.copy(endpoint.remote_source)
-        endpoint.target.copy(endpoint.remote_target)
-        if address is not None:
-            endpoint.target.address = address
-        endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
-        endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
 
     def _route(self, address: str | None, replicate: str | None = None) -> Queue | Route | RequestHandler:
         self._check_may_use(address)
@@ -379,20 +451,3 @@ class ClientConnection:
             subscription.resume()
         if self._replica is not None:
             self._replica.pump()
-
-
-def _properties(link: SenderLink) -> dict[str, Any]:
-    """The properties of the peer's Attach, by plain string."""
-    properties = link.endpoint.remote_properties
-    return {str(key): value for key, value in properties.items()} if isinstance(properties, dict) else {}
-
-
-def _mode(terminus: proton.Terminus) -> str | None:
-    """``x-qpid-replicate`` of the node properties, for a queue that the attach makes."""
-    data = terminus.properties
-    data.rewind()
-    found = data.get_object() if data.next() else None
-    if not isinstance(found, dict):
-        return None
-    value = {str(key): item for key, item in found.items()}.get(REPLICATE_PROPERTY)
-    return None if value is None else str(value)

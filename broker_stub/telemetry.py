@@ -1,4 +1,4 @@
-"""What a member writes down: whom it let in, whom it refused and with which hint, and what it became.
+"""What a member writes down: whom it let in, parked, or refused with which hint, and what it became.
 
 The lines have the clients' format and go through the clients' writer (``haclient.telemetry``).
 The connections of a cluster-admin that only manages are left out: those are the manager's probes.
@@ -54,6 +54,14 @@ class Log(Protocol):
     def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
         """A client was sent away, when it came."""
 
+    def parked(self, client_id: str | None, membership: Membership) -> None:
+        """A client is held until it can be served here or elsewhere."""
+
+    def unparked(
+        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
+    ) -> None:
+        """A client is held no longer: it is served, or it was sent away, or it is gone."""
+
     def became(self, membership: Membership) -> None:
         """The role or the generation is another one."""
 
@@ -68,6 +76,14 @@ class Silence:
         """Nothing."""
 
     def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
+        """Nothing."""
+
+    def parked(self, client_id: str | None, membership: Membership) -> None:
+        """Nothing."""
+
+    def unparked(
+        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
+    ) -> None:
         """Nothing."""
 
     def became(self, membership: Membership) -> None:
@@ -102,15 +118,24 @@ class MemberLog:
 
     def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
         """A client was sent away, when it came."""
-        kind = MissKind.REDIRECTED if condition.name == _REDIRECT else MissKind.CLOSED
         self._put(
             Kind.MEMBER_REFUSED,
             membership,
             client_id=_short(client_id),
-            condition=str(condition.name),
-            error_type=kind.value,
+            **_why(condition),
             hint=_hint(condition),
         )
+
+    def parked(self, client_id: str | None, membership: Membership) -> None:
+        """A client is held until it can be served here or elsewhere."""
+        self._put(Kind.MEMBER_PARKED, membership, client_id=_short(client_id))
+
+    def unparked(
+        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
+    ) -> None:
+        """A client is held no longer: it is served, or it was sent away, or it is gone."""
+        why = {} if condition is None else _why(condition)
+        self._put(Kind.MEMBER_UNPARKED, membership, client_id=_short(client_id), **why)
 
     def became(self, membership: Membership) -> None:
         """The role or the generation is another one."""
@@ -156,6 +181,11 @@ class MemberLog:
 def log_of(settings: TelemetrySettings | None, *, cluster: str, name: str) -> Log:
     """The log of a member, which may be none."""
     return Silence() if settings is None else MemberLog(settings, cluster=cluster, name=name)
+
+
+def _why(condition: proton.Condition) -> dict[str, Value]:
+    kind = MissKind.REDIRECTED if condition.name == _REDIRECT else MissKind.CLOSED
+    return {"condition": str(condition.name), "error_type": kind.value}
 
 
 def _short(client_id: str | None) -> str | None:

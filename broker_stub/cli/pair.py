@@ -21,7 +21,9 @@ from broker_stub import process
 from broker_stub.address import Address
 from broker_stub.broker import ANY_PORT
 from broker_stub.cli.cluster_part import check_arbiter, without_secrets
+from broker_stub.cli.entrance_part import rate_options
 from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
+from broker_stub.entrance import RateSource
 from broker_stub.manager import Pair, PairEvent, PairOptions, describe
 from haclient.engine.sasl import SaslUnavailableError
 
@@ -62,6 +64,7 @@ _EVENTS_SHOWN = 12
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory where the members write who came, and what they became.",
 )
+@rate_options
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Start dead members again.")
 @click.option("--probe-interval", type=float, default=0.5, show_default=True, help="Seconds.")
 @click.option("--probe-timeout", type=float, default=2.0, show_default=True, help="Seconds.")
@@ -81,6 +84,8 @@ def pair(
     users: Path | None,
     anonymous: bool,
     telemetry: Path | None,
+    accept_rate: float | RateSource,
+    accept_burst: float | None,
     restart: bool,
     probe_interval: float,
     probe_timeout: float,
@@ -100,6 +105,11 @@ def pair(
         raise click.UsageError("--memory does not go with --store")
     if arbiter is not None:
         check_arbiter(arbiter)
+    arguments = ["--accept-rate", str(accept_rate)]
+    if accept_burst is not None:
+        arguments += ["--accept-burst", str(accept_burst)]
+    if telemetry is not None:
+        arguments += ["--telemetry", str(telemetry.absolute())]
     options = PairOptions(
         listen=listen or (ANY_PORT,) * (members or 2),
         store=None if store is None else store.absolute(),
@@ -114,7 +124,7 @@ def pair(
         probe_timeout=probe_timeout,
         probes_missed=probes_missed,
         loop=loop,
-        serve_arguments=() if telemetry is None else ("--telemetry", str(telemetry.absolute())),
+        serve_arguments=tuple(arguments),
     )
     screen: Screen
     if as_json:

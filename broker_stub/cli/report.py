@@ -32,9 +32,19 @@ def _cluster(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _content(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "members", ", ".join(facts["members"]) or "none known"
     yield "clients", str(facts["connections"])
+    entrance = facts.get("entrance")
+    if entrance is not None:
+        yield "entrance", _entrance(entrance)
     for queue in facts["queues"]:
         if not queue["temporary"]:
             yield "queue", f"{queue['name']}: {queue['depth']} messages, replicate {queue['replicate']}"
+
+
+def _entrance(facts: dict[str, Any]) -> str:
+    rate = "no limit" if facts["rate"] is None else f"{facts['rate']:.4g} a second"
+    counts = ("admitted", "refused", "redirected")
+    told = ", ".join(f"{facts[name]} {name}" for name in counts)
+    return f"{rate}; {told}; {facts['parked_now']} parked and {facts['half_open']} half-open now"
 
 
 def _or_none(number: int | None) -> str:

@@ -17,6 +17,7 @@ from broker_stub.access import DEFAULT_ADMIN, Access, write_users
 from broker_stub.address import Address
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli.cluster_part import MEMORY, ClusterPart, Given, check
+from broker_stub.cli.entrance_part import rate_options, room_options
 from broker_stub.cli.options import (
     ADDRESS,
     FILE,
@@ -28,6 +29,7 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
+from broker_stub.entrance import EntranceOptions, RateSource
 from broker_stub.membership import Membership, MoveRefusedError, Role
 from broker_stub.messages import Replicate
 from broker_stub.store import StoreFailedError
@@ -71,6 +73,8 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
 @click.option("--handshake-timeout", type=float, default=10.0, show_default=True, help="Seconds until Open.")
 @click.option("--heartbeat", type=float, default=10.0, show_default=True, help="Seconds; 0 turns it off.")
 @click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
+@rate_options
+@room_options
 @click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH: be replicated.")
 @click.option(
     "--store", "store_path", default=MEMORY, show_default=True, help="Directory of the store, or memory."
@@ -124,6 +128,11 @@ def serve(
     handshake_timeout: float,
     heartbeat: float,
     max_connections: int,
+    accept_rate: float | RateSource,
+    accept_burst: float | None,
+    max_handshakes: int,
+    park_limit: int,
+    park_timeout: float,
     arbiter: str | None,
     store_path: str,
     broker_url: str | None,
@@ -187,6 +196,13 @@ def serve(
             handshake_timeout=handshake_timeout,
             heartbeat=heartbeat,
             max_connections=max_connections,
+            entrance=EntranceOptions(
+                rate=accept_rate,
+                burst=accept_burst,
+                max_handshakes=max_handshakes,
+                park_limit=park_limit,
+                park_timeout=park_timeout,
+            ),
             replicate=Replicate(replicate),
             telemetry=None if telemetry is None else TelemetrySettings(telemetry),
         )

@@ -78,7 +78,7 @@ class Client:
 
     async def connect(self, address: Address, **settings: Any) -> Client:
         loop = asyncio.get_running_loop()
-        made = Settings(container_id="test", **settings)
+        made = Settings(**{"container_id": "test", **settings})
         _, engine = await loop.create_connection(lambda: Engine(self, made, loop), address.host, address.port)
         self.engine = engine
         engine.open()

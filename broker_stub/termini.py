@@ -1,0 +1,55 @@
+"""What a peer's Attach says, and the answer that says the same.
+
+Source: AMQP 1.0 part 2, section 2.7.3 (attach); part 3, sections 3.5.3 and 3.5.4 (source and target).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import proton
+
+from broker_stub.addresses import REPLICATE_PROPERTY, AddressRefusedError
+from haclient.engine.links import ReceiverLink, SenderLink
+
+
+def mirror(link: SenderLink | ReceiverLink) -> None:
+    """Answer with the terminus that was asked for, where it is the same here."""
+    endpoint = link.endpoint
+    address = endpoint.target.address
+    endpoint.source.copy(endpoint.remote_source)
+    endpoint.target.copy(endpoint.remote_target)
+    if address is not None:
+        endpoint.target.address = address
+    endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
+    endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
+
+
+def properties(link: SenderLink) -> dict[str, Any]:
+    """The properties of the peer's Attach, by plain string."""
+    found = link.endpoint.remote_properties
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def replicate(terminus: proton.Terminus) -> str | None:
+    """``x-qpid-replicate`` of the node properties, for a queue that the attach makes."""
+    data = terminus.properties
+    data.rewind()
+    found = data.get_object() if data.next() else None
+    if not isinstance(found, dict):
+        return None
+    value = {str(key): item for key, item in found.items()}.get(REPLICATE_PROPERTY)
+    return None if value is None else str(value)
+
+
+def refuse_filters(source: proton.Terminus) -> None:
+    """Refuse a source that selects messages: whoever asks for some must not be given all.
+
+    :raises AddressRefusedError: when there is a filter.
+    """
+    data = source.filter
+    data.rewind()
+    found = data.get_object() if data.next() else None
+    if found:
+        names = ", ".join(str(name) for name in found) if isinstance(found, dict) else str(found)
+        raise AddressRefusedError("amqp:not-implemented", f"there are no filters here: {names}")

@@ -1,0 +1,36 @@
+"""How many set-ups a second this machine can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trustme
+
+from broker_stub import calibration
+from haclient.engine.settings import SaslServer, Settings
+from haclient.engine.tls import TlsFiles, server_domain
+
+PLAIN = Settings(container_id="member", sasl_server=SaslServer())
+
+
+def test_a_rate_is_measured_that_some_machine_could_have() -> None:
+    assert 10 < calibration.measure(PLAIN) < 1_000_000
+
+
+def test_only_the_members_side_is_counted() -> None:
+    assert calibration.handshake(PLAIN) > 0
+
+
+def test_tls_is_measured_with_the_members_certificate(tmp_path: Path) -> None:
+    certificate = trustme.CA().issue_cert("localhost")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    files = TlsFiles(certificate=str(tmp_path / "cert.pem"), key=str(tmp_path / "key.pem"))
+    settings = Settings(container_id="member", sasl_server=SaslServer(), tls_domain=server_domain(files))
+    plain = min(calibration.handshake(PLAIN) for _ in range(10))
+    assert min(calibration.handshake(settings) for _ in range(10)) > plain
+
+
+def test_a_handshake_that_fails_counts_as_far_as_it_goes() -> None:
+    refusing = Settings(container_id="member", sasl_server=SaslServer(mechanisms=("EXTERNAL",)))
+    assert calibration.handshake(refusing) > 0
