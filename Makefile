@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak soak-stream model check format bench clean
+.PHONY: help setup demo test soak soak-stream simulate-million model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -16,7 +16,7 @@ demo: setup  ## a broker pair, a producer and a consumer; the primary is killed 
 	@$(PYTHON) examples/failover_demo.py $(DEMO_ARGS)
 
 test: setup  ## the whole test suite, by two processes
-	@$(PYTHON) -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED=n replays
 	@$(PYTHON) -m tests.faults.soak --failovers $(or $(FAILOVERS),100) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
@@ -24,6 +24,9 @@ soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED
 soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at random points
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
 	    $(PYTHON) -m pytest -m soak tests/analysis/test_stream.py
+
+simulate-million: setup  ## a million clients in virtual time: hints, parked, warm, no hints; 4 GB of memory
+	@$(PYTHON) -m pytest -m soak --timeout=7200 -s tests/simulation/test_million.py
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.model --members 3 --generations 4 $(MODEL_ARGS)

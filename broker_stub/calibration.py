@@ -9,8 +9,9 @@ of what fits into ``_TIME`` is the cost of one set-up in memory.
 
 Rules
 -----
-* A set-up over a socket costs more than one in memory: ``_SOCKET`` times as much.  With passwords the
-  server's part of SCRAM comes on top (``_SCRAM_ROUNDS``).
+* A set-up over a socket costs more than one in memory: ``_SOCKET`` times as much.  Where nobody may come
+  without a password, the server's part of SCRAM comes on top (``_SCRAM_ITERATIONS``).  Where some may, those
+  with one are taken for the few, like the cluster-admin; a member with many of both wants ``auto``.
 * Half of what a core can do is for newcomers (``_SHARE``); the other half is for those already in, for
   whom the newcomers then attach links and send, and for refusing the others.
 * TLS is measured with the member's own certificate, and without a client's: a handshake that
@@ -59,12 +60,13 @@ def measure(settings: Settings) -> float:
     end = time.monotonic() + _TIME
     while time.monotonic() < end or not costs:
         costs.append(handshake(anonymous))
-    return _SHARE / (statistics.median(costs) * _SOCKET + _scram(settings))
+    return _SHARE / (statistics.median(costs) * _SOCKET + password_cost(settings))
 
 
-def _scram(settings: Settings) -> float:
-    """Processor seconds of a password's check; none where nobody has one."""
-    if settings.sasl_server is None or settings.sasl_server.config_dir is None:
+def password_cost(settings: Settings) -> float:
+    """Processor seconds of a password's check; none where it is not needed."""
+    server = settings.sasl_server
+    if server is None or server.config_dir is None or "ANONYMOUS" in server.mechanisms:
         return 0.0
     begin = time.thread_time()
     hashlib.pbkdf2_hmac("sha256", b"password", b"salt of 16 bytes", _SCRAM_ITERATIONS)

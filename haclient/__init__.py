@@ -5,21 +5,27 @@
 
 ``haclient.aio`` has the same names for asyncio.  See ``haclient.errors`` for what can go wrong
 and ``haclient.events`` for what can be watched.
+
+A name is imported when it is first used (PEP 562): the analysis runs on machines without proton.
 """
 
 from __future__ import annotations
 
-from proton import Message
+import importlib
+from typing import TYPE_CHECKING
 
-from haclient import aio, errors, events
-from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
-from haclient.discovery.topology import Topology
-from haclient.factory import Credentials
-from haclient.links.connection import State
-from haclient.outcome import Outcome, OutcomeState
+if TYPE_CHECKING:
+    from proton import Message
+
+    from haclient import aio, errors, events
+    from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
+    from haclient.discovery.cluster_url import ClusterURL
+    from haclient.discovery.endpoint import Endpoint
+    from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+    from haclient.discovery.topology import Topology
+    from haclient.factory import Credentials
+    from haclient.links.connection import State
+    from haclient.outcome import Outcome, OutcomeState
 
 __all__ = [
     "AttemptRecord",
@@ -43,3 +49,39 @@ __all__ = [
     "errors",
     "events",
 ]
+
+_MODULES = ("aio", "blocking", "errors", "events")
+_HOMES = {
+    "AttemptRecord": "haclient.discovery.evidence",
+    "ClusterURL": "haclient.discovery.cluster_url",
+    "Connection": "haclient.blocking",
+    "ConnectionFactory": "haclient.blocking",
+    "Credentials": "haclient.factory",
+    "Delivery": "haclient.blocking",
+    "Endpoint": "haclient.discovery.endpoint",
+    "Message": "proton",
+    "Miss": "haclient.discovery.evidence",
+    "MissKind": "haclient.discovery.evidence",
+    "Outcome": "haclient.outcome",
+    "OutcomeState": "haclient.outcome",
+    "Receiver": "haclient.blocking",
+    "Sender": "haclient.blocking",
+    "State": "haclient.links.connection",
+    "Topology": "haclient.discovery.topology",
+    "connect": "haclient.blocking",
+}
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of the package's
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return importlib.import_module(f"haclient.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

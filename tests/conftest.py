@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
-_ANALYSIS = Path(__file__).parent / "analysis"
+_ANALYSIS = "tests/analysis/"
 
 # Hypothesis fails an example that takes over 0.2 s; on a busy machine that says nothing about the code.
 settings.register_profile("haclient", deadline=None)
 settings.load_profile("haclient")
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares something dear: Spark's session, and the fixtures of one file."""
-    for item in items:
-        group = "spark" if _ANALYSIS in item.path.parents else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # has no types
+    """A file's tests share fixtures, and those of the analysis one Spark session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _ANALYSIS if nodeid.startswith(_ANALYSIS) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
+    """Tell pytest-xdist what one process must run alone."""
+    return _ByFile(config, log)

@@ -44,16 +44,6 @@ def generate(  # noqa: PLR0917 - click passes them by name
         try:
             made = fleet.generate(session, clients=clients, outages=outages, seed=seed)
             fleet.write(made, str(out), form=kind)
-            _rename(out)
         finally:
             session.stop()
     click.echo(f"telemetry in {out}")
-
-
-def _rename(folder: Path) -> None:
-    """Give Spark's text files the names of telemetry, and remove what Spark wrote beside them."""
-    for path in list(folder.iterdir()):
-        if path.name.startswith("part-") and ".txt" in path.name:
-            path.rename(path.with_name(path.name.replace(".txt", ".jsonl")))
-        elif path.is_file() and not path.name.startswith("part-"):
-            path.unlink()

@@ -72,5 +72,7 @@ class Policy:
     """When to ask a passive member to hold the connection until it serves (DESIGN section 6): never;
     during an outage; or always, with one parked connection beside the live one."""
 
-    park_timeout: float = 10.0
-    """A parked connection lets the search rest this long; then rounds go on beside it."""
+    park_timeout: float = 30.0
+    """A parked connection lets the search rest this long; then rounds go on beside it.  Longer than most
+    storms, in which the parked wait for their turn; and short enough for who is parked because only
+    its own way to the primary is cut."""

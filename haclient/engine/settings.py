@@ -14,7 +14,7 @@ DEFAULT_MAX_FRAME_SIZE = 65536
 DEFAULT_HEARTBEAT = 10.0
 # A message larger than this is refused by the link instead of filling memory.
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
-# The capability of a connection that may be held, Begin unanswered, until its member serves (DESIGN section 6).
+# The capability of a connection that may be held, its Begin unanswered, until the member serves (DESIGN 6).
 PARK = "haclient:park"
 # Which connection of its container it is (an Open property): each has its own slot at a busy primary.
 NUMBER = "haclient:connection"

@@ -48,7 +48,10 @@ class TestAsking:
     def test_a_round_that_failed_is_an_outage(self) -> None:
         """The second one asks, and the client needs no more attempts until the member serves."""
         world: World = {E[0]: Misses(), E[1]: Parks(Serves(), stays=30.0)}
-        factory = Factory({**world, E[1]: lambda now: world[E[1]] if now > 0.002 else Misses()}, E[:2])
+        policy = Policy(park_timeout=60.0)
+        factory = Factory(
+            {**world, E[1]: lambda now: world[E[1]] if now > 0.002 else Misses()}, E[:2], policy=policy
+        )
         factory.connect()
         factory.run()
         assert factory.of_type(Found)
@@ -87,10 +90,11 @@ class TestResting:
 
     def test_the_search_rests_and_holds_no_dial(self) -> None:
         """Until ``park_timeout``."""
+        rest = Policy().park_timeout
         topology, now, looking = parked()
         assert looking.in_flight == 0
-        assert until_wait(looking, now, topology) == [Wait(now + 60.0)]
-        assert until_wait(looking, now + 59.9, topology) == [Wait(now + 60.0)]
+        assert until_wait(looking, now, topology) == [Wait(now + rest)]
+        assert until_wait(looking, now + rest - 0.1, topology) == [Wait(now + rest)]
 
     def test_a_parked_attempt_has_no_deadline_of_its_own(self) -> None:
         """It outlives ``attempt_timeout`` and ``park_timeout``."""
@@ -201,7 +205,7 @@ class TestAStandby:
         assert until_wait(looking, now, topology)[:2] == [StartRound(1), Dial(2, E[0])]
         assert looking.in_flight == 1
         looking.missed(2, now, REFUSED)
-        assert until_wait(looking, now, topology) == [Wait(60.0)]
+        assert until_wait(looking, now, topology) == [Wait(Policy().park_timeout)]
 
     def test_when_it_is_gone_the_search_goes_its_ordinary_way(self) -> None:
         """As if there had been none."""

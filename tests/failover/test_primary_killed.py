@@ -222,7 +222,8 @@ async def test_credentials_do_not_go_to_a_redirect_target_that_no_member_vouches
     events = list[Event]()
     with pytest.raises(haclient.errors.ConnectionGaveUp, match="credentials must not go there"):
         await aio.connect(
-            f"amqp://app:its%20password@{passive.address}?{OPTIONS}&max_attempts=2", on_event=events.append
+            f"amqp://app:its%20password@{passive.address}?{OPTIONS}&max_attempts=2&standby=none",
+            on_event=events.append,
         )
     assert not any(event.followed for event in events if isinstance(event, Redirected))
 

@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Self
 
 from haclient import Message, aio
+from haclient.discovery.endpoint import Endpoint
 from haclient.errors import HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
 from haclient.events import Connected, Event, Reconnected
 from haclient.outcome import Outcome
@@ -123,8 +124,12 @@ class Load:
 
     def _event(self, event: Event) -> None:
         if isinstance(event, Connected | Reconnected):
-            endpoint = f"{event.endpoint.host}:{event.endpoint.port}"
-            self._history.serves(event.generation or 0, self._names[endpoint])
+            self._serves(event.endpoint, event.generation)
+
+    def _serves(self, endpoint: Endpoint | None, generation: int | None) -> None:
+        """Somebody was seen to serve; who was parked does not know yet in which generation."""
+        if endpoint is not None and generation is not None:
+            self._history.serves(generation, self._names[f"{endpoint.host}:{endpoint.port}"])
 
     # -- producers ------------------------------------------------------------------------------
 
@@ -143,6 +148,7 @@ class Load:
                 self._history.sent[message] = queue
                 future = await self._send(sender, message, rng.randint(0, _MAX_FILLING), timeout)
                 future.add_done_callback(self._noting(message, pending))
+                self._serves(connection.endpoint, connection.generation)
                 pending.add(future)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._producing.wait(), burst / rate)

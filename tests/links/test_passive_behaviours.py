@@ -101,7 +101,7 @@ def test_every_passive_behaviour_is_tested_here() -> None:
 async def test_a_primary_that_is_listed_first_is_used_at_once(name: str) -> None:
     watch = Watch()
     async with cluster(name, name) as (good, passive):
-        connected = await watched(watch, good, good, *passive)
+        connected = await watched(watch, good, good, *passive, stagger=10)
     assert connected.endpoint == endpoint(good)
     assert connected.attempts == 1
 

@@ -1,0 +1,168 @@
+"""From a promotion to the first settled message of a warm client, beside a bare begin-attach-send.
+
+Two members, one primary and one passive.  The client has ``standby=warm``: one connection to the
+primary, and one that the passive member holds, with Open done and Begin not answered.  In each round the
+primary is killed (SIGKILL), the client has a message in its ledger, and a moment later the passive
+member is promoted.  Then the dead one is started again as the passive member of the next round.
+
+``became`` is read from the new primary's own clock, as in ``bench_failover``: the answer to the promotion
+says how long the member had been up when it was primary.  The promotion's own time, from the command
+to then, is printed beside it, and the time from the command to the settled message as well.  The
+command comes from a process of its own, so that its answer takes none of the client's time.
+
+The peer is a bare engine with a connection to the same member whose Open is done: Begin, Attach, one
+message, its settle; once a round, after the failover.  Both of them send to a queue that the member makes
+when they attach, for it was passive before.
+
+Bar: within 1.2 times the bare begin-attach-send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import statistics
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import measure
+from bare import BareClient
+from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair, _started_at
+
+import haclient
+from broker_stub.access import write_users
+from broker_stub.address import Address
+from broker_stub.admin import AdminClient, Credentials
+from haclient import aio
+from haclient.engine.codec import Encoder
+
+_BARE_ADDRESS = "bare"
+_LOOK = 0.02
+# What is measured is over long before the commander says goodbye, which takes processor time.
+_QUIET = 0.2
+_PATIENCE = 30.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """Seconds of each round."""
+
+    promotion: list[float] = field(default_factory=list)
+    from_command: list[float] = field(default_factory=list)
+    from_became: list[float] = field(default_factory=list)
+    bare: list[float] = field(default_factory=list)
+
+
+async def _parked(admin: AdminClient) -> None:
+    """Wait until the member holds the client's second connection."""
+    async with asyncio.timeout(_PATIENCE):
+        while (await admin.status()).facts["entrance"]["parked_now"] == 0:  # noqa: ASYNC110 - told by another process
+            await asyncio.sleep(_LOOK)
+
+
+async def _command(member: str) -> None:
+    """The commander: promotes the member when a line comes, and says when that was done."""
+    async with await AdminClient.connect(Address.parse(member), Credentials(_PASSWORD)) as admin:
+        await _parked(admin)
+        started_at = await _started_at(admin)
+        print("parked", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        commanded = time.monotonic()
+        status = await admin.promote()
+        await asyncio.sleep(_QUIET)
+        print(json.dumps({"commanded": commanded, "became": started_at + status.facts["uptime"]}))
+
+
+async def _commander(member: Address) -> Process:
+    """A process with a connection to a member that holds the client."""
+    command = (sys.executable, __file__, "--command", str(member))
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"parked\n"
+    return process
+
+
+async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
+    loop = asyncio.get_running_loop()
+    await sender.send(haclient.Message(body=b"before"))
+    new_primary = pair.passive
+    commander = await _commander(new_primary)
+    pair.kill_primary()
+    outcome = await sender.send_nowait(haclient.Message(body=b"after"))
+    settled = loop.create_future()
+    outcome.add_done_callback(lambda _: settled.set_result(time.monotonic()))
+    await asyncio.sleep(random.uniform(*_OUTAGE))
+    assert commander.stdin is not None
+    commander.stdin.write(b"promote\n")
+    async with asyncio.timeout(_PATIENCE):
+        settled_at = await settled
+        output, _ = await commander.communicate()
+    outcome.result()
+    moments = json.loads(output)
+    figures.promotion.append(moments["became"] - moments["commanded"])
+    figures.from_command.append(settled_at - moments["commanded"])
+    figures.from_became.append(settled_at - moments["became"])
+    figures.bare.append(await _bare(new_primary))
+    await pair.revive()
+
+
+async def _bare(primary: Address) -> float:
+    encoder = Encoder()
+    client = BareClient(_BARE_ADDRESS)
+    await client.connect(primary.host, primary.port)
+    began = time.monotonic()
+    await client.begin()
+    await client.send_all(1, lambda _: encoder.encode(haclient.Message(body=b"bare")), futures=True)
+    seconds = time.monotonic() - began
+    client.abort()
+    return seconds
+
+
+async def _run(pair: Pair, rounds: int) -> Figures:
+    figures = Figures()
+    async with aio.connect(pair.url, standby="warm") as connection:
+        sender = await connection.create_sender(_ADDRESS)
+        await _round(pair, sender, Figures())
+        for _ in range(rounds):
+            await _round(pair, sender, figures)
+    return figures
+
+
+def main() -> None:
+    parser = measure.argument_parser(__doc__, rounds=20)
+    parser.add_argument("--command", help="of the commander process; the benchmark gives it itself")
+    arguments = measure.parse_arguments(parser)
+    # Every round loses a connection; one line each is no news here.
+    logging.getLogger("haclient").setLevel(logging.ERROR)
+    if arguments.command is not None:
+        asyncio.run(_command(arguments.command))
+        return
+    measure.print_header("From a promotion to the first settled message of a warm client", arguments)
+    with tempfile.TemporaryDirectory(prefix="bench-parking-") as users:
+        write_users(Path(users), {"cluster-admin": _PASSWORD})
+        with closing(Pair(Path(users))) as pair:
+            figures = asyncio.run(_run(pair, arguments.rounds))
+    print(f"\n  milliseconds{'':<34}{'median':>8}{'p90':>8}")
+    for name, values in (
+        ("bare begin, attach, send, settle", figures.bare),
+        ("warm client, from became to settled", figures.from_became),
+        ("the promotion, from the command to became", figures.promotion),
+        ("warm client, from the command to settled", figures.from_command),
+    ):
+        milliseconds = [1e3 * value for value in values]
+        print(f"  {name:<46}{statistics.median(milliseconds):>8.2f}", end="")
+        print(f"{measure.percentile(milliseconds, 90):>8.2f}")
+    print()
+    ratio = statistics.median(figures.from_became) / statistics.median(figures.bare)
+    measure.print_bar("first settled message after the promotion / bare", ratio, 1.2, at_least=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""``haclient simulate``: a reconnect storm in virtual time, one row a policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from haclient.analysis.session import spark_session
+from haclient.cli.options import UnusableError, check_reachable, plain_errors
+from haclient.discovery.policy import Policy, Standby
+from haclient.discovery.strategies import STRATEGIES
+from haclient.simulation import cases, plot, sweep
+from haclient.simulation.presets import PRESETS
+from haclient.simulation.result import Result
+from haclient.simulation.scenario import Scenario, WhenFull
+
+_COLUMNS = {
+    "last": "last",
+    "ratio": plot.IDEAL,
+    "p50": "p50",
+    "p99": "p99",
+    "peak_per_second": "peak/s",
+    "attempts_per_client": "attempts",
+    "wasted_handshakes": "wasted",
+}
+_LARGE = 100  # from here on one decimal place is enough
+_SCENARIO = {field.name for field in fields(Scenario)}
+_POLICY = {field.name for field in fields(Policy)}
+
+
+class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
+    """A parameter and its values."""
+
+    name = "key=a,b,c"
+
+    def convert(
+        self,
+        value: str | tuple[str, tuple[Any, ...]],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, tuple[Any, ...]]:
+        """Divide it; the values are JSON, or words."""
+        if isinstance(value, tuple):
+            return value
+        key, _, texts = value.partition("=")
+        key = key.strip().replace("-", "_")
+        if key not in sweep.PARAMETERS or not texts:
+            self.fail(
+                f"{value!r} is not like setup_rate=100,200; there are {', '.join(sorted(sweep.PARAMETERS))}"
+            )
+        return key, tuple(_read(text) for text in texts.split(","))
+
+
+@click.command()
+@click.option("--clients", type=click.IntRange(min=1), default=2000, show_default=True)
+@click.option(
+    "--setup-rate",
+    type=float,
+    default=200.0,
+    show_default=True,
+    help="Set-ups a second that the primary manages.",
+)
+@click.option("--accept-rate", type=float, help="What it admits a second.  [default: the set-up rate]")
+@click.option("--outage", type=float, default=3.0, show_default=True, help="Seconds.")
+@click.option(
+    "--detection",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Clients notice the loss within so many seconds.",
+)
+@click.option(
+    "--backlog", type=int, default=128, show_default=True, help="Connections that wait at the primary."
+)
+@click.option("--when-full", type=click.Choice(get_args(WhenFull)), default="refuse", show_default=True)
+@click.option(
+    "--hints/--no-hints",
+    default=None,
+    help="Whether the primary tells when to come.  [default: every --strategy with and without]",
+)
+@click.option(
+    "--park",
+    "standby",
+    type=click.Choice(get_args(Standby)),
+    default="none",
+    show_default=True,
+    help="Members hold clients: never, during the outage, or since before it (warm).",
+)
+@click.option(
+    "--strategy", "strategies", type=click.Choice(list(STRATEGIES)), multiple=True, help="Of haclient."
+)
+@click.option("--preset", "presets", type=click.Choice(list(PRESETS)), multiple=True, help="Another client.")
+@click.option("--members", type=int, help="1 is an address that moves.  [default: 1, or 2 with --park]")
+@click.option("--redirecting", type=int, default=0, show_default=True, help="Passive members that redirect.")
+@click.option(
+    "--max-hint", type=float, default=Policy().max_hint, show_default=True, help="Option of the client."
+)
+@click.option("--backoff-max", type=float, default=Policy().backoff_max, show_default=True, help="The same.")
+@click.option(
+    "--park-timeout", type=float, default=Policy().park_timeout, show_default=True, help="The same."
+)
+@click.option(
+    "--refusal-cost",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Work for a refusal with a hint, as a part of that for a set-up.",
+)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--sweep", "axes", type=Axis(), multiple=True, help="Vary a parameter; several give every combination."
+)
+@click.option("--spark", is_flag=True, help="Spread a sweep over Spark.")
+@click.option("--master", help="Spark master; local[*] without it.")
+@click.option(
+    "--json", "as_json", type=click.Path(dir_okay=False, allow_dash=True), help="Write the figures as JSON."
+)
+@click.option("--plot", "png", type=click.Path(dir_okay=False, path_type=Path), help="Write a PNG.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page that needs no network."
+)
+def simulate(**given: Any) -> None:
+    """Let a reconnect storm happen in virtual time, with the real client code.
+
+    Without --strategy, --preset and --park it compares all of them: haclient with hints and, like the
+    others, with an ordinary broker.
+    """
+    try:
+        _check(given)
+        if given["axes"]:
+            _sweep(given)
+        else:
+            _compare(given)
+    except plot.NoPlotsError as error:
+        raise UnusableError(str(error)) from error
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    drawn = given["png"] or given["html"]
+    if given["axes"] and drawn:
+        raise click.UsageError("--sweep gives figures, and no plot")
+    if not given["axes"] and (given["spark"] or given["master"]):
+        raise click.UsageError("--spark and --master go with --sweep")
+    if given["axes"] and len([*given["strategies"], *given["presets"]]) > 1:
+        raise click.UsageError(
+            "--sweep goes with one strategy or preset; vary them with --sweep client=full,kafka"
+        )
+    for module, wanted in (("matplotlib", given["png"]), ("markupsafe", given["html"])):
+        if wanted:
+            plot.need(module)
+
+
+def _point(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as parameters of a scenario and a policy."""
+    known = {name: value for name, value in given.items() if name in sweep.PARAMETERS and value is not None}
+    parking = given["standby"] != "none"
+    return {"members": 2 if parking else 1, **known, "parking": parking}
+
+
+def _cases(given: Mapping[str, Any]) -> Sequence[cases.Case]:
+    point = _point(given)
+    try:
+        scenario = Scenario(**{name: value for name, value in point.items() if name in _SCENARIO})
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    policy = Policy(**{name: value for name, value in point.items() if name in _POLICY})
+    strategies, presets = given["strategies"], given["presets"]
+    if not strategies and not presets and given["standby"] == "none" and given["hints"] is None:
+        return cases.comparison(scenario, policy)
+    if not presets:
+        strategies = strategies or ("full",)
+    both = given["hints"] is None and not scenario.parking
+    brokers = (scenario, replace(scenario, hints=False)) if both else (scenario,)
+    return (
+        *(cases.strategy(name, broker, policy) for name in strategies for broker in brokers),
+        *(cases.preset(name, scenario) for name in presets),
+    )
+
+
+def _compare(given: Mapping[str, Any]) -> None:
+    chosen = _cases(given)
+    with _progress() as bar:
+        results = [_run(case, bar) for case in chosen]
+    rows = [result.figures() for result in results]
+    _tell(rows, given["as_json"], tuple(_COLUMNS), chosen[0].scenario)
+    _draw(results, rows, given)
+
+
+def _run(case: cases.Case, bar: Progress) -> Result:
+    task = bar.add_task(case.name, total=case.scenario.clients)
+    result = case.run(lambda back, _: bar.update(task, completed=back))
+    bar.update(task, completed=len(result.back))
+    return result
+
+
+def _sweep(given: Mapping[str, Any]) -> None:
+    axes = dict(given["axes"])
+    chosen = [*given["strategies"], *given["presets"], "full"][0]
+    try:
+        points = sweep.points({"client": chosen, **_point(given)}, axes)
+        for point in points:
+            sweep.case(point)
+    except (TypeError, ValueError, KeyError) as error:
+        raise click.UsageError(f"--sweep: {error}") from error
+    rows = _on_spark(points, given["master"]) if given["spark"] else _here(points)
+    _tell(rows, given["as_json"], (*axes, *_COLUMNS), None)
+
+
+def _here(points: Sequence[sweep.Point]) -> list[dict[str, Any]]:
+    with _progress() as bar:
+        return list(bar.track(sweep.run(points), total=len(points), description="points"))
+
+
+def _on_spark(points: Sequence[sweep.Point], master: str | None) -> list[dict[str, Any]]:
+    with plain_errors():
+        check_reachable(master)
+        session = spark_session(master)
+        try:
+            return sweep.run_on_spark(session, points)
+        finally:
+            session.stop()
+
+
+def _tell(
+    rows: Sequence[Mapping[str, Any]], as_json: str | None, columns: Sequence[str], scenario: Scenario | None
+) -> None:
+    if as_json is not None:
+        with click.open_file(as_json, "w", encoding="utf-8") as file:
+            file.write(json.dumps(rows, indent=2) + "\n")
+    if as_json != "-":
+        Console().print(_table(rows, columns, scenario))
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], scenario: Scenario | None) -> Table:
+    title = (
+        None
+        if scenario is None
+        else f"{scenario.clients:,} clients, N/\N{GREEK SMALL LETTER MU} = {scenario.ideal:g} s"
+    )
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for name in columns:
+        table.add_column(_COLUMNS.get(name, name), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(str(row["name"]), *(_cell(row[name]) for name in columns))
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.{1 if value >= _LARGE else 2}f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _draw(results: Sequence[Result], rows: Sequence[Mapping[str, object]], given: Mapping[str, Any]) -> None:
+    series = [
+        plot.Arrivals(result.name, result.back, result.attempts, result.scenario.setup_rate)
+        for result in results
+    ]
+    rate, outage = given["setup_rate"], given["outage"]
+    title = f"{given['clients']:,} clients, {rate:g} set-ups a second, {outage:g} s outage"
+    if given["png"] is not None:
+        plot.write_png(series, given["png"], title=title)
+    if given["html"] is not None:
+        plot.write_html(series, rows, given["html"], title=title)
+
+
+def _progress() -> Progress:
+    errors = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

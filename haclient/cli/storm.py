@@ -1,0 +1,209 @@
+"""``haclient storm``: thousands of real connections, a primary that is killed, and the count afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, get_args
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from broker_stub.member_process import MemberStartError
+from haclient.cli.options import BROKEN, UnusableError
+from haclient.errors import HaclientError
+from haclient.simulation import plot as pictures
+from haclient.storm import show
+from haclient.storm.course import Outcome, Plan, Standby, run
+from haclient.storm.fleet import FleetError, Kind
+from haclient.storm.stage import StageError
+
+
+@click.command()
+@click.option(
+    "--client",
+    "kind",
+    type=click.Choice(get_args(Kind)),
+    default="haclient",
+    show_default=True,
+    help="Whose connections: this client's, proton's Container's, or rhea's (node), both with their default "
+    "reconnect.",
+)
+@click.option("--connections", type=click.IntRange(min=1), default=1_000, show_default=True)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Worker processes; proton takes one more for every 900 connections.",
+)
+@click.option(
+    "--standby",
+    type=click.Choice(get_args(Standby)),
+    help="The URL option of that name, for haclient.  [default: the client's own]",
+)
+@click.option(
+    "--accept-rate",
+    default="",
+    metavar="RATE",
+    help="As `broker-stub serve` takes it.  [default: the member's]",
+)
+@click.option("--options", default="", metavar="A=1&B=2", help="More URL options, for haclient.")
+@click.option(
+    "--outage",
+    type=click.FloatRange(min=0),
+    default=3.0,
+    show_default=True,
+    help="Seconds between the kill and the promotion.",
+)
+@click.option(
+    "--messages",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Messages a client, half of them before the kill.",
+)
+@click.option(
+    "--established",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="SENDERS",
+    help="Then time the messages of so many connected senders while as many newcomers come at once.",
+)
+@click.option(
+    "--members", type=click.IntRange(min=2), default=2, show_default=True, help="Of the local cluster."
+)
+@click.option("--url", default="", help="A cluster that runs, in place of a local one; with --kill.")
+@click.option("--kill", "kill_command", default="", metavar="COMMAND", help="Kills that cluster's primary.")
+@click.option(
+    "--node-modules",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Directory that has rhea, if node does not find it itself.",
+)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="Seconds after the kill at which those that are not back are counted as such.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a PNG.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page that needs no network."
+)
+def storm(*, as_json: bool, plot: Path | None, html: Path | None, **given: Any) -> None:
+    """Connect many clients to a pair, kill its primary, and see how they come back.
+
+    Exits with 1 when a client did not come back or a settled message is lost.
+    """
+    plan = plan_of(given)
+    try:
+        need_for(plot, html)
+        with Bars() as bars:
+            outcome = asyncio.run(run(plan, bars))
+    except (
+        pictures.NoPlotsError,
+        FleetError,
+        StageError,
+        MemberStartError,
+        HaclientError,
+        TimeoutError,
+    ) as error:
+        raise UnusableError(str(error)) from error
+    if as_json:
+        click.echo(json.dumps(show.facts(outcome.figures, outcome.wave)))
+    else:
+        tell(Console(), [outcome])
+    draw([outcome], plot, html)
+    if outcome.figures.back < outcome.figures.clients or outcome.figures.lost:
+        raise click.exceptions.Exit(BROKEN)
+
+
+def plan_of(given: dict[str, Any]) -> Plan:
+    """The storm that the options ask for."""
+    if bool(given["url"]) != bool(given["kill_command"]):
+        raise click.UsageError("--url and --kill go together")
+    if given["standby"] is not None and given["kind"] != "haclient":
+        raise click.UsageError(f"--standby is not for {given['kind']}")
+    return Plan(**given)
+
+
+def tell(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Print what came of storms."""
+    console.print(show.table([outcome.figures for outcome in outcomes]))
+    for outcome in outcomes:
+        for reason in outcome.given_up[:3]:
+            console.print(f"{outcome.figures.name} gave up: {reason}", markup=False, highlight=False)
+        if outcome.wave is not None:
+            console.print(show.wave_words(outcome.wave), markup=False, highlight=False)
+
+
+def need_for(png: Path | None, html: Path | None) -> None:
+    """:raises NoPlotsError: when something is missing that these pictures need, before the storm."""
+    if png is not None:
+        pictures.need("matplotlib")
+    if html is not None:
+        pictures.need("markupsafe")
+
+
+def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> None:
+    """Write the pictures that are asked for."""
+    storms = [outcome.figures for outcome in outcomes]
+    series = [
+        pictures.Arrivals(
+            name=one.name, back=one.arrivals, attempts=one.dials, setup_rate=one.setup_rate or 1.0
+        )
+        for one in storms
+    ]
+    title = f"{max(one.clients for one in storms):,} connections, the primary killed"
+    if png is not None:
+        pictures.write_png(series, png, title=title)
+    if html is not None:
+        pictures.write_html(series, show.rows(storms), html, title=title)
+
+
+class Bars:
+    """A progress bar for each step, on standard error (a ``course.Screen``)."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self._task: TaskID | None = None
+        self._total = 0
+
+    def title(self, text: str) -> None:
+        """Another storm begins."""
+        self._progress.console.print(text)
+
+    def phase(self, text: str, total: int) -> None:
+        """Finish the bar, and begin another."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=self._total)
+            self._progress.stop_task(self._task)
+        self._task, self._total = self._progress.add_task(text, total=total), total
+
+    def done(self, count: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._total = max(count, 1)
+            self._progress.update(self._task, completed=count)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()

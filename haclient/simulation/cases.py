@@ -1,0 +1,60 @@
+"""The clients of a comparison, by name: this package's own and the presets.
+
+A preset meets an ordinary broker, for it knows no hints; this package's clients meet the one that
+the scenario says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from haclient.discovery.policy import Policy
+from haclient.discovery.strategies import STRATEGIES, StrategyName
+from haclient.simulation.fleet import Progress, simulate
+from haclient.simulation.presets import PRESETS, Preset
+from haclient.simulation.result import Result
+from haclient.simulation.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row of a comparison."""
+
+    name: str
+    scenario: Scenario
+    client: Policy | Preset
+
+    def run(self, progress: Progress | None = None) -> Result:
+        """Simulate it."""
+        return simulate(self.scenario, self.client, name=self.name, progress=progress)
+
+
+def strategy(name: str, scenario: Scenario, policy: Policy) -> Case:
+    """This package's clients with a backoff strategy.
+
+    :raises KeyError: when there is no such strategy.
+    """
+    extra = ", parked" if scenario.parking else ", hints" if scenario.hints else ""
+    known: Mapping[str, StrategyName] = {each: each for each in get_args(StrategyName)}
+    return Case(f"{name}{extra}", scenario, replace(policy, backoff_strategy=known[name]))
+
+
+def preset(name: str, scenario: Scenario) -> Case:
+    """Another client, and an ordinary broker.
+
+    :raises KeyError: when there is no such preset.
+    """
+    return Case(name, replace(scenario, hints=False, parking=False), PRESETS[name])
+
+
+def comparison(scenario: Scenario, policy: Policy) -> Sequence[Case]:
+    """What is compared when nothing is chosen: hints, then an ordinary broker, then the others."""
+    hinted = replace(scenario, hints=True, parking=False)
+    ordinary = replace(scenario, hints=False, parking=False)
+    return (
+        strategy("full", hinted, policy),
+        *(strategy(name, ordinary, policy) for name in STRATEGIES),
+        *(preset(name, scenario) for name in PRESETS),
+    )

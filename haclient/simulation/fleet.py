@@ -1,0 +1,112 @@
+"""A whole storm: all clients of a scenario, from the loss of the old primary to the last one back.
+
+One random source serves the whole fleet: the state of a ``random.Random`` takes 2.5 KB, more than
+the rest of a client, and which client draws which number does not matter.  Virtual time orders the
+draws, so the same scenario gives the same result.  (A real client has a source of its own.)
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from haclient.discovery.policy import Policy
+from haclient.simulation.clock import Kind
+from haclient.simulation.others import Others
+from haclient.simulation.ours import Ours
+from haclient.simulation.presets import Preset
+from haclient.simulation.result import Result
+from haclient.simulation.scenario import Scenario
+from haclient.simulation.world import World
+
+Progress = Callable[[int, int], None]
+"""Told now and then how many clients are back, and of how many."""
+
+_TOLD = 200  # times
+
+
+class Driver(Protocol):
+    """The clients of a storm."""
+
+    def begin(self, client: int, at: float) -> None:
+        """This client notices the loss; time 0 is the loss itself."""
+
+    def handle(self, client: int, kind: Kind, number: int) -> None:
+        """An event of the clock, for one client."""
+
+
+def simulate(
+    scenario: Scenario, client: Policy | Preset, *, name: str | None = None, progress: Progress | None = None
+) -> Result:
+    """Let a storm happen, in virtual time.
+
+    :param client: the policy of all clients: this package's own, or a preset of another's.
+    :param name: what the result is called; the preset's or the strategy's own name without it.
+    """
+    world = World(scenario)
+    rng = random.Random(scenario.seed)
+    driver: Driver = Others(world, client, rng) if isinstance(client, Preset) else Ours(world, client, rng)
+    with _no_garbage_collection():
+        _run(world, driver, rng, progress)
+    return _result(world, name or (client.name if isinstance(client, Preset) else client.backoff_strategy))
+
+
+def _run(world: World, driver: Driver, rng: random.Random, progress: Progress | None) -> None:
+    clients = world.scenario.clients
+    for client in range(clients):
+        driver.begin(client, rng.uniform(0, world.scenario.detection))
+    handle = driver.handle if progress is None else _telling(driver, world, progress)
+    world.clock.at(world.scenario.outage, -1, Kind.PROMOTE)
+    world.clock.run(handle, world.scenario.outage + world.scenario.end)
+
+
+def _telling(driver: Driver, world: World, progress: Progress) -> Callable[[int, Kind, int], None]:
+    clients = world.scenario.clients
+    step = max(1, clients // _TOLD)
+    due = step
+
+    def handle(client: int, kind: Kind, number: int) -> None:
+        nonlocal due
+        driver.handle(client, kind, number)
+        if len(world.back) >= due:
+            due = len(world.back) + step
+            progress(len(world.back), clients)
+
+    return handle
+
+
+def _result(world: World, name: str) -> Result:
+    primary = world.primary
+    end = world.scenario.end
+    return Result(
+        name=name,
+        scenario=world.scenario,
+        back=array("d", sorted(time for time in world.back if time <= end)),
+        attempts=array("d", sorted(world.attempts)),
+        earlier=world.earlier,
+        elsewhere=world.elsewhere,
+        refused=primary.refused,
+        hinted=primary.hinted,
+        parked=world.parked,
+        handshakes=primary.handshakes,
+        gave_up=world.gave_up,
+    )
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Millions of live objects and no cycles: looking for cycles would take most of the time."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()

@@ -1,0 +1,317 @@
+"""Drives this package's own clients: the real ``Search``, ``Backoff`` and ``Topology``, in virtual time.
+
+Rules
+-----
+1. A client runs ahead of the clock until its next step depends on others: an attempt at the primary,
+   or at a member that parks.  All else (the whole outage of most clients) costs no event.
+2. While the end of an attempt is open (a SYN that was lost, a parked connection), the client keeps
+   step with the clock.
+3. The driver tells and obeys what ``links.episode`` does, for a factory of one connection: it leads,
+   and has all dials.  Names are addresses, so nothing is resolved.
+4. Misses that are the same for all clients are one object, and what a topology makes of them is
+   computed once: most clients share theirs.
+5. A warm client has been parked since before the loss, at one of the members that park, in turn.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import NamedTuple
+
+from haclient.discovery.backoff import Backoff
+from haclient.discovery.decision import Abandon, Dial, Found, GiveUp, Wait
+from haclient.discovery.endpoint import Endpoint, Origin
+from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Lost, Miss, Missed, MissKind
+from haclient.discovery.policy import Policy
+from haclient.discovery.search import Search
+from haclient.discovery.topology import Topology, update
+from haclient.simulation.clock import Kind
+from haclient.simulation.primary import Verdict
+from haclient.simulation.world import FIRST_RTO, Role, World
+
+_REPEATS = 32  # more repetitions of a SYN than Linux makes (net.ipv4.tcp_syn_retries is 6)
+
+
+class _Fact(NamedTuple):
+    """How an attempt will end, at a time that is known; without a miss it becomes usable."""
+
+    time: float
+    attempt: int
+    where: Endpoint
+    miss: Miss | None
+
+
+class _Client:
+    """One client under way.
+
+    :ivar facts: what is known to happen to its attempts.
+    :ivar open: attempts whose end is not known yet, with their members.
+    :ivar dialling: an attempt that begins at the next event.
+    :ivar turn: counts steps, so that an event of an earlier one is told from one of this.
+    """
+
+    __slots__ = ("dialling", "facts", "open", "search", "topology", "turn")
+
+    def __init__(self, search: Search, topology: Topology) -> None:
+        self.search = search
+        self.topology = topology
+        self.facts: tuple[_Fact, ...] = ()
+        self.open: tuple[tuple[int, Endpoint], ...] = ()
+        self.dialling: Dial | None = None
+        self.turn = 0
+
+    def close(self, attempt: int) -> Endpoint | None:
+        """The end of this attempt is known now; ``None`` if it was before."""
+        where = dict(self.open).get(attempt)
+        self.open = tuple(pair for pair in self.open if pair[0] != attempt)
+        return where
+
+
+class Ours:
+    """A fleet of this package's clients.
+
+    :param rng: one for the whole fleet; see ``fleet``.
+    """
+
+    def __init__(self, world: World, policy: Policy, rng: random.Random) -> None:
+        self._world = world
+        self._policy = policy
+        self._rng = rng
+        self._members = tuple(
+            Endpoint(f"10.0.0.{place + 1}", 5672) for place in range(world.scenario.members)
+        )
+        self._places = {member: place for place, member in enumerate(self._members)}
+        self._warm = self._members_that_park()
+        self._clients: dict[int, _Client] = {}
+        self._parked: list[tuple[int, int]] = []
+        self._start = self._after_loss()
+        self._shared = {id(self._start): self._start}
+        self._learnt: dict[tuple[int, Endpoint, int], Topology] = {}
+        target = self._members[world.serving].with_origin(Origin.REDIRECT)
+        self._misses = {
+            Role.DEAD: Miss(kind=MissKind.REFUSED),
+            Role.PASSIVE: Miss(kind=MissKind.CLOSED, condition="amqp:connection:forced"),
+            Role.REDIRECTS: Miss(
+                kind=MissKind.REDIRECTED, condition="amqp:connection:redirect", redirect=target
+            ),
+        }
+        self._common = {id(miss) for miss in self._misses.values()}
+
+    def begin(self, client: int, at: float) -> None:
+        """This client notices the loss."""
+        search = Search(policy=self._policy, backoff=Backoff(self._policy, self._rng), now=at, first=False)
+        state = self._clients[client] = _Client(search, self._start)
+        if self._warm:
+            where = self._warm[client % len(self._warm)]
+            self._hold(client, state, search.resume(where, at), where)
+        self._advance(client, state, at)
+
+    def handle(self, client: int, kind: Kind, number: int) -> None:
+        """An event of the clock."""
+        if kind is Kind.PROMOTE:
+            self._promote()
+            return
+        state = self._clients.get(client)
+        if state is None or not self._happens(client, state, kind, number):
+            return
+        self._advance(client, state, self._world.clock.now)
+
+    def _happens(self, client: int, state: _Client, kind: Kind, number: int) -> bool:
+        """Whether the event still means something."""
+        if kind is Kind.DIAL:
+            self._dial(client, state)
+        elif kind is Kind.SYN:
+            return self._repeat(client, state, number)
+        elif kind is Kind.TURN:
+            return self._take_turn(client, state, number)
+        else:
+            return number == state.turn
+        return True
+
+    def _after_loss(self) -> Topology:
+        topology = update(Topology(seeds=self._members), Claimed(self._members[0], None, None, 0))
+        return update(topology, Lost(self._members[0], topology.epoch))
+
+    def _members_that_park(self) -> tuple[Endpoint, ...]:
+        if self._policy.standby != "warm":
+            return ()
+        parks = (
+            self._world.role(place, -1.0, may_park=True) is Role.PARKS for place in self._places.values()
+        )
+        return tuple(member for member, yes in zip(self._members, parks, strict=True) if yes)
+
+    # -- one client ---------------------------------------------------------------------------
+
+    def _advance(self, client: int, state: _Client, now: float) -> None:
+        """Do what the search says until the clock has to go on first."""
+        state.turn += 1
+        following: float | None = now
+        while following is not None:
+            now = following
+            decision = state.search.next(now, state.topology)
+            if isinstance(decision, Wait):
+                following = self._wait(client, state, decision.until, now)
+            elif isinstance(decision, Dial):
+                following = self._set_off(client, state, decision, now)
+            elif isinstance(decision, Abandon):
+                self._abandon(state, decision)
+            elif isinstance(decision, Found | GiveUp):
+                self._end(client, decision, now)
+                return
+
+    def _wait(self, client: int, state: _Client, until: float | None, now: float) -> float | None:
+        """When the client goes on; ``None`` when the clock will say so."""
+        fact = min(state.facts, default=None)
+        at = math.inf if until is None else until
+        if fact is not None and fact.time <= at:
+            at = fact.time
+        if state.open and at > now:
+            if at < math.inf:
+                self._world.clock.at(at, client, Kind.WAKE, state.turn)
+            return None
+        if fact is not None and fact.time <= at:
+            self._tell(state, fact)
+        return at
+
+    def _tell(self, state: _Client, fact: _Fact) -> None:
+        state.facts = tuple(each for each in state.facts if each is not fact)
+        if fact.miss is None:
+            state.search.usable(fact.attempt, fact.time)
+        else:
+            self._learn(state, fact.where, state.search.missed(fact.attempt, fact.time, fact.miss))
+
+    def _abandon(self, state: _Client, order: Abandon) -> None:
+        state.facts = tuple(fact for fact in state.facts if fact.attempt != order.attempt)
+        state.close(order.attempt)
+        record = state.search.record(order.attempt)
+        assert record is not None
+        self._learn(state, record.endpoint, order.miss)
+
+    def _learn(self, state: _Client, where: Endpoint, miss: Miss) -> None:
+        old = state.topology
+        if id(miss) not in self._common or id(old) not in self._shared:
+            state.topology = update(old, Missed(where, miss, old.epoch))
+            return
+        key = (id(old), where, id(miss))
+        if key not in self._learnt:
+            new = self._learnt[key] = update(old, Missed(where, miss, old.epoch))
+            self._shared[id(new)] = new
+        state.topology = self._learnt[key]
+
+    def _end(self, client: int, decision: Found | GiveUp, now: float) -> None:
+        if isinstance(decision, Found):
+            self._world.usable(now)
+        else:
+            self._world.gave_up += 1
+        del self._clients[client]
+
+    # -- attempts -----------------------------------------------------------------------------
+
+    def _set_off(self, client: int, state: _Client, dial: Dial, now: float) -> float | None:
+        role = self._role(state, dial.endpoint, now)
+        if role in self._misses:
+            self._world.count(role, now)
+            self._expect(state, now, dial.attempt, dial.endpoint, self._misses[role])
+            return now
+        state.dialling = dial
+        if now > self._world.clock.now:
+            self._world.clock.at(now, client, Kind.DIAL)
+            return None
+        self._dial(client, state)
+        return now
+
+    def _role(self, state: _Client, where: Endpoint, now: float) -> Role:
+        return self._world.role(self._places[where], now, may_park=state.search.may_park)
+
+    def _dial(self, client: int, state: _Client) -> None:
+        dial, now = state.dialling, self._world.clock.now
+        assert dial is not None
+        state.dialling = None
+        role = self._role(state, dial.endpoint, now)
+        self._world.count(role, now)
+        if role is Role.PRIMARY:
+            self._at_primary(client, state, dial.attempt, dial.endpoint)
+        else:
+            self._hold(client, state, dial.attempt, dial.endpoint)
+            state.search.parked(dial.attempt, now)
+
+    def _at_primary(
+        self, client: int, state: _Client, attempt: int, where: Endpoint, repeated: int = 0
+    ) -> None:
+        now = self._world.clock.now
+        may_park = self._world.scenario.parking and state.search.may_park
+        verdict, known, hint = self._world.primary.attempt(client, now, may_park=may_park)
+        if verdict is Verdict.LOST:
+            state.open += ((attempt, where),)
+            again = now + FIRST_RTO * 2**repeated
+            self._world.clock.at(again, client, Kind.SYN, attempt * _REPEATS + repeated + 1)
+        elif verdict is Verdict.PARKED:
+            self._world.parked += 1
+            state.open += ((attempt, where),)
+            state.search.parked(attempt, now)
+            self._world.clock.at(now + hint, client, Kind.TURN, attempt)
+        elif verdict is Verdict.USABLE:
+            state.search.tcp_connected(attempt, now)
+            self._expect(state, known, attempt, where, None)
+        else:
+            miss = self._misses[Role.DEAD] if verdict is Verdict.RESET else _hinted(hint)
+            self._expect(state, known, attempt, where, miss)
+
+    def _expect(self, state: _Client, known: float, attempt: int, where: Endpoint, miss: Miss | None) -> None:
+        state.facts += (_Fact(known + self._world.scenario.round_trip, attempt, where, miss),)
+
+    def _repeat(self, client: int, state: _Client, number: int) -> bool:
+        attempt, repeated = divmod(number, _REPEATS)
+        where = state.close(attempt)
+        if where is None:
+            return False
+        self._at_primary(client, state, attempt, where, repeated)
+        return True
+
+    # -- parking ------------------------------------------------------------------------------
+
+    def _hold(self, client: int, state: _Client, attempt: int, where: Endpoint) -> None:
+        """A passive member parks the attempt until somebody is primary."""
+        self._world.parked += 1
+        state.open += ((attempt, where),)
+        self._parked.append((client, attempt))
+
+    def _promote(self) -> None:
+        """The new primary gives its parked clients their slots; the others redirect theirs to it."""
+        parked, self._parked = self._parked, []
+        for client, attempt in parked:
+            state = self._clients.get(client)
+            where = None if state is None else dict(state.open).get(attempt)
+            if state is None or where is None:
+                continue
+            if self._places[where] == self._world.serving:
+                self._give_turn(client, state, attempt)
+            else:
+                state.close(attempt)
+                self._expect(state, self._world.clock.now, attempt, where, self._misses[Role.REDIRECTS])
+                self._advance(client, state, self._world.clock.now)
+
+    def _give_turn(self, client: int, state: _Client, attempt: int) -> None:
+        now = self._world.clock.now
+        slot = self._world.primary.slot(client, now)
+        if slot > 0:
+            self._world.clock.at(now + slot, client, Kind.TURN, attempt)
+            return
+        where = state.close(attempt)
+        assert where is not None
+        self._expect(state, self._world.primary.serve(now), attempt, where, None)
+        self._advance(client, state, now)
+
+    def _take_turn(self, client: int, state: _Client, attempt: int) -> bool:
+        where = state.close(attempt)
+        if where is None:
+            return False
+        self._expect(
+            state, self._world.primary.take_turn(client, self._world.clock.now), attempt, where, None
+        )
+        return True
+
+
+def _hinted(hint: float) -> Miss:
+    return Miss(kind=MissKind.CLOSED, condition=RESOURCE_LIMIT, retry_after=hint)

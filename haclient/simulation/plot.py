@@ -1,0 +1,179 @@
+"""Arrivals over time, one panel a series, as PNG and as one HTML file that needs no network.
+
+A panel shows set-ups a second (filled) and attempts a second (line) at the primary, the rate that it
+manages, and N/mu: when the last client could have been back.  All panels have the same time axis, so
+that they can be compared; attempts above the frame are cut off there, and their peak is told.
+
+Needs the extra ``plots``; nothing else of the package does.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from haclient.simulation.result import peak
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLUMNS = 3
+_BINS = 120
+_LONGEST = 2.5
+"""The time axis ends at this multiple of N/mu at the latest: what takes longer is told in words."""
+
+IDEAL = "\N{MULTIPLICATION SIGN} N/\N{GREEK SMALL LETTER MU}"
+
+_SETUPS, _ATTEMPTS, _IDEAL, _INK, _GRID = "#2a6fdb", "#c77400", "#16202b", "#536170", "#e8ebef"
+
+
+class NoPlotsError(Exception):
+    """What draws is not installed."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        super().__init__(f"a plot needs {module}: pip install 'haclient[plots]'")
+
+    def __reduce__(self) -> tuple[type[NoPlotsError], tuple[str]]:
+        return type(self), (self.module,)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What one storm looked like, in seconds after the primary was back.
+
+    :param name: of the clients' policy.
+    :param back: when clients became usable.
+    :param attempts: when attempts reached the primary; also before it could answer, if they are known.
+    :param setup_rate: set-ups a second that the primary manages.
+    """
+
+    name: str
+    back: Sequence[float]
+    attempts: Sequence[float]
+    setup_rate: float
+
+    @property
+    def ideal(self) -> float:
+        """N/mu, in seconds, of the clients that came back."""
+        return len(self.back) / self.setup_rate
+
+    @property
+    def last(self) -> float:
+        """When the last client was back."""
+        return max(self.back, default=0.0)
+
+
+def write_png(series: Sequence[Arrivals], path: Path, *, title: str) -> None:
+    """Draw the panels into a PNG file.
+
+    :raises NoPlotsError: without matplotlib.
+    """
+    need("matplotlib")
+    from matplotlib.figure import Figure  # noqa: PLC0415  # the extra may be missing
+
+    columns = min(_COLUMNS, max(1, len(series)))
+    rows = max(1, math.ceil(len(series) / columns))
+    figure = Figure(
+        figsize=(4.4 * columns, 2.6 * rows + 0.9), dpi=120, facecolor="white", layout="constrained"
+    )
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    span = time_span(series)
+    for axes, one in zip(panels, series, strict=False):
+        _panel(axes, one, span)
+    for axes in panels[len(series) :]:
+        axes.set_axis_off()
+    figure.suptitle(title, fontsize=12, color=_IDEAL)
+    handles, labels = figure.axes[0].get_legend_handles_labels() if series else ([], [])
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.savefig(path, format="png")
+
+
+def write_html(
+    series: Sequence[Arrivals], table: Sequence[Mapping[str, object]], path: Path, *, title: str
+) -> None:
+    """Draw the panels and the table into one HTML file.
+
+    :param table: rows with the same keys; the first key names the row.
+    :raises NoPlotsError: without jinja2's markupsafe.
+    """
+    need("markupsafe")
+    from haclient.simulation.page import page  # noqa: PLC0415  # the extra may be missing
+
+    path.write_text(page(series, table, title), encoding="utf-8")
+
+
+def need(module: str) -> None:
+    """:raises NoPlotsError: when this module of the extra is missing."""
+    if find_spec(module) is None:
+        raise NoPlotsError(module)
+
+
+def time_span(series: Sequence[Arrivals]) -> float:
+    """Where the time axis of all panels ends."""
+    ideal = max((one.ideal for one in series), default=1.0)
+    last = max((one.last for one in series), default=1.0)
+    return max(1e-3, min(max(last, ideal) * 1.05, ideal * _LONGEST))
+
+
+def per_second(times: Sequence[float], span: float) -> array[float]:
+    """How many a second, in equal bins from 0 to ``span``."""
+    width = span / _BINS
+    counts = array("d", bytes(8 * _BINS))
+    for time in times:
+        place = int(time / width)
+        if 0 <= place < _BINS and time >= 0:
+            counts[place] += 1 / width
+    return counts
+
+
+def in_words(one: Arrivals, span: float) -> str:
+    """What the panel's caption says."""
+    ratio = one.last / one.ideal if one.ideal else 0.0
+    late = " (beyond the frame)" if one.last > span else ""
+    attempts = len(one.attempts) / max(1, len(one.back))
+    last = f"last after {one.last:,.4g} s = {ratio:.2f} {IDEAL}{late}"
+    return f"{last}, {attempts:.2f} attempts each"
+
+
+def cut_off(one: Arrivals, span: float) -> str:
+    """What is told of attempts above the frame; empty when there are none."""
+    if max(per_second(one.attempts, span)) <= 3 * one.setup_rate:
+        return ""
+    return f"peak {peak(sorted(time for time in one.attempts if time >= 0)):,} in a second"
+
+
+def _panel(axes: Axes, one: Arrivals, span: float) -> None:
+    edges = [span * place / _BINS for place in range(_BINS + 1)]
+    setups, attempts = per_second(one.back, span), per_second(one.attempts, span)
+    axes.stairs(attempts, edges, color=_ATTEMPTS, linewidth=1.1, label="attempts a second")
+    axes.stairs(setups, edges, color=_SETUPS, fill=True, alpha=0.75, label="set-ups a second")
+    axes.axhline(one.setup_rate, color=_INK, linewidth=0.9, linestyle=":", label="\N{GREEK SMALL LETTER MU}")
+    axes.axvline(one.ideal, color=_IDEAL, linewidth=1.2, linestyle="--", label="N/\N{GREEK SMALL LETTER MU}")
+    limit = 3 * one.setup_rate
+    axes.set_xlim(0, span)
+    axes.set_ylim(0, limit)
+    axes.set_title(one.name, fontsize=10.5, color=_IDEAL, loc="left", pad=16)
+    axes.text(0, 1.03, in_words(one, span), transform=axes.transAxes, fontsize=7.5, color=_INK)
+    axes.text(
+        0.98,
+        0.94,
+        cut_off(one, span),
+        transform=axes.transAxes,
+        fontsize=7.5,
+        ha="right",
+        va="top",
+        color=_ATTEMPTS,
+        backgroundcolor="white",
+    )
+    axes.grid(color=_GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8, colors=_INK)
+    axes.set_xlabel("seconds after the primary is back", fontsize=8, color=_INK)
+    for side in axes.spines.values():
+        side.set_color(_GRID)

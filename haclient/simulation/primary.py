@@ -1,0 +1,100 @@
+"""The model of the new primary: what it does with an attempt, and when it is done.
+
+Rules
+-----
+1. One server: a set-up takes ``1/setup_rate`` seconds of work, first come, first served.  So the end
+   of a set-up is known when it begins to wait, and nothing here needs an event of its own.
+2. At most ``backlog`` set-ups wait; above that a connection is reset, or its SYN is lost.
+3. With hints the broker's own ``Admission`` decides, at once: an event loop accepts between the set-ups
+   under way, so these do not fill the backlog.  A refusal takes ``refusal_cost`` of a set-up's work,
+   ahead of the set-ups that wait; at most ``backlog`` refusals wait.
+4. The hint is in whole milliseconds, rounded up, as on the wire.
+5. Parked clients get their turn from the same admission, in the order in which they were parked.
+   Their turn costs a whole set-up, although handshakes are over by then: it is paced like one.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+
+from broker_stub.admission import Admission
+from haclient.simulation.scenario import Scenario
+
+_ROUNDING = 1e-6  # of one set-up: sums of times are not exact
+
+
+class Verdict(enum.IntEnum):
+    """What comes of an attempt at the primary."""
+
+    USABLE = 0
+    RESET = 1
+    LOST = 2
+    HINTED = 3
+    PARKED = 4
+
+
+Answer = tuple[Verdict, float, float]
+"""The verdict, the time when it is known (virtual seconds), and for a hint or a parked client the
+seconds until its slot."""
+
+
+class Primary:
+    """One primary, from the moment that it serves.
+
+    :ivar handshakes: set-ups begun and refusals with a hint: what cost the primary work.
+    :ivar refused: attempts that a full backlog turned away.
+    :ivar hinted: refusals with a hint.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._service = 1 / scenario.setup_rate
+        self._refusal = scenario.refusal_cost * self._service
+        self._patience = (scenario.backlog + _ROUNDING) * self._service
+        self._refusal_patience = (scenario.backlog + _ROUNDING) * self._refusal
+        self._full = Verdict.RESET if scenario.when_full == "refuse" else Verdict.LOST
+        self._admission = Admission(scenario.accepted) if scenario.hints else None
+        self._busy_until = 0.0
+        self._refusing_until = 0.0
+        self.handshakes = 0
+        self.refused = 0
+        self.hinted = 0
+
+    def attempt(self, client: int, now: float, *, may_park: bool = False) -> Answer:
+        """A connection of this client comes in."""
+        if self._admission is None:
+            full = self._busy_until - now > self._patience
+            return self._turn_away(now) if full else (Verdict.USABLE, self.serve(now), 0.0)
+        if self._refusing_until - now > self._refusal_patience:
+            return self._turn_away(now)
+        delay = self._admission.ask(client, now)
+        if delay == 0:
+            return Verdict.USABLE, self.serve(now), 0.0
+        return (Verdict.PARKED, now, delay) if may_park else self._refuse(now, delay)
+
+    def slot(self, client: int, now: float) -> float:
+        """Seconds until the turn of a parked client."""
+        return 0.0 if self._admission is None else self._admission.ask(client, now)
+
+    def take_turn(self, client: int, now: float) -> float:
+        """The slot of a parked client has come; when its set-up will be done."""
+        if self._admission is not None:
+            self._admission.ask(client, now)
+        return self.serve(now)
+
+    def serve(self, now: float) -> float:
+        """Begin a set-up; when it will be done."""
+        self.handshakes += 1
+        self._busy_until = max(self._busy_until, now) + self._service
+        return self._busy_until
+
+    def _refuse(self, now: float, delay: float) -> Answer:
+        self.handshakes += 1
+        self.hinted += 1
+        self._refusing_until = max(self._refusing_until, now) + self._refusal
+        self._busy_until = max(self._busy_until, now) + self._refusal
+        return Verdict.HINTED, self._refusing_until, math.ceil(delay * 1000) / 1000
+
+    def _turn_away(self, now: float) -> Answer:
+        self.refused += 1
+        return self._full, now, 0.0

@@ -1,0 +1,107 @@
+"""What came of a storm: figures, and the times behind them."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from haclient.simulation.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One simulated storm.  Times are seconds after the primary is back.
+
+    :param name: of the clients' policy.
+    :param back: when clients became usable, in order.
+    :param attempts: when attempts reached the primary, in order.
+    :param earlier: attempts before the primary was back.
+    :param elsewhere: attempts at other members after that.
+    :param refused: attempts that the primary's full backlog turned away.
+    :param hinted: attempts that the primary refused with a hint.
+    :param parked: attempts that a member parked.
+    :param handshakes: what cost the primary work: set-ups begun and refusals with a hint.
+    :param gave_up: clients that gave up.
+    """
+
+    name: str
+    scenario: Scenario
+    back: array[float] = field(repr=False)
+    attempts: array[float] = field(repr=False)
+    earlier: int
+    elsewhere: int
+    refused: int
+    hinted: int
+    parked: int
+    handshakes: int
+    gave_up: int
+
+    @property
+    def away(self) -> int:
+        """Clients that were not back at the end."""
+        return self.scenario.clients - len(self.back)
+
+    @property
+    def last(self) -> float:
+        """When the last client was back; infinite when one was not."""
+        return math.inf if self.away else self.back[-1]
+
+    @property
+    def ratio(self) -> float:
+        """``last`` as a multiple of N/mu, which no policy can go below."""
+        return self.last / self.scenario.ideal
+
+    @property
+    def attempts_per_client(self) -> float:
+        """Attempts after the primary was back, at all members."""
+        return (len(self.attempts) + self.elsewhere) / self.scenario.clients
+
+    @property
+    def peak(self) -> int:
+        """Most attempts at the primary in one second."""
+        return peak(self.attempts)
+
+    @property
+    def wasted(self) -> int:
+        """Handshakes of the primary that no client got a session from."""
+        return self.handshakes - len(self.back)
+
+    def quantile(self, share: float) -> float:
+        """When this share of the clients was back (nearest rank)."""
+        rank = max(1, math.ceil(share * self.scenario.clients))
+        return self.back[rank - 1] if rank <= len(self.back) else math.inf
+
+    def figures(self) -> dict[str, object]:
+        """The figures by name, for tables and JSON; what is not known is ``None``."""
+        times = {
+            "last": self.last,
+            "p50": self.quantile(0.5),
+            "p99": self.quantile(0.99),
+            "ratio": self.ratio,
+        }
+        return {
+            "name": self.name,
+            "clients": self.scenario.clients,
+            **{name: value if math.isfinite(value) else None for name, value in times.items()},
+            "peak_per_second": self.peak,
+            "attempts_per_client": self.attempts_per_client,
+            "attempts_before": self.earlier / self.scenario.clients,
+            "wasted_handshakes": self.wasted,
+            "refused": self.refused,
+            "hinted": self.hinted,
+            "parked": self.parked,
+            "gave_up": self.gave_up,
+            "away": self.away,
+        }
+
+
+def peak(times: Sequence[float]) -> int:
+    """Most of these (in order) within one second."""
+    most = first = 0
+    for place, time in enumerate(times):
+        while times[first] <= time - 1:
+            first += 1
+        most = max(most, place - first + 1)
+    return most

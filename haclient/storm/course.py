@@ -1,0 +1,269 @@
+"""The course of a storm: everybody in, the primary killed, everybody back, every message counted."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from haclient.storm import stage
+from haclient.storm.book import Book, count_up
+from haclient.storm.drain import take_all
+from haclient.storm.figures import Facts, Figures, figures
+from haclient.storm.fleet import Fleet, FleetError, FleetPlan, Kind
+from haclient.storm.footprint import Watch
+from haclient.storm.lines import Command, body
+from haclient.storm.member_lines import served_between
+from haclient.storm.stage import ExistingCluster, LocalPair, Stage
+from haclient.storm.wave import Wave, WavePlan, newcomers
+
+Standby = Literal["none", "outage", "warm"]
+
+_ADDRESS = "storm"
+# A second of first dials, and of messages before the kill: calm enough for a pair on two cores.
+_CALM_DIALS = 300.0
+# Of what the primary lets in: nobody shall be refused before the storm.
+_CALM_SHARE = 0.8
+_CALM_MESSAGES = 500.0
+_SHORTEST_LEAD = 2.0
+# The wait for the last dribble of lines, whatever the deadline says.
+_GRACE = 1.0
+
+
+class Screen(Protocol):
+    """Where progress is shown."""
+
+    def phase(self, text: str, total: int) -> None:
+        """Something new begins; so much of it there is."""
+
+    def done(self, count: int) -> None:
+        """So much of it is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A storm.
+
+    :param accept_rate: set-ups a second that a local member admits, as ``--accept-rate`` takes it;
+        empty for the member's default.
+    :param standby: the URL option of that name; ``None`` for the client's default.
+    :param options: more URL options for clients of this project, as text.
+    :param outage: seconds between the kill and the promotion, beside what the promotion takes.
+    :param messages: how many each client sends, half of them before the kill.
+    :param deadline: seconds after the kill at which those that are not back are counted as such.
+    :param established: connected senders whose messages are timed while as many newcomers come; 0 for
+        no such wave.
+    :param url: a cluster that runs already; empty for a local pair.
+    :param kill_command: kills that cluster's primary.
+    """
+
+    kind: Kind = "haclient"
+    connections: int = 1_000
+    processes: int = 2
+    standby: Standby | None = None
+    accept_rate: str = ""
+    options: str = ""
+    outage: float = 3.0
+    messages: int = 2
+    seed: int = 1
+    deadline: float = 120.0
+    established: int = 0
+    members: int = 2
+    url: str = ""
+    kill_command: str = ""
+    node_modules: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and plots call it."""
+        return self.kind if self.standby is None else f"{self.kind}, standby={self.standby}"
+
+    @property
+    def lead(self) -> float:
+        """Seconds from the first message to the kill."""
+        return max(_SHORTEST_LEAD, self.connections * self.messages / _CALM_MESSAGES / 2)
+
+    def url_for(self, cluster: str) -> str:
+        """The URL of the clients."""
+        if self.kind != "haclient":
+            return cluster
+        standby = f"standby={self.standby}" if self.standby is not None else ""
+        # Thousands that come at once for the first time are no wrong URL.
+        options = "&".join(filter(None, ("startup_deadline=none", standby, self.options)))
+        return f"{cluster}{'&' if '?' in cluster else '?'}{options}"
+
+    def fleet(self, cluster: str) -> FleetPlan:
+        """The clients."""
+        return FleetPlan(
+            kind=self.kind,
+            clients=self.connections,
+            url=self.url_for(cluster),
+            processes=self.processes,
+            address=_ADDRESS,
+            seed=self.seed,
+            node_modules=self.node_modules,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a storm, and of the wave after it if there was one."""
+
+    figures: Figures
+    wave: Wave | None
+    given_up: tuple[str, ...]
+
+
+async def run(plan: Plan, screen: Screen) -> Outcome:
+    """Have a storm.
+
+    :raises StageError, FleetError: when it cannot be had.
+    """
+    with stage.folder() as name:
+        folder = Path(name)
+        cluster = _stage(plan, folder)
+        book = Book()
+        story = _Story(plan, cluster, book, screen)
+        screen.phase("starting", 1)
+        try:
+            await cluster.start()
+            async with Watch(cluster.processes) as watch:
+                await story.tell(folder / "workers.log")
+                wave = await _wave(plan, cluster, folder, screen)
+        finally:
+            await cluster.stop()
+        served = None
+        if cluster.telemetry is not None:
+            served = served_between(cluster.telemetry, story.killed_at, story.over_at)
+        facts = Facts(
+            name=plan.name,
+            book=book,
+            clients=story.hit,
+            killed_at=story.killed_at,
+            primary=story.primary,
+            accept_rate=story.accept_rate,
+            served=served,
+            came=story.came,
+            footprints=watch.most,
+        )
+        return Outcome(figures(facts), wave, book.reasons)
+
+
+def _stage(plan: Plan, folder: Path) -> Stage:
+    if plan.url:
+        return ExistingCluster(plan.url, plan.kill_command)
+    arguments = ("--accept-rate", plan.accept_rate) if plan.accept_rate else ()
+    return LocalPair(folder, members=plan.members, serve_arguments=arguments)
+
+
+async def _wave(plan: Plan, cluster: Stage, folder: Path, screen: Screen) -> Wave | None:
+    if not plan.established:
+        return None
+    wave = WavePlan(
+        established=plan.established,
+        newcomers=plan.connections,
+        processes=plan.processes,
+        url=plan.url_for(cluster.url),
+        seed=plan.seed,
+        deadline=plan.deadline,
+    )
+    screen.phase("newcomers at the live primary", plan.connections)
+    return await newcomers(wave, screen.done, folder / "wave.log")
+
+
+class _Story:
+    """What happens, step by step.
+
+    :ivar hit: the clients that were connected when the primary was killed.
+    :ivar came: how often each message was in the queue after the storm.
+    """
+
+    def __init__(self, plan: Plan, cluster: Stage, book: Book, screen: Screen) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._fleet: Fleet
+        self._book = book
+        self._screen = screen
+        self.killed_at = self.over_at = 0.0
+        self.hit: tuple[int, ...] = ()
+        self.primary = ""
+        self.accept_rate: float | None = None
+        self.came: Counter[str] = Counter()
+
+    async def tell(self, log: Path) -> None:
+        """From the first dial to the last message."""
+        self._fleet = Fleet(self._plan.fleet(self._cluster.url), self._book.note, log)
+        try:
+            await self._fleet.start()
+            await self._everybody_in()
+            await self._kill()
+            await self._everybody_back()
+        finally:
+            await self._fleet.stop()
+        await self._count_messages()
+
+    async def _everybody_in(self) -> None:
+        plan, book = self._plan, self._book
+        pace = min(_CALM_DIALS, _CALM_SHARE * (self._cluster.accept_rate() or math.inf))
+        self._fleet.tell(Command("connect", over=plan.connections / pace))
+        await self._wait("connecting", lambda: book.inside + book.gave_up, plan.deadline)
+        if book.inside < plan.connections:
+            first = next(iter(book.reasons), "the others still try")
+            raise FleetError(
+                f"{book.inside} of {plan.connections} clients connected in {plan.deadline:g} s: {first}"
+            )
+        if plan.standby == "warm":
+            await self._everybody_parked()
+
+    async def _everybody_parked(self) -> None:
+        """Wait until each client has its second connection at a passive member."""
+        if self._cluster.parked() is not None:
+            await self._wait("parking", lambda: self._cluster.parked() or 0, self._plan.deadline)
+
+    async def _kill(self) -> None:
+        plan, book = self._plan, self._book
+        self._screen.phase("sending", 1)
+        self._fleet.tell(Command("send", over=2 * plan.lead, count=plan.messages))
+        await asyncio.sleep(plan.lead)
+        self.hit = tuple(number for number, client in book.clients.items() if client.is_in)
+        self._screen.phase(f"the primary is dead for {plan.outage:g} s", 1)
+        self.killed_at = await self._cluster.kill()
+        await asyncio.sleep(plan.outage)
+        await self._cluster.follow()
+        self.primary = self._cluster.primary()
+
+    async def _everybody_back(self) -> None:
+        plan, book = self._plan, self._book
+        left = plan.deadline + self.killed_at - time.monotonic()
+        await self._wait("coming back", lambda: book.back(self.killed_at) + book.gave_up, left)
+        self.over_at = time.monotonic()
+        self.accept_rate = self._cluster.accept_rate()
+        left = max(_GRACE, plan.deadline + self.killed_at - time.monotonic())
+        await self._wait(
+            "settling", lambda: len(book.settled), left, plan.messages * book.back(self.killed_at)
+        )
+
+    async def _count_messages(self) -> None:
+        settled = self._book.settled
+        self._screen.phase("counting messages", len(settled))
+        expected = [body(*key) for key in settled]
+        self.came = await take_all(self._cluster.url, _ADDRESS, expected, self._screen.done)
+
+    async def _wait(
+        self, text: str, count: Callable[[], int], seconds: float, total: int | None = None
+    ) -> None:
+        """Until so many, or all clients, are counted, or the time is over."""
+        goal = self._plan.connections if total is None else total
+        self._screen.phase(text, goal)
+
+        def checked() -> int:
+            if died := self._fleet.died:
+                raise FleetError(f"a worker ended: {died}")
+            return count()
+
+        await count_up(checked, goal, seconds, self._screen.done)

@@ -1,0 +1,36 @@
+"""What came through a storm: takes every message of a queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from haclient import aio
+from haclient.errors import ReceiveTimeout
+
+_CREDIT = 1_000
+# After so many seconds without a message there is none.
+_SILENCE = 5.0
+
+
+async def take_all(
+    url: str, address: str, expected: Iterable[str], progress: Callable[[int], object]
+) -> Counter[str]:
+    """The bodies of the messages in a queue, with how often each one came.
+
+    Ends when nothing that is expected is missing, and the queue is empty or silent.
+    """
+    missing = set(expected)
+    came: Counter[str] = Counter()
+    async with aio.connect(url) as connection:
+        receiver = await connection.create_receiver(address, credit=_CREDIT)
+        while True:
+            try:
+                delivery = await receiver.receive(timeout=_SILENCE if missing else 0.5)
+            except ReceiveTimeout:
+                return came
+            body = str(delivery.message.body)
+            came[body] += 1
+            missing.discard(body)
+            await delivery.accept()
+            progress(len(came))

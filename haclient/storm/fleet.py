@@ -1,0 +1,186 @@
+"""The clients of a storm: worker processes of one kind, told what to do and listened to.
+
+Workers end when their input ends, so none of them outlives the storm, however that ends.  They stay in
+this process's session: Linux shares processors out among sessions first (``sched_autogroup``), and each
+member has one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from haclient.storm.lines import Command, Line, read_line, write_command
+
+Kind = Literal["haclient", "proton", "rhea"]
+
+_HERE = Path(__file__).resolve().parent
+_RHEA = _HERE / "rhea_worker.js"
+# select() takes file descriptors below 1024, and the container and the interpreter have some.
+_PROTON_LIMIT = 900
+# An interpreter that loads proton, on a machine that is busy.
+_START_TIMEOUT = 60.0
+_STOP_TIMEOUT = 5.0
+
+
+# Clients have machines of their own; here they leave the processors to the members first.
+_NICE = 5
+
+
+class FleetError(RuntimeError):
+    """The workers cannot run, or did not come up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """Which clients, and how many.
+
+    :param first: number of the first client.
+    :param processes: how many workers; proton takes more where its ``select()`` needs them.
+    :param nice: what is added to the workers' niceness.
+    :param node_modules: directory that has rhea; ``None`` for where node looks by itself.
+    """
+
+    kind: Kind
+    clients: int
+    url: str
+    first: int = 0
+    processes: int = 2
+    address: str = "storm"
+    seed: int = 1
+    nice: int = _NICE
+    node_modules: Path | None = None
+
+    def shares(self) -> list[tuple[int, int]]:
+        """The first client and the number of clients of each worker."""
+        workers = min(self.processes, self.clients)
+        if self.kind == "proton":
+            workers = max(workers, -(-self.clients // _PROTON_LIMIT))
+        marks = [self.first + self.clients * each // workers for each in range(workers + 1)]
+        return [(start, end - start) for start, end in itertools.pairwise(marks)]
+
+    def program(self) -> list[str]:
+        """The beginning of a worker's command line.
+
+        :raises FleetError: when node is not there.
+        """
+        if self.kind != "rhea":
+            name = "worker" if self.kind == "haclient" else "proton_worker"
+            return [sys.executable, "-m", f"haclient.storm.{name}"]
+        node = shutil.which("node")
+        if node is None:
+            raise FleetError("rhea needs node, which is not on PATH")
+        return [node, str(_RHEA)]
+
+    def environment(self) -> dict[str, str]:
+        """Where the workers find their libraries."""
+        environment = {**os.environ, "PYTHONPATH": _joined(str(_HERE.parent.parent), "PYTHONPATH")}
+        if self.node_modules is not None:
+            environment["NODE_PATH"] = _joined(str(self.node_modules), "NODE_PATH")
+        return environment
+
+
+def _joined(path: str, variable: str) -> str:
+    return os.pathsep.join(filter(None, (path, os.environ.get(variable))))
+
+
+class Fleet:
+    """Workers from ``start`` to ``stop``.
+
+    :param hear: called with each line that a worker writes.
+    :param log: where their standard error goes.
+    """
+
+    def __init__(self, plan: FleetPlan, hear: Callable[[Line], object], log: Path) -> None:
+        self._plan = plan
+        self._hear = hear
+        self._log = log
+        self._workers: list[asyncio.subprocess.Process] = []
+        self._listening: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start the workers and wait until they take commands.
+
+        :raises FleetError: when one of them does not.
+        """
+        program, environment = self._plan.program(), self._plan.environment()
+        try:
+            async with asyncio.timeout(_START_TIMEOUT):
+                for first, count in self._plan.shares():
+                    await self._spawn([*program, *self._arguments(first, count)], environment)
+        except TimeoutError:
+            await self.stop()
+            raise FleetError(f"a worker did not come up: {self._last_words()}") from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _arguments(self, first: int, count: int) -> list[str]:
+        plan = self._plan
+        numbers = ["--first", str(first), "--count", str(count), "--seed", str(plan.seed)]
+        return [plan.url, "--address", plan.address, *numbers]
+
+    async def _spawn(self, command: list[str], environment: dict[str, str]) -> None:
+        with self._log.open("ab") as log:
+            worker = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=log, env=environment
+            )
+        self._workers.append(worker)
+        os.setpriority(os.PRIO_PROCESS, worker.pid, self._plan.nice)
+        assert worker.stdout is not None
+        first = read_line(await worker.stdout.readline())
+        if first is None or first.what != "ready":
+            raise FleetError(f"a worker did not come up: {self._last_words()}")
+        self._listening.append(asyncio.create_task(self._listen(worker.stdout)))
+
+    async def _listen(self, output: asyncio.StreamReader) -> None:
+        async for text in output:
+            line = read_line(text)
+            if line is not None:
+                self._hear(line)
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        errors = [line for line in lines if "Error" in line]
+        return (errors or lines or ["it said nothing"])[-1]
+
+    @property
+    def died(self) -> str:
+        """Why a worker that should run does not; empty when all of them do."""
+        codes = [worker.returncode for worker in self._workers if worker.returncode is not None]
+        return f"exit code {codes[0]}: {self._last_words()}" if codes else ""
+
+    def tell(self, command: Command) -> None:
+        """Have every client do something."""
+        for worker in self._workers:
+            assert worker.stdin is not None
+            worker.stdin.write(write_command(command))
+
+    async def stop(self) -> None:
+        """End the workers, in order or not."""
+        for worker in self._workers:
+            assert worker.stdin is not None
+            worker.stdin.close()
+        await asyncio.gather(*map(_reap, self._workers))
+        for task in self._listening:
+            task.cancel()
+        await asyncio.gather(*self._listening, return_exceptions=True)
+
+
+async def _reap(worker: asyncio.subprocess.Process) -> None:
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT):
+            await worker.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            worker.kill()
+        await worker.wait()

@@ -1,0 +1,80 @@
+"""What workers and the storm tell each other: one JSON object a line.
+
+From a worker, on standard output (``at`` is CLOCK_MONOTONIC in seconds, ``client`` a number):
+
+=============  ========================  ==========================================================
+``what``       other keys                meaning
+=============  ========================  ==========================================================
+``ready``                                the program runs and takes commands
+``attempt``    client, at, to            the client dials ``host:port``
+``usable``     client, at                its Begin was answered
+``lost``       client, at                its connection ended
+``redial``     client, at                its library ended the connection for good; the application
+                                         dials again
+``gave_up``    client, at, why           there will be no more attempts
+``settled``    client, at, number, took  the primary accepted the client's message of that number,
+                                         ``took`` seconds after it was first given to the library
+=============  ========================  ==========================================================
+
+To a worker, on standard input: ``connect`` (seconds over which the first dials are spread), ``send``
+(``count`` messages a client at random moments of the next ``over`` seconds); to one of kind
+``haclient`` also ``steady`` (messages for ever, ``over`` seconds apart on average).  The end of the input
+is the end of the worker.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a worker; which fields count depends on ``what``."""
+
+    what: str
+    client: int = -1
+    at: float = 0.0
+    to: str = ""
+    number: int = -1
+    took: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One line to a worker."""
+
+    do: str
+    over: float = 0.0
+    count: int = 0
+
+
+def read_line(text: bytes) -> Line | None:
+    """A line of a worker; ``None`` for one that is something else, such as a warning."""
+    try:
+        facts = json.loads(text)
+        return Line(**facts)
+    except (ValueError, TypeError):
+        return None
+
+
+def write_line(what: str, **facts: Any) -> str:
+    """A line of a worker."""
+    return json.dumps({"what": what, **facts}, separators=(",", ":")) + "\n"
+
+
+def read_command(text: str | bytes) -> Command:
+    """A line to a worker."""
+    return Command(**json.loads(text))
+
+
+def write_command(command: Command) -> bytes:
+    """A line to a worker."""
+    return json.dumps({"do": command.do, "over": command.over, "count": command.count}).encode() + b"\n"
+
+
+def body(client: int, number: int) -> str:
+    """The text of a message, which no other message of the storm has."""
+    return f"{client}/{number}"

@@ -1,0 +1,71 @@
+"""The other end's view: what the members wrote down of a storm (``broker_stub.telemetry``)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_stub.membership import Role
+from haclient.telemetry.schema import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one member did from the moment on when it was primary.
+
+    :param member: its name; ``since``: when it became primary.
+    :param admitted: when each client was let in; ``refused``: when each one was sent away.
+    :param turned_away: handshakes that other members ended with a refusal in the same time.
+    """
+
+    member: str
+    since: float
+    admitted: tuple[float, ...]
+    refused: tuple[float, ...]
+    turned_away: int
+
+
+def served_between(folder: Path, killed_at: float, over_at: float) -> Served | None:
+    """Who followed a primary that was killed, and whom it served until the storm was over.
+
+    ``None`` when nobody followed.
+    """
+    lines = sorted(_lines(folder), key=_at)
+    after = [line for line in lines if killed_at < _at(line) <= over_at]
+    promoted = next((line for line in after if line["type"] == Kind.MEMBER_ROLE and _serves(line)), None)
+    if promoted is None:
+        return None
+    member, since = str(promoted["data"]["haclient.member.name"]), _at(promoted)
+    then = [line for line in after if _at(line) >= since]
+    its = [line for line in then if line["data"]["haclient.member.name"] == member]
+    turned = sum(line["type"] == Kind.MEMBER_REFUSED for line in then) - len(_times(its, Kind.MEMBER_REFUSED))
+    return Served(member, since, _times(its, Kind.MEMBER_ADMITTED), _times(its, Kind.MEMBER_REFUSED), turned)
+
+
+def _times(lines: list[dict[str, Any]], kind: Kind) -> tuple[float, ...]:
+    return tuple(_at(line) for line in lines if line["type"] == kind)
+
+
+def _at(line: dict[str, Any]) -> float:
+    return float(line["data"].get("haclient.monotonic", 0.0))
+
+
+def _serves(line: dict[str, Any]) -> bool:
+    return Role(line["data"]["haclient.member.role"]).serves
+
+
+def _lines(folder: Path) -> Iterator[dict[str, Any]]:
+    """Every line of every file; the last one of a killed member may be torn."""
+    for path in sorted(folder.glob("*.jsonl*")):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        for text in data.splitlines():
+            try:
+                line = json.loads(text)
+            except ValueError:
+                continue
+            if line.get("type", "").startswith("haclient.member."):
+                yield line

@@ -1,0 +1,187 @@
+"""The worker of kind ``proton``: connections of proton's own ``Container`` with its default reconnect.
+
+``Container.connect(urls=...)`` reconnects by itself after a lost socket and after a Close with
+``amqp:connection:forced``.  Any other Close with a condition, a passive member's redirect for one, ends
+the connection for good (``proton._handlers.EndpointStateHandler.on_connection_remote_close``).  An
+application that wants to live then connects again; this one does, beginning with the next member, with
+the delays of proton's own backoff from its beginning to its end, and tells of each time (``redial``).
+
+The container waits with ``select()``, which takes file descriptors below 1024.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import proton
+from proton.handlers import MessagingHandler
+from proton.reactor import Backoff, Container
+
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.storm.lines import Command, body, read_command, write_line
+from haclient.storm.worker import arguments_of
+
+# How often commands are looked for and lines written, in seconds.
+_TICK = 0.05
+
+
+class Later(proton.Handler):
+    """Calls a function when its time has come (``Container.schedule``)."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    def on_timer_task(self, event: proton.Event) -> None:
+        """The time has come."""
+        self._act()
+
+
+class Client(MessagingHandler):
+    """One connection and its sender."""
+
+    def __init__(self, number: int, worker: Worker) -> None:
+        super().__init__()
+        self._number = number
+        self._worker = worker
+        self._rng = random.Random(f"{worker.seed}/{number}")
+        self._usable = False
+        self._turn = 0
+        self._delays = iter(Backoff())
+        self._sender: proton.Sender | None = None
+        self._waiting: list[tuple[int, float]] = []
+        self._under_way: dict[proton.Delivery, tuple[int, float]] = {}
+        self._sent = 0
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def obey(self, command: Command) -> None:
+        """Connect, or send, at some moment."""
+        act, count = (self._send, command.count) if command.do == "send" else (self._dial, 1)
+        for _ in range(count):
+            self._worker.later(self._rng.uniform(0, command.over), act)
+
+    def _dial(self) -> None:
+        container = self._worker.container
+        urls = self._worker.urls
+        turn, self._turn = self._turn % len(urls), self._turn + 1
+        connection = container.connect(urls=[*urls[turn:], *urls[:turn]], handler=self)
+        self._sender = container.create_sender(connection, self._worker.address)
+
+    def _send(self) -> None:
+        self._waiting.append((self._sent, time.monotonic()))
+        self._sent += 1
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        sender = self._sender
+        while self._usable and self._waiting and sender is not None and sender.credit > 0:
+            number, asked = self._waiting.pop(0)
+            message = proton.Message(body=body(self._number, number))
+            # A link without pre-settled delivery gives a delivery, not a number of bytes.
+            self._under_way[cast("proton.Delivery", sender.send(message))] = number, asked
+
+    # -- what proton tells ----------------------------------------------------------------------
+
+    def on_connection_bound(self, event: proton.Event) -> None:
+        """A dial: the connection gets a transport."""
+        assert event.connection is not None
+        url = cast("proton.Url", event.connection.url)
+        self._tell("attempt", to=f"{url.host}:{url.port}")
+
+    def on_session_opened(self, event: proton.Event) -> None:
+        """The Begin was answered."""
+        if not self._usable:
+            self._usable = True
+            self._delays = iter(Backoff())
+            self._tell("usable")
+
+    def on_sendable(self, event: proton.Event) -> None:
+        """There is credit."""
+        self._send_waiting()
+
+    def on_accepted(self, event: proton.Event) -> None:
+        """A message is settled."""
+        number, asked = self._under_way.pop(cast("proton.Delivery", event.delivery))
+        self._tell("settled", number=number, took=time.monotonic() - asked)
+
+    def on_transport_error(self, event: proton.Event) -> None:
+        """The socket failed; not an authentication, which would be the end."""
+
+    def on_transport_closed(self, event: proton.Event) -> None:
+        """The socket is gone: what was under way has to be sent again."""
+        self._waiting = sorted([*self._under_way.values(), *self._waiting])
+        self._under_way.clear()
+        if self._usable:
+            self._usable = False
+            self._tell("lost")
+
+    def on_connection_error(self, event: proton.Event) -> None:
+        """The Close had a condition: proton will not connect again."""
+        self._tell("redial")
+        self._worker.later(next(self._delays), self._dial)
+
+    def _tell(self, what: str, **facts: Any) -> None:
+        self._worker.tell(what, client=self._number, at=time.monotonic(), **facts)
+
+
+class Worker(MessagingHandler):
+    """The program: commands in, lines out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        arguments = arguments_of(__doc__)
+        seeds = ClusterURL.parse(arguments.url).seeds
+        self.urls = [f"amqp://{seed.endpoint.host}:{seed.endpoint.port}" for seed in seeds]
+        self.address: str = arguments.address
+        self.seed: int = arguments.seed
+        self.container: Container
+        self._lines: list[str] = []
+        self._commands: queue.SimpleQueue[Command | None] = queue.SimpleQueue()
+        numbers = range(arguments.first, arguments.first + arguments.count)
+        self._clients = [Client(number, self) for number in numbers]
+
+    def tell(self, what: str, **facts: Any) -> None:
+        """One line, at the next tick."""
+        self._lines.append(write_line(what, **facts))
+
+    def later(self, delay: float, act: Callable[[], object]) -> None:
+        """Call a function after that many seconds."""
+        self.container.schedule(delay, Later(act))
+
+    def on_start(self, event: proton.Event) -> None:
+        """The container runs."""
+        self.container = event.container
+        threading.Thread(target=self._read, daemon=True).start()
+        self.tell("ready")
+        self._tick()
+
+    def _read(self) -> None:
+        for text in sys.stdin:
+            self._commands.put(read_command(text))
+        self._commands.put(None)
+
+    def _tick(self) -> None:
+        sys.stdout.write("".join(self._lines))
+        sys.stdout.flush()
+        self._lines.clear()
+        while not self._commands.empty():
+            command = self._commands.get()
+            if command is None:
+                os._exit(0)
+            for client in self._clients:
+                client.obey(command)
+        self.later(_TICK, self._tick)
+
+
+if __name__ == "__main__":
+    logging.getLogger("proton").setLevel(logging.CRITICAL)
+    Container(Worker()).run()

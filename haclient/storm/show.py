@@ -1,0 +1,85 @@
+"""The figures of storms for people and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from haclient.storm.figures import Figures
+from haclient.storm.wave import Wave
+
+_MIB = 1024 * 1024
+
+
+def _seconds(value: float) -> str:
+    return "never" if math.isinf(value) else f"{value:.2f} s"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.2f}"
+
+
+_COLUMNS: dict[str, Callable[[Figures], str]] = {
+    "clients": lambda one: one.name,
+    "back": lambda one: f"{one.back:,} of {one.clients:,}",
+    "gave up": lambda one: f"{one.gave_up:,}",
+    "ended by its library": lambda one: f"{one.redials:,}",
+    "outage": lambda one: _seconds(one.outage),
+    "p50": lambda one: _seconds(one.p50),
+    "p99": lambda one: _seconds(one.p99),
+    "last": lambda one: _seconds(one.last),
+    "set-ups/s": lambda one: f"{one.setup_rate:,.0f}",
+    "admitted/s": lambda one: "no limit" if one.accept_rate is None else f"{one.accept_rate:,.0f}",
+    "N/mu": lambda one: _seconds(one.ideal),
+    "last/(N/mu)": lambda one: _number(one.ratio),
+    "dials a client": lambda one: _number(one.attempts),
+    "after it is back": lambda one: _number(one.attempts_after),
+    "refused a client": lambda one: _number(one.refused),
+    "settled": lambda one: f"{one.settled:,}",
+    "lost": lambda one: f"{one.lost:,}",
+    "member's memory": lambda one: f"{one.memory / _MIB:,.0f} MiB",
+    "files": lambda one: f"{one.files:,}",
+}
+
+
+def rows(storms: Sequence[Figures]) -> list[dict[str, str]]:
+    """One row a storm."""
+    return [{title: cell(one) for title, cell in _COLUMNS.items()} for one in storms]
+
+
+def table(storms: Sequence[Figures]) -> Table:
+    """One column a storm, for there are more figures than storms."""
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column("clients", style="dim", no_wrap=True)
+    for one in storms:
+        shown.add_column(one.name, justify="right", no_wrap=True)
+    for title, cell in list(_COLUMNS.items())[1:]:
+        shown.add_row(title, *(cell(one) for one in storms))
+    return shown
+
+
+def wave_words(wave: Wave) -> str:
+    """What those that were connected felt of newcomers, in a sentence."""
+    return (
+        f"{wave.came_in:,} of {wave.newcomers:,} newcomers in within {wave.seconds:.1f} s; send-and-settle "
+        f"of {wave.established} connected senders, p99: {1e3 * wave.p99_before:.1f} ms before "
+        f"({wave.messages_before:,} messages), {1e3 * wave.p99_during:.1f} ms meanwhile "
+        f"({wave.messages_during:,}), {wave.ratio:.2f}x; p50: {1e3 * wave.p50_before:.1f} and "
+        f"{1e3 * wave.p50_during:.1f} ms"
+    )
+
+
+def facts(one: Figures, wave: Wave | None = None) -> dict[str, Any]:
+    """Everything, for JSON: no figure is infinite there, but null."""
+    found = {name: _plain(value) for name, value in dataclasses.asdict(one).items()}
+    if wave is not None:
+        found["established"] = {**dataclasses.asdict(wave), "ratio": wave.ratio}
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

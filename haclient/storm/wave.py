@@ -1,0 +1,126 @@
+"""A wave of newcomers at a live primary, and what those that were there before feel of it.
+
+Some connected senders send all the time, and time each message from the call to its settlement: for a
+while before the newcomers come, then until the last of them is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from haclient.storm.book import Book, count_up
+from haclient.storm.figures import percentile
+from haclient.storm.fleet import Fleet, FleetPlan
+from haclient.storm.lines import Command
+
+# Each sender's pause: enough messages for a 99th percentile, few enough to be no load of their own.
+_PAUSE = 0.1
+_WARM_UP = 2.0
+_BEFORE = 8.0
+# What is measured is the member; a crowd that takes the senders' processor would be measured instead.
+_CROWD_NICE = 10
+_QUEUE = "storm-established"
+_P99 = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WavePlan:
+    """Who was there, and who comes.
+
+    :param deadline: seconds after which the newcomers that are not in are waited for no longer.
+    """
+
+    established: int
+    newcomers: int
+    processes: int
+    url: str
+    seed: int
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """What the connected ones felt: seconds of send-and-settle, before and during the wave.
+
+    :param seconds: until the last newcomer was in.
+    """
+
+    established: int
+    newcomers: int
+    came_in: int
+    seconds: float
+    messages_before: int
+    messages_during: int
+    p50_before: float
+    p50_during: float
+    p99_before: float
+    p99_during: float
+
+    @property
+    def ratio(self) -> float:
+        """The 99th percentile during the wave, divided by that before."""
+        return self.p99_during / self.p99_before if self.p99_before else math.nan
+
+
+async def newcomers(plan: WavePlan, progress: Callable[[int], object], log: Path) -> Wave:
+    """Have the wave, at whoever is primary."""
+    before, coming = Book(), Book()
+    senders = Fleet(_senders(plan), before.note, log)
+    crowd = Fleet(_crowd(plan), coming.note, log)
+    try:
+        await senders.start()
+        await crowd.start()
+        senders.tell(Command("connect"))
+        await count_up(lambda: before.inside, plan.established, plan.deadline, lambda _count: None)
+        senders.tell(Command("steady", over=_PAUSE))
+        await asyncio.sleep(_WARM_UP)
+        began = time.monotonic()
+        await asyncio.sleep(_BEFORE)
+        came = time.monotonic()
+        crowd.tell(Command("connect"))
+        await count_up(lambda: coming.inside, plan.newcomers, plan.deadline, progress)
+        over = max((at for client in coming.clients.values() for at in client.usable), default=came)
+        await asyncio.sleep(2 * _PAUSE)
+    finally:
+        await crowd.stop()
+        await senders.stop()
+    calm, rough = _took(before, began, came), _took(before, came, over)
+    return Wave(
+        established=plan.established,
+        newcomers=plan.newcomers,
+        came_in=coming.inside,
+        seconds=over - came,
+        messages_before=len(calm),
+        messages_during=len(rough),
+        p50_before=percentile(calm, 0.5),
+        p50_during=percentile(rough, 0.5),
+        p99_before=percentile(calm, _P99),
+        p99_during=percentile(rough, _P99),
+    )
+
+
+def _senders(plan: WavePlan) -> FleetPlan:
+    return FleetPlan(
+        kind="haclient", clients=plan.established, url=plan.url, processes=1, address=_QUEUE, nice=0
+    )
+
+
+def _crowd(plan: WavePlan) -> FleetPlan:
+    return FleetPlan(
+        kind="haclient",
+        clients=plan.newcomers,
+        url=plan.url,
+        processes=plan.processes,
+        seed=plan.seed,
+        nice=_CROWD_NICE,
+    )
+
+
+def _took(book: Book, start: float, end: float) -> list[float]:
+    """How long the messages took that were sent in that time."""
+    return [took for at, took in book.settled.values() if start <= at - took < end]

@@ -1,0 +1,96 @@
+"""``haclient simulate`` for people and for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from haclient.cli import main
+from haclient.simulation import plot
+
+SMALL = ["--clients", "100", "--setup-rate", "100", "--outage", "0.5"]
+
+
+def simulate(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *SMALL, *arguments])
+
+
+def test_without_a_choice_everything_is_compared() -> None:
+    done = simulate("--json", "-")
+    assert done.exit_code == 0
+    names = [row["name"] for row in json.loads(done.stdout)]
+    assert names[0] == "full, hints"
+    assert {"full", "equal", "decorrelated", "exponential", "constant", "proton", "rhea", "kafka"} <= set(
+        names
+    )
+
+
+def test_a_chosen_strategy_meets_both_brokers_and_the_table_is_printed() -> None:
+    done = simulate("--strategy", "full", "--preset", "nats")
+    assert done.exit_code == 0
+    names = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    assert names[-3:] == ["full, hints", "full", "nats"]
+
+
+@pytest.mark.parametrize(("flag", "name"), [("--hints", "full, hints"), ("--no-hints", "full")])
+def test_a_broker_can_be_chosen(flag: str, name: str) -> None:
+    done = simulate(flag, "--json", "-")
+    assert [row["name"] for row in json.loads(done.stdout)] == [name]
+
+
+@pytest.mark.parametrize("park", ["outage", "warm"])
+def test_parking_takes_a_second_member(park: str) -> None:
+    done = simulate("--park", park, "--json", "-")
+    (row,) = json.loads(done.stdout)
+    assert (row["name"], row["parked"], row["away"]) == ("full, parked", 100, 0)
+
+
+def test_files_are_written(tmp_path: Path) -> None:
+    png, html, figures = tmp_path / "a.png", tmp_path / "a.html", tmp_path / "a.json"
+    done = simulate("--strategy", "full", "--plot", str(png), "--html", str(html), "--json", str(figures))
+    assert done.exit_code == 0
+    assert png.stat().st_size
+    assert html.stat().st_size
+    assert json.loads(figures.read_text())[0]["away"] == 0
+
+
+def test_a_sweep_gives_a_row_for_each_combination() -> None:
+    done = simulate("--sweep", "backlog=1,100", "--sweep", "client=full,proton", "--json", "-")
+    rows = json.loads(done.stdout)
+    assert [(row["backlog"], row["client"]) for row in rows] == [
+        (1, "full"),
+        (1, "proton"),
+        (100, "full"),
+        (100, "proton"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--sweep", "rate=1"],
+        ["--sweep", "backlog"],
+        ["--sweep", "client=nobody"],
+        ["--sweep", "backlog=-1"],
+        ["--sweep", "backlog=many"],
+        ["--spark"],
+        ["--redirecting", "1"],
+        ["--park", "warm", "--no-hints"],
+        ["--setup-rate", "0"],
+        ["--sweep", "backlog=1", "--plot", "a.png"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(wrong: list[str]) -> None:
+    done = simulate(*wrong)
+    assert done.exit_code == 2, done.output
+
+
+def test_a_plot_without_the_extra_is_3_and_is_said_before_the_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot, "find_spec", lambda _: None)
+    done = simulate("--plot", "a.png")
+    assert done.exit_code == 3
+    assert "pip install 'haclient[plots]'" in done.stderr

@@ -1,0 +1,47 @@
+"""A million clients: ``make simulate-million``.  Minutes and 3 GB each, and the figures are printed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from haclient.discovery.policy import Policy
+from haclient.simulation.fleet import simulate
+from haclient.simulation.result import Result
+from haclient.simulation.scenario import Scenario
+
+pytestmark = pytest.mark.soak
+
+STORM = Scenario(clients=1_000_000, setup_rate=2000, outage=3.0, backlog=128)
+# N/mu is 500 s: a hint must be able to say so, and a parked connection to wait for so long.
+PATIENT = Policy(max_hint=900.0, park_timeout=900.0)
+
+
+def shown(name: str, scenario: Scenario, policy: Policy) -> Result:
+    result = simulate(scenario, policy, name=name)
+    print(json.dumps(result.figures()))  # noqa: T201 - what the target is run for
+    return result
+
+
+def test_a_million_with_hints_end_at_the_limit() -> None:
+    result = shown("hints", STORM, PATIENT)
+    assert result.away == 0
+    assert result.ratio <= 1.10
+    assert result.attempts_per_client < 2.0
+
+
+@pytest.mark.parametrize("standby", ["outage", "warm"])
+def test_a_million_parked_end_at_the_limit(standby: str) -> None:
+    scenario = Scenario(clients=1_000_000, setup_rate=2000, members=2, parking=True)
+    policy = Policy(max_hint=900.0, park_timeout=900.0, standby="warm" if standby == "warm" else "outage")
+    result = shown(standby, scenario, policy)
+    assert result.away == 0
+    assert result.ratio <= 1.05
+
+
+def test_a_million_without_hints_need_a_ceiling_that_fits_them() -> None:
+    scenario = Scenario(clients=1_000_000, setup_rate=2000, hints=False)
+    result = shown("no hints", scenario, Policy(backoff_max=250.0))
+    assert result.away == 0
+    assert result.ratio <= 1.7

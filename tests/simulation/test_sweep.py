@@ -1,0 +1,48 @@
+"""Sweeps: every combination, the same here and on Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from haclient.simulation import sweep
+
+BASE = {"clients": 100, "setup_rate": 100.0, "outage": 0.5}
+
+
+def test_points_are_every_combination_with_the_last_axis_fastest() -> None:
+    points = sweep.points(BASE, {"backlog": [1, 2], "client": ["full", "kafka"]})
+    assert [(point["backlog"], point["client"]) for point in points] == [
+        (1, "full"),
+        (1, "kafka"),
+        (2, "full"),
+        (2, "kafka"),
+    ]
+    assert all(point["clients"] == 100 for point in points)
+
+
+def test_an_unknown_parameter_is_an_error_that_lists_the_known() -> None:
+    with pytest.raises(ValueError, match=r"unknown parameters: rate; there are .*setup_rate"):
+        sweep.points(BASE, {"rate": [1]})
+
+
+def test_a_point_sets_scenario_policy_and_client() -> None:
+    case = sweep.case({**BASE, "max_hint": 5.0, "client": "equal", "hints": False})
+    assert (case.scenario.clients, case.scenario.hints, case.name) == (100, False, "equal")
+    assert getattr(case.client, "max_hint", None) == 5.0
+    assert sweep.case({**BASE, "client": "nats"}).scenario.hints is False
+
+
+def test_figures_name_what_was_varied() -> None:
+    (row,) = sweep.run([{**BASE, "client": "proton"}])
+    assert row["outage"] == 0.5
+    assert row["away"] == 0
+
+
+def test_spark_brings_the_same_rows_in_the_same_order() -> None:
+    session_module = pytest.importorskip("haclient.analysis.session")
+    points = sweep.points(BASE, {"client": ["full", "kafka"], "seed": [1, 2]})
+    session = session_module.spark_session("local[1]")
+    try:
+        assert sweep.run_on_spark(session, points) == list(sweep.run(points))
+    finally:
+        session.stop()
