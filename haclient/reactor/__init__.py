@@ -1,0 +1,59 @@
+"""``proton.reactor`` with failover: programs written for it change one import line.
+
+    from haclient.reactor import Container
+
+Handlers, options and transactions are proton's own; ``Container`` runs them on asyncio and on
+connections that outlive their brokers.  docs/drop-in.md says how, and what differs on purpose.
+
+* ``container``, ``loop``   what applications start; events, timers, the end
+* ``endpoints``, ``links``, ``deliveries``   what handlers hold
+* ``binding``, ``happenings``   moves them from one engine to the next; events to handlers
+* ``lines``       who dials: once, or over every failover
+* ``addresses``, ``wishes``, ``reconnecting``   the arguments of ``connect``
+* ``listening``, ``selecting``, ``timers``   what else a container watches
+* ``transactions``, ``ids``   what a loss means for a transaction; duplicate detection
+* ``keeping``     the event loop of ``haclient.utils``
+"""
+
+from __future__ import annotations
+
+from proton import Handler
+from proton.reactor import (
+    ApplicationEvent,
+    AtLeastOnce,
+    AtMostOnce,
+    Backoff,
+    Copy,
+    DurableSubscription,
+    DynamicNodeProperties,
+    Filter,
+    LinkOption,
+    Move,
+    ReceiverOption,
+    Selector,
+    SenderOption,
+    Transaction,
+)
+
+from haclient.reactor.container import Container
+from haclient.reactor.selecting import EventInjector
+
+__all__ = [
+    "ApplicationEvent",
+    "AtLeastOnce",
+    "AtMostOnce",
+    "Backoff",
+    "Container",
+    "Copy",
+    "DurableSubscription",
+    "DynamicNodeProperties",
+    "EventInjector",
+    "Filter",
+    "Handler",
+    "LinkOption",
+    "Move",
+    "ReceiverOption",
+    "Selector",
+    "SenderOption",
+    "Transaction",
+]

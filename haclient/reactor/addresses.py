@@ -1,0 +1,69 @@
+"""Where ``connect`` goes: proton's URLs and ours, as one ``ClusterURL``.
+
+proton's URLs may leave out everything (``broker``, ``broker:amqp``, ``//broker/queue``) and may name
+a queue, which is the address of a sender or receiver and nothing that is dialled.  Cluster URLs
+(``discovery.cluster_url``) name several members or have options, and are known by that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
+
+from proton import Url
+
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.seed import Secret, Seed
+
+_CLUSTER = re.compile(r"failover:|amqps?\+srv:|[^/]*(//)?[^/]*,|.*\?", re.IGNORECASE)
+
+
+def is_cluster_url(address: object) -> bool:
+    """Whether only our own grammar can read it."""
+    return isinstance(address, str) and _CLUSTER.match(address) is not None
+
+
+def split_path(address: str | Url) -> tuple[str | Url, str | None]:
+    """What to dial, and the queue that the URL names."""
+    if isinstance(address, str) and is_cluster_url(address):
+        parts = urlsplit(address)
+        if parts.scheme == "failover" or parts.path in {"", "/"}:
+            return address, None
+        query = f"/?{parts.query}" if parts.query else ""
+        return f"{parts.scheme}://{parts.netloc}{query}", unquote(parts.path[1:])
+    url = Url(address)
+    return url, url.path
+
+
+def cluster(addresses: Iterable[str | Url], user: str | None, password: str | None) -> ClusterURL:
+    """The members that these addresses name.
+
+    :param user: for those that name no user.
+    :raises ClusterURLError: when a cluster URL is wrong.
+    :raises ValueError: when there is none, or a port is no port.
+    """
+    listed = list(addresses)
+    if len(listed) == 1 and is_cluster_url(listed[0]):
+        return _with_user(ClusterURL.parse(str(split_path(listed[0])[0])), user, password)
+    seeds: dict[Endpoint, Seed] = {}
+    for address in listed:
+        url = Url(address)
+        endpoint = Endpoint(str(url.host), int(url.port), url.scheme == Url.AMQPS)
+        given = url.username or user
+        secret = (url.password or password) if given else None
+        seeds.setdefault(endpoint, Seed(endpoint, given, None if secret is None else Secret(secret)))
+    if not seeds:
+        raise ValueError("One of url or urls required")
+    return ClusterURL(tuple(seeds.values()))
+
+
+def _with_user(parsed: ClusterURL, user: str | None, password: str | None) -> ClusterURL:
+    if user is None:
+        return parsed
+    secret = None if password is None else Secret(password)
+    seeds = tuple(
+        seed if seed.user is not None else Seed(seed.endpoint, user, secret) for seed in parsed.seeds
+    )
+    return ClusterURL(seeds, parsed.srv, parsed.options)

@@ -1,0 +1,349 @@
+"""What a connection of the application is bound to: an engine, or a stand-in between two of them.
+
+Theory of operation
+-------------------
+``Connection``, ``Session``, ``Sender`` and ``Receiver`` (``endpoints``) are what handlers hold.  At
+first, and after a loss, their C objects belong to a stand-in: a proton connection without a
+transport, on which everything that a handler may do can be done and nothing leaves.  ``bind`` moves
+them to the connection of an engine that was just opened, and ``connection_ended`` back.  Each move
+copies what is open on this side, and nothing of what the peer said.
+
+While bound, this is the engine's ``EventTaker``: proton's events go to the handlers one by one, in
+the order in which proton made them.
+
+Rules
+-----
+* The events of a move are dropped: handlers saw them when they opened the endpoints.  Over a
+  session that discovery found usable, they then see the peer's Open and Begin, as from proton.
+* Close by a peer that is no primary any more (``_GOES_ON``) is a loss, not an error.
+* A loss is one event, ``on_transport_closed``, and so one ``on_disconnected``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import proton
+from cproton_ffi import lib
+from proton import Endpoint
+
+from haclient.reactor.endpoints import Connection, Session
+from haclient.reactor.happenings import TYPES, Event, event_of, is_last
+from haclient.reactor.ids import Marker
+from haclient.reactor.links import Receiver, Sender
+from haclient.reactor.transactions import TransactionLost
+
+if TYPE_CHECKING:
+    from haclient.engine.protocol import Engine
+    from haclient.reactor.loop import Reactor
+
+_DELIVERY: int = lib.PN_DELIVERY
+_TRANSPORT: int = lib.PN_TRANSPORT
+# The transport's own end is told once, by ``connection_ended``.
+_TOLD_AT_THE_END = frozenset(
+    {
+        lib.PN_TRANSPORT_ERROR,
+        lib.PN_TRANSPORT_TAIL_CLOSED,
+        lib.PN_TRANSPORT_HEAD_CLOSED,
+        lib.PN_TRANSPORT_CLOSED,
+    }
+)
+# What passive members say, and members that end (DESIGN section 4, rule 5).
+_GOES_ON = frozenset(
+    {
+        "amqp:connection:forced",
+        "amqp:connection:redirect",
+        "amqp:resource-limit-exceeded",
+        "amqp:internal-error",
+    }
+)
+
+
+class Line(Protocol):
+    """What sees to it that a connection has an engine."""
+
+    failover: bool
+    """Whether a loss is not the end."""
+    failure: Exception | None
+    """Why it gave up, if it did."""
+
+    def start(self) -> None:
+        """The application opened the connection: dial."""
+
+    def close(self) -> None:
+        """The application closed the connection: say goodbye, and dial no more."""
+
+    def ended(self) -> None:
+        """The engine that was bound is gone."""
+
+
+class Binding:
+    """One connection of the application, and what it is bound to.
+
+    :ivar line: who dials; ``None`` for a connection that was accepted.
+    """
+
+    def __init__(self, container: Reactor, accepted: Engine | None = None) -> None:
+        self.container = container
+        self.encode = container.encoder.encode
+        self.engine: Engine | None = None
+        self.line: Line | None = None
+        self._sessions: dict[Any, Session] = {}
+        self._links: dict[Any, Sender | Receiver] = {}
+        self._collector: proton.Collector | None = None
+        self._raw: proton.Connection | None = None
+        self.epoch = 0
+        """Counts the engines that it was bound to."""
+        self._closed = False
+        if accepted is None:
+            self.connection = Connection(self._make_stand_in(), self)
+        else:
+            self.connection = Connection(accepted.connection._impl, self)
+            self.engine = accepted
+            accepted.taker = self
+
+    @property
+    def closed(self) -> bool:
+        """Whether there will be no engine any more."""
+        return self._closed
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why there will be none, if the search gave up."""
+        return None if self.line is None else self.line.failure
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether what was sent and not settled is sent again after a loss."""
+        return self.line is not None and self.line.failover
+
+    # -- the application's side ---------------------------------------------------------------
+
+    def session(self, impl: Any) -> Session:
+        """The Python object of a session."""
+        session = self._sessions.get(impl)
+        if session is None:
+            session = self._sessions[impl] = Session(impl, self)
+        return session
+
+    def link(self, impl: Any) -> Sender | Receiver:
+        """The Python object of a link."""
+        link = self._links.get(impl)
+        if link is None:
+            kind = Sender if lib.pn_link_is_sender(impl) else Receiver
+            link = self._links[impl] = kind(impl, self, self.session(lib.pn_link_session(impl)))
+            if isinstance(link, Sender) and self.keeps_ledger:
+                link._marker = Marker()
+        return link
+
+    def wake(self) -> None:
+        """Something was done here: send it, and tell the handlers."""
+        if self.engine is not None:
+            self.engine.wake()
+        else:
+            self.container.wake(self)
+
+    # -- from one to the next -----------------------------------------------------------------
+
+    def bind(self, engine: Engine, session: proton.Session | None) -> None:
+        """Move to an engine.
+
+        :param session: the session that is usable already; without one, Open and Begin are sent
+            here, and the events of the peer's answers follow.
+        """
+        self.drain()
+        if not self.connection.active:
+            engine.close()
+            return
+        self.engine = engine
+        self.epoch += 1
+        self._carry(engine.connection._impl, None if session is None else session._impl, stand_in=False)
+        self._raw = self._collector = None
+        engine.taker = self
+        pop, collector = lib.pn_collector_pop, engine._pc
+        while pop(collector):
+            pass
+        self._tell(lib.PN_CONNECTION_BOUND, self.connection)
+        if session is not None:
+            self._tell(lib.PN_CONNECTION_REMOTE_OPEN, self.connection)
+            self._tell(lib.PN_SESSION_REMOTE_OPEN, self.session(session._impl))
+        engine.wake()
+
+    def connection_ended(self, engine: Engine) -> None:
+        """The engine is about to release proton's objects: save what is the application's."""
+        engine.taker = None
+        if engine is not self.engine:
+            return
+        self.engine = None
+        unanswered = [delivery for link in self._links.values() for delivery in link.lost()]
+        closing = not self.connection.active
+        if not closing:
+            self._carry(self._make_stand_in(), None, stand_in=True)
+            self._drop_events()
+        assert engine.ending is not None
+        self.tell_closed(engine.transport, engine.ending.condition)
+        for delivery in unanswered:
+            self.container.post(TransactionLost(delivery))
+        if self.line is None:
+            self.over()
+        else:
+            self.line.ended()
+
+    def over(self) -> None:
+        """There will be no engine any more."""
+        self._closed = True
+        self._sessions.clear()
+        self._links.clear()
+        self.container.release(self)
+
+    def tell_closed(self, transport: proton.Transport | None, condition: proton.Condition | None) -> None:
+        """Let the handlers know of a loss, or of an end."""
+        if condition is not None and self.connection.active and condition.name not in _GOES_ON:
+            self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
+        self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
+
+    def gave_up(self, transport: proton.Transport, *, lost: bool) -> None:
+        """There is no member to connect to.
+
+        :param lost: the handlers know that they are disconnected.
+        """
+        self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
+        if not lost:
+            self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
+
+    def _make_stand_in(self) -> Any:
+        raw = proton.Connection()
+        self._collector = proton.Collector()
+        raw.collect(self._collector)
+        self._raw = raw
+        return raw._impl
+
+    def _carry(self, impl: Any, usable: Any | None, *, stand_in: bool) -> None:
+        connection = self.connection
+        if stand_in:
+            lib.pn_connection_set_container(impl, lib.pn_connection_get_container(connection._impl))
+            lib.pn_connection_set_hostname(impl, lib.pn_connection_get_hostname(connection._impl))
+        connection.rebind(impl)
+        if connection.state & Endpoint.LOCAL_UNINIT:
+            proton.Connection.open(connection)
+        sessions, links = self._sessions, self._links
+        self._sessions, self._links = {}, {}
+        for session in sessions.values():
+            if not session.state & Endpoint.LOCAL_CLOSED:
+                target, usable = usable or lib.pn_session(impl), None
+                session.carry(target)
+                self._sessions[target] = session
+        for link in links.values():
+            if not (link.state | link.session.state) & Endpoint.LOCAL_CLOSED:
+                link.carry(link.session._impl, stand_in=stand_in)
+                self._links[link._impl] = link
+
+    def _drop_events(self) -> None:
+        assert self._collector is not None
+        while lib.pn_collector_pop(self._collector._impl):
+            pass
+
+    # -- events -------------------------------------------------------------------------------
+
+    def take_events(self, engine: Engine) -> None:
+        """Dispatch what proton has for the handlers (``EventTaker``)."""
+        container = self.container
+        if container.held:
+            container.missed = True
+            return
+        peek, pop, collector = lib.pn_collector_peek, lib.pn_collector_pop, engine._pc
+        while engine.ending is None and not container.failed and (raw := peek(collector)):
+            self._take(engine, raw, pop, collector)
+        container.missed |= container.failed
+        container.took_events()
+
+    def drain(self) -> None:
+        """Dispatch the events of the stand-in."""
+        collector = self._collector
+        while collector is self._collector and collector is not None and not self.container.failed:
+            raw = lib.pn_collector_peek(collector._impl)
+            if not raw:
+                return
+            kind = lib.pn_event_type(raw)
+            event = event_of(self, kind, raw)
+            lib.pn_collector_pop(collector._impl)
+            if event is not None:
+                self.container.dispatch(event)
+                self._follow(kind)
+
+    def _take(self, engine: Engine, raw: Any, pop: Any, collector: Any) -> None:
+        kind = lib.pn_event_type(raw)
+        if kind == _DELIVERY:
+            pointer = lib.pn_event_delivery(raw)
+            pop(collector)
+            self._on_delivery(pointer)
+            return
+        if kind == _TRANSPORT:
+            pop(collector)
+            return
+        event = event_of(self, kind, raw)
+        gone = event is not None and is_last(kind, event.link)
+        pop(collector)
+        if kind in _TOLD_AT_THE_END:
+            engine.attend(Event(self.container, TYPES[kind], engine.transport))
+        elif kind == lib.PN_CONNECTION_REMOTE_CLOSE:
+            self._on_peer_close(engine, event)
+        elif event is not None:
+            if kind == lib.PN_CONNECTION_REMOTE_OPEN:
+                engine.attend(event)
+            self.container.dispatch(event)
+            self._follow(kind)
+            if gone and self.engine is engine:
+                self._free(event.link)
+
+    def _free(self, link: Any) -> None:
+        del self._links[link._impl]
+        lib.pn_link_free(link._impl)
+
+    def _on_delivery(self, pointer: Any) -> None:
+        link = self.link(lib.pn_delivery_link(pointer))
+        delivery = link.delivery_of(pointer)
+        event = Event(
+            self.container,
+            TYPES[_DELIVERY],
+            delivery,
+            connection=self.connection,
+            session=link.session,
+            link=link,
+            delivery=delivery,
+            transport=self.engine.transport if self.engine is not None else None,
+        )
+        self.container.dispatch(event)
+
+    def _on_peer_close(self, engine: Engine, event: Event | None) -> None:
+        assert event is not None
+        condition = self.connection.remote_condition
+        lost = condition is None or condition.name in _GOES_ON
+        if not (lost and self.keeps_ledger and self.connection.active):
+            self.container.dispatch(event)
+            if not self.connection.active and self.line is not None:
+                self.line.close()
+        engine.attend(event)
+
+    def _follow(self, kind: int) -> None:
+        """What the container does once the handlers have seen an event."""
+        if kind == lib.PN_CONNECTION_LOCAL_OPEN and self.engine is None:
+            self.container.dial(self)
+        elif kind == lib.PN_CONNECTION_LOCAL_CLOSE and self.line is not None and not self._closed:
+            self.line.close()
+
+    def _tell(self, kind: int, endpoint: Any) -> None:
+        session = endpoint if isinstance(endpoint, Session) else None
+        transport = None if self.engine is None else self.engine.transport
+        event = Event(
+            self.container,
+            TYPES[kind],
+            endpoint,
+            connection=self.connection,
+            session=session,
+            transport=transport,
+        )
+        self.container.dispatch(event)
+
+    def _event(self, kind: Any, context: Any, transport: Any) -> Event:
+        return Event(self.container, kind, context, connection=self.connection, transport=transport)

@@ -1,0 +1,149 @@
+"""``proton.reactor.Container``: what applications start in it.
+
+Handlers, links, options, transactions and ``connect.json`` are proton's own code; connections,
+listeners, timers and selectables are made for the event loop of ``loop.Reactor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from proton import SSLDomain, Url
+from proton._reactor import SessionPerConnection
+
+from haclient.reactor.addresses import cluster, split_path
+from haclient.reactor.binding import Binding
+from haclient.reactor.endpoints import Connection
+from haclient.reactor.happenings import Event
+from haclient.reactor.lines import FailoverLine, PlainLine
+from haclient.reactor.links import Receiver, Sender
+from haclient.reactor.listening import Acceptor
+from haclient.reactor.loop import Reactor
+from haclient.reactor.timers import Task
+from haclient.reactor.wishes import Wishes
+
+
+class Container(Reactor):
+    """Handlers, connections and timers on one event loop; see ``proton.reactor.Container``."""
+
+    def connect(
+        self,
+        url: str | Url | None = None,
+        urls: Iterable[str | Url] | None = None,
+        address: str | Url | Iterable[str | Url] | None = None,
+        handler: Any = None,
+        reconnect: Any = None,
+        heartbeat: float | None = None,
+        ssl_domain: SSLDomain | None = None,
+        **kwargs: Any,
+    ) -> Connection:
+        """Connect; see ``proton.reactor.Container.connect`` for everything that is not said here.
+
+        :param url: proton's URL, or a cluster URL.  Without any address ``connect.json`` is read.
+        :param address: a URL, or several.
+        :param reconnect: ``False`` for a plain connection; otherwise it survives failovers, and a
+            ``Backoff`` or a list of delays bounds the time between two rounds.
+        :param kwargs: proton's, and the options of a cluster URL by name.
+        :raises ClusterURLError: when a cluster URL or an option is wrong.
+        """
+        if address is not None and url is None and urls is None:
+            urls = [address] if isinstance(address, str | Url) else address
+        listed: Any = None if urls is None else list(urls)
+        made: Any = super().connect(
+            url=url,
+            urls=listed,
+            handler=handler,
+            reconnect=reconnect,
+            heartbeat=heartbeat,
+            ssl_domain=ssl_domain,
+            **kwargs,
+        )
+        connection: Connection = made
+        return connection
+
+    def _connect(
+        self,
+        url: Any = None,
+        urls: Any = None,
+        handler: Any = None,
+        reconnect: Any = None,
+        heartbeat: Any = None,
+        ssl_domain: SSLDomain | None = None,
+        **kwargs: Any,
+    ) -> Connection:
+        user, password = kwargs.get("user", self.user), kwargs.get("password", self.password)
+        members = cluster([url] if url else urls or (), user, password)
+        wishes = Wishes.of(self, kwargs, heartbeat=heartbeat, ssl_domain=ssl_domain).with_tls(self, members)
+        connection = self.connection(handler)
+        connection.container = wishes.container_id
+        connection.hostname = wishes.virtual_host or members.seeds[0].endpoint.host
+        connection.offered_capabilities = kwargs.get("offered_capabilities")
+        connection.desired_capabilities = kwargs.get("desired_capabilities")
+        connection.properties = kwargs.get("properties")
+        binding = connection._binding
+        if reconnect is False:
+            binding.line = PlainLine(binding, members, wishes)
+        else:
+            binding.line = FailoverLine(binding, members, wishes.with_failover(members, reconnect))
+        connection._session_policy = SessionPerConnection()
+        connection.open()
+        return connection
+
+    def connection(self, handler: Any = None) -> Connection:
+        """A connection that is not opened yet; without ``connect`` it is a plain one."""
+        connection = Binding(self).connection
+        if handler is not None:
+            connection.handler = handler
+        connection._reactor = self
+        return connection
+
+    def dial(self, binding: Binding) -> None:
+        """The application opened a connection."""
+        if binding.line is None:
+            connection = binding.connection
+            members = cluster([connection.url or Url(connection.hostname)], self.user, self.password)
+            wishes = Wishes.of(self, {"container_id": connection.container}).with_tls(self, members)
+            binding.line = PlainLine(binding, members, wishes)
+        self.hold(binding)
+        binding.line.start()
+
+    def create_sender(self, context: Any, target: str | None = None, *args: Any, **kwargs: Any) -> Sender:
+        """A sender; see ``proton.reactor.Container.create_sender``.
+
+        :param context: a connection, a session, or a URL (a cluster URL too) to connect to.
+        """
+        context, path = self._resolve(context)
+        made: Any = super().create_sender(context, target or path, *args, **kwargs)
+        sender: Sender = made
+        return sender
+
+    def create_receiver(self, context: Any, source: str | None = None, *args: Any, **kwargs: Any) -> Receiver:
+        """A receiver; see ``proton.reactor.Container.create_receiver``."""
+        context, path = self._resolve(context)
+        made: Any = super().create_receiver(context, source or path, *args, **kwargs)
+        receiver: Receiver = made
+        return receiver
+
+    def _resolve(self, context: Any) -> tuple[Any, str | None]:
+        if not isinstance(context, str | Url):
+            return context, None
+        address, path = split_path(context)
+        return self.connect(url=address), path
+
+    def schedule(self, delay: float, handler: Any) -> Task:
+        """Call the handler's ``on_timer_task`` after ``delay`` seconds."""
+        task = Task(self, delay, handler, self._fire)
+        self.hold(task)
+        return task
+
+    def _fire(self, task: Task) -> None:
+        self.post(Event(self, Event.TIMER_TASK, task))
+        self.release(task)
+
+    def acceptor(self, host: str, port: Any, handler: Any = None) -> Any:
+        """A listening socket; ``listen`` takes a URL instead.
+
+        :raises OSError: when it cannot be bound.
+        """
+        return Acceptor(self, host, int(port), handler)

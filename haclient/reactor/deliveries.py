@@ -1,0 +1,103 @@
+"""A message on its way, as the application holds it (see ``endpoints``).
+
+Settling a delivery of a connection that is gone changes nothing: it was rebound, or its C object
+belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import proton
+from cproton_ffi import lib
+
+from haclient.reactor.endpoints import Connection, Rebindable, Session
+
+# AMQP 1.0 part 4, section 4.5.8: the state of what is sent or accepted under a transaction.
+_TRANSACTIONAL = 0x34
+
+
+class Delivery(Rebindable, proton.Delivery):
+    """A message on its way, one way or the other."""
+
+    data: bytes | None = None
+    """The encoded message, while a ledger keeps it."""
+    mark: str | None = None
+    """Its duplicate-detection id."""
+    forgotten = False
+    """Whether it was settled here before there was a connection to send it over."""
+    transaction: Any = None
+    _link: Any = None
+    _local: Any = None
+    _remote: Any = None
+
+    @property
+    def link(self) -> Any:
+        """The link it goes or came over."""
+        return self._link
+
+    @property
+    def session(self) -> Session:
+        """The session it goes or came over."""
+        session: Session = self._link.session
+        return session
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it goes or came over."""
+        return self._binding.connection
+
+    @property
+    def local(self) -> proton.Disposition:  # type: ignore[override]
+        """The state given here."""
+        if self._local is None:
+            self._local = proton.Disposition(lib.pn_delivery_local(self._impl), True)
+        return cast("proton.Disposition", self._local)
+
+    @property
+    def remote(self) -> proton.Disposition:  # type: ignore[override]
+        """The state that the peer gave."""
+        if self._remote is None:
+            self._remote = proton.Disposition(lib.pn_delivery_remote(self._impl), False)
+        return cast("proton.Disposition", self._remote)
+
+    @property
+    def must_arrive(self) -> bool:
+        """Whether a ledger must see to it that it arrives."""
+        if self.data is None or lib.pn_delivery_local_state(self._impl) == _TRANSACTIONAL:
+            return False
+        return bool(lib.pn_delivery_remote_state(self._impl) <= proton.Delivery.RECEIVED)
+
+    def update(self, state: Any) -> None:
+        """Set the state given here."""
+        super().update(state)
+        self._binding.wake()
+
+    def settle(self) -> None:
+        """Be done with it.  What was not sent yet is sent all the same, settled, as by proton."""
+        if self.data is not None and self._binding.engine is None:
+            self.forgotten = True
+            return
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Be done with it, and do not send it any more."""
+        lib.pn_delivery_settle(self._impl)
+        self._link.deliveries.pop(self._impl, None)
+        self._binding.wake()
+
+    def abort(self) -> None:
+        """Take back what was streamed so far."""
+        super().abort()
+        self._link.deliveries.pop(self._impl, None)
+        self._binding.wake()
+
+    def rebind(self, impl: Any) -> None:
+        """Stand for another C object from now on."""
+        super().rebind(impl)
+        for disposition, pointer in (
+            (self._local, lib.pn_delivery_local(impl)),
+            (self._remote, lib.pn_delivery_remote(impl)),
+        ):
+            if disposition is not None:
+                disposition._impl = pointer

@@ -1,0 +1,137 @@
+"""proton's connections and sessions as the application holds them, over as many engines as it takes.
+
+Theory of operation
+-------------------
+Each class, those of ``links`` and ``deliveries`` too, is proton's own with one thing more: the C
+object behind it can be exchanged (``rebind``).  ``Binding`` does so, at a loss for a stand-in that
+no peer sees, and later for the endpoint of the next connection.  So ``self.sender`` of an
+application stays what it is, and proton never carries an endpoint from one transport to the next,
+which is where it goes wrong.
+
+Rules
+-----
+* There is one Python object for each endpoint and for each delivery that is not settled; events
+  hand out that one.  They are equal only to themselves, and attributes set on them stay.
+* What the application does here wakes the binding, which sends it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import cproton
+import proton
+from cproton_ffi import lib
+from proton import Endpoint
+
+if TYPE_CHECKING:
+    from haclient.reactor.binding import Binding
+    from haclient.reactor.links import Receiver, Sender
+
+_ACTIVE = Endpoint.LOCAL_ACTIVE
+
+
+class Rebindable:
+    """A proton wrapper that keeps its attributes itself, so that its C object can change."""
+
+    if TYPE_CHECKING:
+        _impl: Any
+
+    # Class attributes: proton's ``__setattr__`` then leaves them to Python, and lookups are quick.
+    _handler: Any = None
+    condition: Any = None
+    _binding: Binding = cast("Binding", None)
+
+    def __init__(self, impl: Any, binding: Binding) -> None:
+        cproton.pn_incref(impl)
+        self.__dict__["_impl"] = impl
+        self.__dict__["_attrs"] = {}
+        self._binding = binding
+        self._init()
+
+    def _init(self) -> None:
+        """Set what proton's methods expect to find."""
+
+    def rebind(self, impl: Any) -> None:
+        """Stand for another C object from now on."""
+        cproton.pn_incref(impl)
+        former, self.__dict__["_impl"] = self._impl, impl
+        cproton.pn_decref(former)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    __hash__ = object.__hash__
+
+    # The application must not drop a C object that another binding will need.
+    def free(self) -> None:
+        """Let go of it.  What is gone on both sides is freed with its connection."""
+
+
+class Connection(Rebindable, proton.Connection):
+    """A connection of a container."""
+
+    offered_capabilities_list: Any = None
+    desired_capabilities_list: Any = None
+    url: Any = None
+    _acceptor: Any = None
+
+    def _init(self) -> None:
+        self.properties = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it is open on this side."""
+        return bool(self.state & _ACTIVE)
+
+    def session(self) -> Session:
+        """A new session, not begun yet."""
+        return self._binding.session(lib.pn_session(self._impl))
+
+    def open(self) -> None:
+        """Open; the container dials."""
+        super().open()
+        self._binding.wake()
+
+    def close(self) -> None:
+        """Close for good."""
+        super().close()
+        self._binding.wake()
+
+
+class Session(Rebindable, proton.Session):
+    """A session of a connection."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it belongs to."""
+        return self._binding.connection
+
+    def sender(self, name: str) -> Sender:
+        """A new sender, not attached yet."""
+        return self._binding.link(cproton.pn_sender(self._impl, name))  # type: ignore[return-value]
+
+    def receiver(self, name: str) -> Receiver:
+        """A new receiver, not attached yet."""
+        return self._binding.link(cproton.pn_receiver(self._impl, name))  # type: ignore[return-value]
+
+    def open(self) -> None:
+        """Begin."""
+        super().open()
+        self._binding.wake()
+
+    def close(self) -> None:
+        """End."""
+        super().close()
+        self._binding.wake()
+
+    def carry(self, impl: Any) -> None:
+        """Become the session ``impl`` of another connection."""
+        active = self.state & _ACTIVE
+        lib.pn_session_set_incoming_capacity(impl, lib.pn_session_get_incoming_capacity(self._impl))
+        self.rebind(impl)
+        if active and self.state & Endpoint.LOCAL_UNINIT:
+            proton.Session.open(self)

@@ -1,0 +1,232 @@
+"""Who dials for a connection of a container: once, or over every failover.
+
+``PlainLine`` is proton's connection without reconnect.  ``FailoverLine`` is a link of
+``links.connection.ConnectionCore`` by its looks: the core finds the primary, attaches the line to
+what it found and detaches it at a loss, and the line hands that to the binding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import proton
+from proton import Condition, ConnectionException, Url
+
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.seed import Seed
+from haclient.engine.protocol import Ending, Engine
+from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
+from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
+from haclient.factory import FactoryCore
+from haclient.links.attempt import Plan
+from haclient.links.connection import Shared
+from haclient.reactor.listening import Accepted
+from haclient.reactor.wishes import Wishes
+
+if TYPE_CHECKING:
+    from haclient.links.connection import ConnectionCore
+    from haclient.reactor.binding import Binding
+
+logger = logging.getLogger("haclient")
+
+_UNAUTHORIZED = "amqp:unauthorized-access"
+# The name that proton's own reactor gives errors of sockets.
+_SOCKET_ERROR = "proton.pythonio"
+
+
+class PlainLine:
+    """Dials each address once; the connection ends with its socket."""
+
+    failover = False
+
+    def __init__(self, binding: Binding, url: ClusterURL, wishes: Wishes) -> None:
+        self._binding = binding
+        self._url = url
+        self._wishes = wishes
+        self._task: asyncio.Task[None] | None = None
+        self.failure: Exception | None = None
+
+    def start(self) -> None:
+        """Dial."""
+        if self._task is None:
+            self._task = self._binding.container.spawn(self._run())
+
+    def close(self) -> None:
+        """The Close leaves with what else is to be sent; a dial is given up."""
+        if self._binding.engine is None and self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._binding.tell_closed(proton.Transport(), None)
+            self._binding.over()
+
+    def ended(self) -> None:
+        """There is no other connection."""
+        self._binding.over()
+
+    async def _run(self) -> None:
+        failure: Exception = ConnectionException("no address to connect to")
+        for seed in self._url.seeds:
+            try:
+                engine = await self._dial(seed)
+            except OSError as error:
+                logger.info("cannot connect to %s: %s", seed.endpoint, error)
+                failure = ConnectionException(f"cannot connect to {seed.endpoint}: {error}")
+                continue
+            self._binding.connection.url = Url(str(seed.endpoint))
+            self._binding.bind(engine, None)
+            return
+        self.failure = failure
+        self._binding.gave_up(_transport_with(_SOCKET_ERROR, str(failure)), lost=False)
+        self._binding.over()
+
+    async def _dial(self, seed: Seed) -> Engine:
+        loop, endpoint = self._binding.container.loop, seed.endpoint
+        settings = self._settings(seed)
+        _, engine = await loop.create_connection(
+            lambda: Engine(Accepted(), settings, loop), endpoint.host, endpoint.port
+        )
+        return engine
+
+    def _settings(self, seed: Seed) -> Settings:
+        wishes, endpoint = self._wishes, seed.endpoint
+        frame = DEFAULT_MAX_FRAME_SIZE if wishes.max_frame_size is None else wishes.max_frame_size
+        settings = Settings(
+            container_id=wishes.container_id,
+            hostname=endpoint.host if wishes.virtual_host is None else wishes.virtual_host,
+            heartbeat=wishes.heartbeat or 0,
+            user=seed.user,
+            password=None if seed.password is None else seed.password.reveal(),
+            tls_name=endpoint.tls_name,
+            max_frame_size=frame,
+        )
+        return wishes.refine(settings, endpoint)
+
+
+class _Factory(FactoryCore):
+    """A factory whose attempts are made as ``connect`` was asked."""
+
+    def __init__(self, url: ClusterURL, wishes: Wishes) -> None:
+        super().__init__(url, **wishes.options)
+        self._wishes = wishes
+
+    def _share(self) -> Shared:
+        return replace(super()._share(), planner=self._plan)
+
+    async def _plan(self, endpoint: Endpoint) -> Plan:
+        plan = await self._planner.plan(endpoint)
+        settings = self._wishes.refine(plan.settings, endpoint)
+        if self._wishes.ssl_domain is None:  # TLS as the URL options say
+            return replace(plan, settings=replace(settings, tls_domain=plan.settings.tls_domain))
+        return replace(plan, settings=settings, tls=None)
+
+
+class FailoverLine:
+    """Keeps a connection over every failover, until it is closed or the search gives up."""
+
+    failover = True
+    address = None
+
+    def __init__(self, binding: Binding, url: ClusterURL, wishes: Wishes) -> None:
+        self._binding = binding
+        self._factory = _Factory(url, wishes)
+        self._core: ConnectionCore | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._finished = asyncio.Event()
+        self._was_bound = False
+        self.failure: Exception | None = None
+        self.on_closed: Callable[[], None] = lambda: None
+        """Set by the core, as for every link of its."""
+
+    def start(self) -> None:
+        """Search for the primary."""
+        if self._task is None:
+            self._task = self._binding.container.spawn(self._run())
+
+    def close(self) -> None:
+        """Say goodbye, and search no more."""
+        engine = self._binding.engine
+        if engine is not None and self._core is not None:
+            engine.owner = _Parting(self._core)
+        self._finished.set()
+        self.start()
+
+    def ended(self) -> None:
+        """The core searches again."""
+
+    async def _run(self) -> None:
+        if not self._finished.is_set():
+            self._core = core = self._factory.connection()
+            core._register(cast("Any", self))
+            self._opening = asyncio.create_task(self._open(core))
+            # Cancelled by the end of the container, which waits for the goodbyes.
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._finished.wait()
+        await self._end()
+
+    async def _end(self) -> None:
+        if self._core is not None:
+            await self._core.close()
+        await self._factory.close()
+        if self._opening is not None:
+            await self._opening
+        if not self._was_bound and self.failure is None:
+            self._binding.tell_closed(proton.Transport(), None)
+        self._binding.over()
+
+    async def _open(self, core: ConnectionCore) -> None:
+        with contextlib.suppress(HaclientError):  # ``fail`` is told
+            await core.open()
+
+    # -- the core's side: what it does with its links -----------------------------------------
+
+    def attach(self, engine: Engine, session: proton.Session) -> None:
+        """A usable session was found."""
+        if self._finished.is_set():
+            return
+        assert self._core is not None
+        self._was_bound = True
+        if self._core.endpoint is not None:
+            self._binding.connection.url = Url(str(self._core.endpoint))
+        self._binding.bind(engine, session)
+
+    def detach(self) -> int:
+        """The connection was lost; the binding knows."""
+        return 0
+
+    def writable_again(self) -> None:
+        """The engine goes on by itself."""
+
+    def fail(self, error: HaclientError) -> None:
+        """The core is closed, or gave up."""
+        if not isinstance(error, ConnectionClosed) and not self._finished.is_set():
+            name = _UNAUTHORIZED if isinstance(error, AuthenticationFailed) else _SOCKET_ERROR
+            self.failure = error
+            self._binding.gave_up(_transport_with(name, str(error)), lost=self._was_bound)
+        self._finished.set()
+
+
+class _Parting(Accepted):
+    """The owner of an engine whose connection the application has closed.
+
+    The core would cut it at the peer's Close, without an answer, until it knows.
+    """
+
+    def __init__(self, core: ConnectionCore) -> None:
+        self._core = core
+
+    def ended(self, engine: Engine, ending: Ending) -> None:
+        """The goodbyes are said, or the socket broke."""
+        self._core.ended(engine, ending)
+
+
+def _transport_with(name: str, description: str) -> proton.Transport:
+    """A transport that says why there is none."""
+    transport = proton.Transport()
+    transport.condition = Condition(name, description)
+    return transport

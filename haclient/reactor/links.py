@@ -1,0 +1,280 @@
+"""proton's senders and receivers as the application holds them (see ``endpoints``).
+
+Rules
+-----
+* A sender that keeps a ledger has the encoded bytes of every message until its outcome came, and
+  sends them again, in order, when it is rebound.  Deliveries under a transaction are not kept:
+  the transaction ended with its connection.
+* A program for proton may send again by itself what was not confirmed when it was disconnected.
+  A message with the id and the bytes of one that the ledger sends again is that one, and is not
+  sent a third time; without an id nobody can tell, and a second copy arrives.
+* A receiver comes back with the credit that the application gave it, once.
+
+Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control) and 2.6.12 (transferring a message).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, cast
+
+import cproton
+import proton
+from cproton_ffi import ffi, lib
+from proton import Endpoint, Link, Terminus
+
+from haclient.engine.codec import decode
+from haclient.reactor.deliveries import Delivery
+from haclient.reactor.endpoints import Connection, Rebindable, Session
+from haclient.reactor.ids import Marker
+
+if TYPE_CHECKING:
+    from haclient.reactor.binding import Binding
+
+_ACTIVE = Endpoint.LOCAL_ACTIVE
+
+
+class _Link(Rebindable):
+    """What senders and receivers have in common."""
+
+    _properties_dict: Any = None
+    _session: Session = cast("Session", None)
+
+    if TYPE_CHECKING:
+        state: int
+        name: str
+
+    def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
+        self._session = session
+        # By proton's C pointer: what is not settled, in the order it was sent or came.
+        self.deliveries: dict[Any, Delivery] = {}
+        super().__init__(impl, binding)
+
+    # proton's methods look for these in the dictionary of C attributes, which this class has not.
+    deliveries: dict[Any, Delivery] = {}  # noqa: RUF012 - set by each instance
+
+    @property
+    def session(self) -> Session:
+        """The session it belongs to."""
+        return self._session
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it belongs to."""
+        return self._binding.connection
+
+    @property
+    def is_sender(self) -> bool:
+        """Whether messages leave here."""
+        return isinstance(self, Sender)
+
+    @property
+    def is_receiver(self) -> bool:
+        """Whether messages come in here."""
+        return isinstance(self, Receiver)
+
+    @property
+    def current(self) -> Delivery | None:
+        """The delivery that is being written or read."""
+        pointer = lib.pn_link_current(self._impl)
+        return self.delivery_of(pointer) if pointer != ffi.NULL else None
+
+    def delivery_of(self, pointer: Any) -> Delivery:
+        """The Python object of one of its deliveries."""
+        delivery = self.deliveries.get(pointer)
+        if delivery is None:
+            delivery = self.deliveries[pointer] = Delivery(pointer, self._binding)
+            delivery.__dict__["_link"] = self
+        return delivery
+
+    def open(self) -> None:
+        """Attach."""
+        super().open()  # type: ignore[misc]
+        self._binding.wake()
+
+    def close(self) -> None:
+        """Detach for good."""
+        super().close()  # type: ignore[misc]
+        self._binding.wake()
+
+    def detach(self) -> None:
+        """Detach and leave the terminus where it is."""
+        super().detach()  # type: ignore[misc]
+        self._binding.wake()
+
+    def drained(self) -> int:
+        """Give back the credit that could not be used; how much came back, for a receiver."""
+        count: int = lib.pn_link_drained(self._impl)
+        if count:
+            self._binding.wake()
+        return count
+
+    def _carry(self, impl: Any) -> Any:
+        """Become the link ``impl`` of another connection; the C object that it was before."""
+        former = self._impl
+        active = self.state & _ACTIVE
+        lib.pn_terminus_copy(lib.pn_link_source(impl), lib.pn_link_source(former))
+        lib.pn_terminus_copy(lib.pn_link_target(impl), lib.pn_link_target(former))
+        lib.pn_link_set_snd_settle_mode(impl, lib.pn_link_snd_settle_mode(former))
+        lib.pn_link_set_rcv_settle_mode(impl, lib.pn_link_rcv_settle_mode(former))
+        lib.pn_link_set_max_message_size(impl, lib.pn_link_max_message_size(former))
+        cproton.pn_incref(former)  # the caller reads from it, and drops it
+        self.rebind(impl)
+        if active:
+            Link.open(cast("Link", self))
+        return former
+
+
+class Sender(_Link, proton.Sender):
+    """A sending link."""
+
+    _marker: Marker | None = None
+    """Numbers messages for duplicate detection, and says that there is a ledger."""
+    _unfinished: bytearray | None = None
+    _again: dict[Any, Delivery] | None = None
+    """What the ledger carried over a loss, by message id."""
+
+    def send(self, obj: Any, tag: str | None = None) -> Any:
+        """Send a message (or bytes of the current delivery), as proton does.
+
+        It never blocks: what there is no credit for waits, and goes out with the next credit.
+        """
+        if not isinstance(obj, proton.Message):
+            return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
+        if self._again and (known := self._same(obj)) is not None:
+            return known
+        mark = None if self._marker is None else self._marker.next()
+        data = self._binding.encode(obj, mark)
+        delivery = self.delivery(tag or self.delivery_tag())
+        delivery.mark = mark
+        lib.pn_link_send(self._impl, data, len(data))
+        self._finish(delivery, data)
+        return delivery
+
+    def delivery(self, tag: str) -> Delivery:
+        """A new delivery, to be filled with ``stream`` and finished with ``advance``."""
+        return self.delivery_of(cproton.pn_delivery(self._impl, tag))
+
+    def stream(self, data: bytes) -> int:
+        """Write some bytes of the current delivery."""
+        count: int = super().stream(data)
+        if self._unfinished is None:
+            self._unfinished = bytearray()
+        self._unfinished += data
+        self._binding.wake()
+        return count
+
+    def advance(self) -> bool:
+        """The current delivery is complete."""
+        delivery, data = self.current, self._unfinished
+        self._unfinished = None
+        if delivery is None:
+            return bool(lib.pn_link_advance(self._impl))
+        return self._finish(delivery, bytes(data or b""))
+
+    def offered(self, n: int) -> None:
+        """Tell the peer how many messages wait to be sent."""
+        super().offered(n)
+        self._binding.wake()
+
+    def _finish(self, delivery: Delivery, data: bytes) -> bool:
+        advanced = bool(lib.pn_link_advance(self._impl))
+        if self._marker is not None or self._binding.engine is None:
+            delivery.data = data
+        if lib.pn_link_snd_settle_mode(self._impl) == Link.SND_SETTLED and self._binding.engine is not None:
+            delivery.settle()
+        self._binding.wake()
+        return advanced
+
+    def carry(self, session: Any, *, stand_in: bool) -> None:
+        """Become a link of another session, and send again what has no outcome yet."""
+        former = self._carry(lib.pn_sender(session, lib.pn_link_name(self._impl)))
+        cproton.pn_decref(former)
+        if not stand_in:
+            self._replay()
+
+    def lost(self) -> list[Delivery]:
+        """The connection is gone: forget what must not be sent again.
+
+        :returns: what a transaction coordinator was asked and has not answered.
+        """
+        self._unfinished = None
+        if is_coordinator(self):
+            asked, self.deliveries = self.deliveries, {}
+            return [delivery for delivery in asked.values() if delivery.transaction is not None]
+        self.deliveries = {
+            pointer: delivery for pointer, delivery in self.deliveries.items() if delivery.must_arrive
+        }
+        self._again = {}
+        for delivery in self.deliveries.values():
+            with contextlib.suppress(proton.MessageException):  # bytes that were streamed
+                identity = decode(delivery.data or b"").id
+                if identity is not None:
+                    self._again[identity] = delivery
+        return []
+
+    def _same(self, message: proton.Message) -> Delivery | None:
+        """The delivery that carries this very message already."""
+        assert self._again is not None
+        delivery = None if message.id is None else self._again.pop(message.id, None)
+        if delivery is None or self.deliveries.get(delivery._impl) is not delivery:
+            return None
+        return delivery if self._binding.encode(message, delivery.mark) == delivery.data else None
+
+    def _replay(self) -> None:
+        waiting, self.deliveries = list(self.deliveries.values()), {}
+        settled = lib.pn_link_snd_settle_mode(self._impl) == Link.SND_SETTLED
+        for delivery in waiting:
+            data = delivery.data
+            assert data is not None
+            pointer = cproton.pn_delivery(self._impl, delivery.tag)
+            lib.pn_link_send(self._impl, data, len(data))
+            lib.pn_link_advance(self._impl)
+            delivery.rebind(pointer)
+            self.deliveries[pointer] = delivery
+            if settled or delivery.forgotten:
+                delivery.settle()
+
+
+class Receiver(_Link, proton.Receiver):
+    """A receiving link."""
+
+    _most = 0
+    """The most credit there was at once."""
+
+    def flow(self, n: int) -> None:
+        """Allow the peer so many more messages."""
+        if n:
+            lib.pn_link_flow(self._impl, n)
+            self._most = max(self._most, lib.pn_link_credit(self._impl))
+            self._binding.wake()
+
+    def drain(self, n: int) -> None:
+        """Allow so many more messages, and want back what is not used."""
+        super().drain(n)
+        self._most = max(self._most, lib.pn_link_credit(self._impl))
+        self._binding.wake()
+
+    def carry(self, session: Any, *, stand_in: bool) -> None:
+        """Become a link of another session, with the credit that the application gave.
+
+        What it was sent and had not settled comes again, and needs its credit again.
+        """
+        former = self._carry(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
+        held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
+        credit = min(self._most, lib.pn_link_credit(former) + max(0, held))
+        if lib.pn_link_get_drain(former):
+            lib.pn_link_set_drain(self._impl, True)
+        if credit > 0:
+            lib.pn_link_flow(self._impl, credit)
+        cproton.pn_decref(former)
+
+    def lost(self) -> list[Delivery]:
+        """The connection is gone: what came over it comes again."""
+        self.deliveries = {}
+        return []
+
+
+def is_coordinator(link: Any) -> bool:
+    """Whether a link goes to a transaction coordinator (AMQP 1.0 part 4, section 4.2)."""
+    return bool(link.target.type == Terminus.COORDINATOR)

@@ -1,0 +1,139 @@
+"""``Container.listen``: peers that connect to this container.
+
+A connection that was accepted is plain: it ends with its socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+import proton
+from proton import SSLDomain, Url
+
+from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine.protocol import Ending, Engine
+from haclient.engine.settings import SaslServer, Settings
+from haclient.reactor.binding import Binding
+
+if TYPE_CHECKING:
+    from haclient.reactor.loop import Reactor
+
+logger = logging.getLogger("haclient")
+
+# As many as may wait to be accepted: proton's ten are few after a failover of the peers.
+_BACKLOG = 128
+
+
+class Accepted:
+    """The owner of an engine whose events a binding takes: it has nothing to do itself."""
+
+    def opened(self, engine: Engine) -> None:
+        """The handlers saw it."""
+
+    def session_opened(self, engine: Engine, session: proton.Session) -> None:
+        """The handlers saw it."""
+
+    def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        """The handlers saw it."""
+
+    def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
+        """The handlers saw it."""
+
+    def writable_again(self, engine: Engine) -> None:
+        """The engine goes on by itself."""
+
+    def ended(self, engine: Engine, ending: Ending) -> None:
+        """The binding was told."""
+
+
+class Acceptor(proton.Handler):
+    """A socket that listens, until ``close``."""
+
+    def __init__(self, container: Reactor, host: str, port: int, handler: Any = None) -> None:
+        self._container = container
+        self._handler = handler
+        self._domain: SSLDomain | None = None
+        self._socket = _listen(host, port)
+        self._server: asyncio.Server | None = None
+        self._closed = False
+        container.hold(self)
+        container.spawn(self._serve())
+
+    def set_ssl_domain(self, ssl_domain: SSLDomain) -> None:
+        """Speak TLS with those who connect."""
+        self._domain = ssl_domain
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port it listens on."""
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    def close(self) -> None:
+        """Listen no longer.  Connections that were accepted go on."""
+        if not self._closed:
+            self._closed = True
+            if self._server is not None:
+                self._server.close()
+            self._socket.close()
+            self._container.release(self)
+
+    async def _serve(self) -> None:
+        if self._closed:
+            return
+        self._server = await self._container.loop.create_server(self._accept, sock=self._socket)
+
+    def _accept(self) -> Engine:
+        container = self._container
+        settings = Settings(
+            container_id=container.container_id,
+            heartbeat=0,
+            sasl_server=SaslServer(mechanisms=(), config_name="proton-server"),
+            tls_domain=self._domain,
+        )
+        engine = _ServerEngine(Accepted(), settings, container.loop)
+        binding = Binding(container, accepted=engine)
+        connection = binding.connection
+        connection._acceptor = self
+        if self._handler is not None:
+            connection.handler = self._handler
+        container.hold(binding)
+        return engine
+
+
+class _ServerEngine(Engine):
+    """Tells the connection where its peer is."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        name = transport.get_extra_info("peername")
+        logger.info("accepted a connection from %s", self.peer)
+        if isinstance(self.taker, Binding) and name is not None:
+            self.taker.connection.url = Url(host=str(name[0]), port=int(name[1]))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket, of the family of the first address that can be bound.
+
+    :raises OSError: when none can.
+    """
+    failure: OSError | None = None
+    flags = socket.AI_PASSIVE
+    for family, kind, protocol, _, address in socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=flags
+    ):
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+        except OSError as error:
+            listening.close()
+            failure = error
+        else:
+            return listening
+    raise failure or OSError(f"nowhere to listen: {host}:{port}")

@@ -1,0 +1,413 @@
+"""proton's reactor on an event loop of asyncio: its events, its life, its end.
+
+Theory of operation
+-------------------
+Everything that concerns handlers, links and configuration is inherited from proton; everything
+that concerns sockets, time and events is replaced.  Connections are ``binding.Binding``s, dialled
+by ``lines``; what asyncio hears goes to the handlers at once, and what happens here (a timer, an
+event of the application's, an endpoint that is opened while there is no connection) waits in a
+queue that ``_pump`` empties.
+
+``run()`` owns a loop and ends, as proton's does, when nothing is left that could produce an event.
+``run_async()`` is the same inside a loop that runs already.
+
+Rules
+-----
+* What a handler raises ends ``run()`` and is raised by it.
+* While ``held`` is set nothing reaches a handler, and sockets and heartbeats go on: that is how
+  ``haclient.utils`` keeps a connection alive while the application computes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from proton import Event as ProtonEvent
+from proton import EventType
+from proton import reactor as proton_reactor
+from proton._reactor import Reactor as ProtonReactor
+from proton._reactor import SSLConfig
+
+from haclient.engine.codec import Encoder
+from haclient.reactor.binding import Binding
+from haclient.reactor.happenings import Event
+from haclient.reactor.listening import Acceptor
+from haclient.reactor.selecting import Selectables
+from haclient.reactor.timers import Task
+
+# The iterations that a timer needs whose callback has something sent: the timer, the flush, the rest.
+_TURNS = 3
+_SELECTABLE_EVENTS = frozenset(
+    {ProtonEvent.SELECTABLE_INIT, ProtonEvent.SELECTABLE_UPDATED, ProtonEvent.SELECTABLE_FINAL}
+)
+
+
+class Reactor(proton_reactor.Container):
+    """The part of a container that turns; ``container.Container`` is the whole."""
+
+    def __init__(self, *handlers: Any, **kwargs: Any) -> None:
+        # Not the container's: it loads the system's certificates, twice, for TLS that is seldom used.
+        ProtonReactor.__init__(self, *handlers, **kwargs)
+        self._global_handler: Any = kwargs.get("global_handler")
+        self._ssl: SSLConfig | None = None
+        self.trigger = None
+        self.container_id = str(kwargs.get("container_id") or uuid.uuid4())
+        self.allow_insecure_mechs = True
+        self.allowed_mechs: Any = None
+        self.sasl_enabled = True
+        self.user: Any = None
+        self.password: Any = None
+        self.encoder = Encoder()
+        self.held = False
+        self.missed = False
+        """Whether something happened while it was."""
+        self.begun = False
+        self.keeper: Any = None
+        """What ``haclient.utils`` turns the loop with between two calls."""
+        self.error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._own_loop = False
+        self._ended: asyncio.Future[None] | None = None
+        self._over = False
+        self._watch: Callable[[], object] | None = None
+        self._dispatched = 0
+        # Ordered sets: what keeps the container alive, and whose local events wait.
+        self._alive: dict[Any, None] = {}
+        self._dirty: dict[Binding, None] = {}
+        self._queue: deque[Any] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pump_handle: asyncio.Handle | None = None
+        self._selectables_watched = Selectables(self)
+
+    @property
+    def ssl(self) -> SSLConfig:
+        """The TLS of connections and listeners that are given none, made when first asked for."""
+        if self._ssl is None:
+            self._ssl = SSLConfig()
+        return self._ssl
+
+    @ssl.setter
+    def ssl(self, config: SSLConfig) -> None:
+        self._ssl = config
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop where there is one; otherwise a loop of its own."""
+        if self._loop is None:
+            self._own_loop = not _is_running()
+            self._loop = asyncio.new_event_loop() if self._own_loop else asyncio.get_running_loop()
+        return self._loop
+
+    def begin_alone(self) -> None:
+        """Take a loop of its own, even where one is running: for blocking calls."""
+        if self._loop is None:
+            self._loop, self._own_loop = asyncio.new_event_loop(), True
+
+    def start(self) -> None:
+        """Let the handlers know, before anything else happens."""
+        self._over = False
+        self.begun = True
+        self.push_event(self, ProtonEvent.REACTOR_INIT)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left that could produce an event."""
+        return self._over
+
+    def run(self) -> None:
+        """Run until nothing is left to be done, ``stop`` is called, or a handler raises."""
+        if _is_running():
+            raise RuntimeError("an event loop runs here already: await run_async() instead of run()")
+        self.start()
+        try:
+            self.run_until(_never, None)
+        finally:
+            self.shut_down()
+        self.raise_error()
+
+    async def run_async(self) -> None:
+        """The same, inside a running loop.  To cancel it closes every connection."""
+        loop = asyncio.get_running_loop()
+        if self.loop is not loop:
+            raise RuntimeError("this container began on another event loop")
+        self._ended = loop.create_future()
+        self.start()
+        try:
+            await self._ended
+        finally:
+            self._let_go()
+            await self._end_tasks()
+        self.raise_error()
+
+    def stop(self) -> None:
+        """End ``run`` once the events so far were dispatched."""
+        self._stop = True
+        self._pump_soon()
+
+    def process(self) -> bool:
+        """Wait at most ``timeout`` for something to happen; ``False`` when nothing can any more."""
+        before = self._dispatched
+        self.run_until(lambda: self._dispatched != before, self._timeout)
+        return not self._over
+
+    def run_until(self, condition: Callable[[], object], timeout: float | None) -> bool:
+        """Run until a condition holds (it is asked after events), the time is over, or the end.
+
+        :param timeout: seconds; ``None`` is no limit.
+        :returns: whether it holds.
+        """
+        loop = self.loop
+        end = None if timeout is None else loop.time() + timeout
+        timer = None if end is None else loop.call_at(end, loop.stop)
+        self._watch = condition
+        try:
+            while not (holds := bool(condition())) and not self._over:
+                if end is not None and loop.time() >= end:
+                    break
+                self._pump_soon()
+                self._run_loop()
+                self.raise_error()
+        finally:
+            self._watch = None
+            if timer is not None:
+                timer.cancel()
+        return holds
+
+    def turn(self) -> bool:
+        """Let sockets and timers have what they need now, and no handler anything.
+
+        :returns: whether a connection is being searched for, which needs many turns.
+        """
+        held, self.held = self.held, True
+        try:
+            for _ in range(_TURNS):
+                self.loop.call_soon(self.loop.stop)
+                self._run_loop()
+        finally:
+            self.held = held
+        return any(isinstance(kept, Binding) and kept.engine is None for kept in self._alive)
+
+    def raise_error(self) -> None:
+        """Raise what a handler raised."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def shut_down(self) -> None:
+        """Let everything go, without waiting for a peer, and close a loop of its own."""
+        self._let_go()
+        loop = self._loop
+        if loop is not None and self._own_loop and not loop.is_closed():
+            with _no_loop_around():
+                loop.run_until_complete(self._end_tasks())
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+            self._loop = None
+            self._own_loop = self.begun = False
+            self._pump_handle = None
+
+    def _run_loop(self) -> None:
+        with _no_loop_around():
+            self.loop.run_forever()
+
+    def yield_(self) -> None:
+        """``run_until`` looks at its condition after every batch of events anyway."""
+
+    def wakeup(self) -> None:
+        """End a ``process`` that waits.  For any thread."""
+        self.loop.call_soon_threadsafe(self._pump_soon)
+
+    def mark(self) -> float:
+        """The time now, in seconds since the epoch."""
+        self._now: float = super().mark()
+        return self._now
+
+    def _let_go(self) -> None:
+        self._over = True
+        self._selectables_watched.close()
+        for kept in tuple(self._alive):
+            if isinstance(kept, Binding) and kept.engine is not None and kept.line is None:
+                kept.engine.abort()
+            elif isinstance(kept, Acceptor):
+                kept.close()
+            elif isinstance(kept, Task):
+                kept.cancel()
+
+    async def _end_tasks(self) -> None:
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # Sockets are closed by callbacks of the loop.
+        await asyncio.sleep(0)
+        for kept in tuple(self._alive):
+            if isinstance(kept, Binding) and kept.engine is not None:
+                kept.engine.abort()
+        await asyncio.sleep(0)
+
+    def dial(self, binding: Binding) -> None:
+        """The application opened a connection (``container.Container``)."""
+
+    # -- what keeps it alive ------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> bool:
+        """Whether there is a connection, a timer or a listener."""
+        return bool(self._alive)
+
+    def hold(self, something: Any) -> None:
+        """``run`` must not end before this is released."""
+        self._alive[something] = None
+
+    def release(self, something: Any) -> None:
+        """It cannot produce an event any more."""
+        self._alive.pop(something, None)
+        self._pump_soon()
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task of the container's."""
+        task = self.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+        self._pump_soon()
+
+    # -- events -------------------------------------------------------------------------------
+
+    @property
+    def failed(self) -> bool:
+        """Whether a handler raised: nothing is dispatched until that was raised."""
+        return self.error is not None
+
+    @property
+    def quiesced(self) -> bool:
+        """Whether no event waits."""
+        return not self._queue and not self._dirty
+
+    def dispatch(self, event: Any) -> None:
+        """Give an event to its handler, now or as soon as it can be."""
+        if self.held or self.error is not None:
+            self.missed = True
+            self._queue.append(event)
+            return
+        self._dispatched += 1
+        try:
+            event.dispatch(event.handler or self._handler)
+            if self._global_handler is not None:
+                event.dispatch(self._global_handler)
+        except BaseException as error:  # noqa: BLE001 - ``run`` raises it
+            self._fail(error)
+
+    def post(self, event: Any) -> None:
+        """Dispatch an event soon."""
+        self._queue.append(event)
+        self._pump_soon()
+
+    def push_event(self, obj: Any, etype: EventType) -> None:
+        """Dispatch an event of a kind soon; an ``ApplicationEvent`` is one itself."""
+        self.post(obj if isinstance(obj, proton_reactor.ApplicationEvent) else Event(self, etype, obj))
+
+    def wake(self, binding: Binding) -> None:
+        """Something was done on a connection that has no engine."""
+        self._dirty[binding] = None
+        self._pump_soon()
+
+    def release_hold(self) -> None:
+        """Handlers may be called again, and are, with what came meanwhile."""
+        self.held = False
+        if not self.missed:
+            return
+        self.missed = False
+        self._pump_soon()  # the queue is older than what proton has collected
+        for kept in tuple(self._alive):
+            if isinstance(kept, Binding):
+                kept.wake()
+        self.loop.call_soon(self.loop.stop)
+        self._run_loop()
+        self.raise_error()
+
+    def took_events(self) -> None:
+        """Some events were dispatched."""
+        if self._watch is not None and (self.error is not None or self._watch()):
+            self.loop.stop()
+
+    def _pump_soon(self) -> None:
+        if self._pump_handle is None and not self.loop.is_closed():
+            self._pump_handle = self.loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_handle = None
+        while not self.held and self.error is None:
+            if self._queue:
+                event = self._queue.popleft()
+                self.dispatch(event)
+                if event.type in _SELECTABLE_EVENTS:
+                    self._selectables_watched.follow(event.type, event.context)
+            elif self._dirty:
+                binding = next(iter(self._dirty))
+                del self._dirty[binding]
+                binding.drain()
+            elif not self._end_if_idle():
+                break
+        self.took_events()
+
+    def _end_if_idle(self) -> bool:
+        """Whether there is more to dispatch after all."""
+        if self._over or (not self._stop and (self._alive or self._tasks)):
+            return False
+        self._over = True
+        self.dispatch(Event(self, ProtonEvent.REACTOR_FINAL, self))
+        if self._stop or not (self._queue or self._alive or self._tasks):
+            self._end()
+            return False
+        self._over = False
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+        self._end()
+
+    def _end(self) -> None:
+        if self._ended is not None:
+            if not self._ended.done():
+                self._ended.set_result(None)
+        elif self._loop is not None:
+            self._loop.stop()
+
+
+def _is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _never() -> bool:
+    return False
+
+
+@contextlib.contextmanager
+def _no_loop_around() -> Iterator[None]:
+    """Let a loop run inside a callback of another, which stands still: a blocking call in a coroutine."""
+    around = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(around)

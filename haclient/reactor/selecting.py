@@ -1,0 +1,111 @@
+"""Selectables: what an application, or its ``EventInjector``, wants watched beside connections.
+
+The selectable is proton's; whether its file descriptor is readable or writable asyncio tells, which
+has no limit at 1024.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from proton import Event as ProtonEvent
+from proton import reactor as proton_reactor
+
+if TYPE_CHECKING:
+    from haclient.reactor.loop import Reactor
+
+
+class EventInjector(proton_reactor.EventInjector):
+    """Brings events of other threads into a container; see ``proton.reactor.EventInjector``.
+
+    Its pipe is closed when the container lets go of it; events that come after that are dropped.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._over = False
+
+    def trigger(self, event: Any) -> None:
+        """Dispatch an event on the container's thread.  For any thread."""
+        with self._lock:
+            if not self._over:
+                super().trigger(event)
+
+    def close(self) -> None:
+        """Let the container go once the events so far were dispatched.  For any thread."""
+        with self._lock:
+            if not self._over and not self._closed:
+                super().close()
+
+    def end(self) -> None:
+        """The container has let go: close the pipe."""
+        with self._lock:
+            if not self._over:
+                self._over = True
+                for descriptor in self.pipe:
+                    os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.end()
+
+
+class Selectables:
+    """Those of one container."""
+
+    def __init__(self, container: Reactor) -> None:
+        self._container = container
+        # What is watched for each, by file descriptor: selectables change theirs at will.
+        self._watched: dict[Any, tuple[int, bool, bool]] = {}
+        self._timers: dict[Any, Any] = {}
+
+    def follow(self, kind: Any, selectable: Any) -> None:
+        """Do what an event of a selectable asks of the loop."""
+        if kind is ProtonEvent.SELECTABLE_INIT:
+            self._container.hold(selectable)
+            self._watch(selectable)
+        elif kind is ProtonEvent.SELECTABLE_UPDATED:
+            self._watch(selectable)
+        elif kind is ProtonEvent.SELECTABLE_FINAL:
+            self._unwatch(selectable)
+            delegate = selectable._delegate
+            if isinstance(delegate, EventInjector):
+                delegate.end()
+            else:
+                selectable.close()
+            self._container.release(selectable)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for selectable in tuple(self._watched):
+            self._unwatch(selectable)
+
+    def _watch(self, selectable: Any) -> None:
+        self._unwatch(selectable)
+        descriptor = selectable.fileno()
+        loop = self._container.loop
+        if descriptor >= 0 and not selectable.is_terminal:
+            reading, writing = bool(selectable.reading), bool(selectable.writing)
+            if reading:
+                loop.add_reader(descriptor, selectable.readable)
+            if writing:
+                loop.add_writer(descriptor, selectable.writable)
+            self._watched[selectable] = (descriptor, reading, writing)
+        if selectable.deadline:
+            delay = max(0.0, selectable.deadline - self._container.mark())
+            self._timers[selectable] = loop.call_later(delay, selectable.expired)
+
+    def _unwatch(self, selectable: Any) -> None:
+        descriptor, reading, writing = self._watched.pop(selectable, (-1, False, False))
+        loop = self._container.loop
+        with contextlib.suppress(OSError, ValueError):
+            if reading:
+                loop.remove_reader(descriptor)
+            if writing:
+                loop.remove_writer(descriptor)
+        timer = self._timers.pop(selectable, None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,32 @@
+"""Timers of a container: ``schedule`` on the event loop.
+
+A task that is cancelled is gone at once; with proton it keeps the container alive until its time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from proton._reactor import Task as ProtonTask
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from haclient.reactor.loop import Reactor
+
+
+class Task(ProtonTask):
+    """What ``schedule`` returns; ``cancel`` takes it back."""
+
+    def __init__(self, container: Reactor, delay: float, handler: Any, fire: Callable[[Task], None]) -> None:
+        super().__init__(container, time.time() + delay, handler)
+        self._handle: asyncio.TimerHandle = container.loop.call_later(max(0.0, delay), fire, self)
+
+    def cancel(self) -> None:
+        """Do not call the handler."""
+        if not self._cancelled:
+            super().cancel()
+            self._handle.cancel()
+            self._reactor.release(self)  # type: ignore[attr-defined]

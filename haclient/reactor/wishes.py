@@ -1,0 +1,115 @@
+"""What ``connect`` was asked for, as the settings and options of our own engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from proton import SSLDomain
+
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.options import Options
+from haclient.engine.settings import Settings
+from haclient.reactor.reconnecting import backoff_options
+
+_DEFAULTS = Options()
+_OPTIONS = frozenset(each.name for each in fields(Options)) - {"max_frame_size"}
+# Whoever gives one of these wants TLS as the options say, not as the container's domain does.
+_TLS_OPTIONS = frozenset({"tls_ca", "tls_cert", "tls_key", "tls_verify", "tls_server_name"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What ``connect`` was asked for, beside the addresses.
+
+    :param heartbeat: seconds; ``None`` is off for a plain connection and the default of the URL
+        options for one with failover.
+    :param mechanisms: allowed SASL mechanisms; empty means any safe one.
+    :param options: options of a cluster URL by name.
+    """
+
+    container_id: str
+    heartbeat: float | None = None
+    virtual_host: str | None = None
+    ssl_domain: SSLDomain | None = None
+    sni: str | None = None
+    max_frame_size: int | None = None
+    mechanisms: tuple[str, ...] = ()
+    sasl: bool = True
+    plaintext: bool = True
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    offered: tuple[str, ...] = ()
+    desired: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def refine(self, settings: Settings, endpoint: Endpoint) -> Settings:
+        """Settings of an attempt at an endpoint, as asked for."""
+        mechanisms = self.mechanisms or settings.mechanisms
+        if endpoint.tls and not mechanisms and settings.user is None:
+            # As proton does: a certificate in the domain speaks for itself, where the peer asks.
+            mechanisms = ("EXTERNAL", "ANONYMOUS")
+        return replace(
+            settings,
+            mechanisms=mechanisms,
+            sasl=self.sasl,
+            plaintext=(settings.plaintext and self.plaintext) or endpoint.tls,
+            properties={**settings.properties, **self.properties},
+            offered_capabilities=settings.offered_capabilities + self.offered,
+            desired_capabilities=settings.desired_capabilities + self.desired,
+            tls_domain=self.ssl_domain if endpoint.tls else None,
+            tls_name=self.sni or self.virtual_host or settings.tls_name,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        container: Any,
+        given: Mapping[str, Any],
+        *,
+        heartbeat: float | None = None,
+        ssl_domain: SSLDomain | None = None,
+    ) -> Wishes:
+        """What the arguments of ``connect`` and the attributes of its container say."""
+        mechanisms = given.get("allowed_mechs", container.allowed_mechs) or ()
+        return cls(
+            container_id=given.get("container_id", container.container_id) or container.container_id,
+            heartbeat=heartbeat,
+            virtual_host=given.get("virtual_host"),
+            ssl_domain=ssl_domain,
+            sni=given.get("sni"),
+            max_frame_size=given.get("max_frame_size"),
+            mechanisms=tuple(mechanisms.split() if isinstance(mechanisms, str) else mechanisms),
+            sasl=bool(given.get("sasl_enabled", container.sasl_enabled)),
+            plaintext=bool(given.get("allow_insecure_mechs", container.allow_insecure_mechs)),
+            properties={str(key): value for key, value in (given.get("properties") or {}).items()},
+            offered=tuple(str(name) for name in given.get("offered_capabilities") or ()),
+            desired=tuple(str(name) for name in given.get("desired_capabilities") or ()),
+            options={name: value for name, value in given.items() if name in _OPTIONS},
+        )
+
+    def with_tls(self, container: Any, url: ClusterURL) -> Wishes:
+        """The same, with the container's own TLS where there is to be TLS and nobody said which."""
+        wanted = self.ssl_domain is None and any(seed.endpoint.tls for seed in url.seeds)
+        if not wanted or _TLS_OPTIONS & (_changed(url.options) | set(self.options)):
+            return self
+        return replace(self, ssl_domain=container.ssl.client)
+
+    def with_failover(self, url: ClusterURL, reconnect: Any) -> Wishes:
+        """The same, with the options that a factory for ``url`` needs."""
+        options: dict[str, Any] = {
+            "client_id": self.container_id,
+            "vhost": self.virtual_host,
+            "heartbeat": self.heartbeat,
+            "max_frame_size": self.max_frame_size,
+        }
+        known: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        if url.options.startup_deadline == _DEFAULTS.startup_deadline:
+            known["startup_deadline"] = None  # proton's container tries for ever
+        backoff = backoff_options(reconnect, len(url.seeds))
+        return replace(self, options={**known, **backoff, **self.options})
+
+
+def _changed(options: Options) -> set[str]:
+    return {name for name in _TLS_OPTIONS if getattr(options, name) != getattr(_DEFAULTS, name)}

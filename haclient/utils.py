@@ -1,0 +1,364 @@
+"""``proton.utils`` with failover: programs written for it change one import line.
+
+    from haclient.utils import BlockingConnection
+
+Theory of operation
+-------------------
+The classes are proton's own, on ``haclient.reactor.Container``.  A call runs the container's event
+loop on the caller's thread until it has what it waits for, so handlers are called, and raise,
+where proton calls them, and no message crosses from one thread to another.  Between two calls a
+``Keeper`` (``reactor.keeping``) turns the loop from time to time on a thread of its own, with every
+handler held off: heartbeats and failovers go on while the application computes.
+
+Rules
+-----
+* Where proton raises because a connection was lost, these wait for the next one, as long as the
+  call's timeout allows.  For ``reconnect=False`` they raise as proton does.
+* Where proton raises for what the application or the broker said (a link refused or detached, a
+  message rejected, a timeout), these raise the same classes, which are exported here.
+* One lock stands between the keeper and the application; a connection may be used by several
+  threads, one call at a time.
+* A receiver drops, at a loss, what it had fetched and not handed out: it comes again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import proton
+from proton import ConnectionException, Endpoint, Message, SSLDomain, Timeout, Url
+from proton import utils as proton_utils
+from proton._utils import Fetcher as ProtonFetcher
+from proton.utils import ConnectionClosed, LinkDetached, SendException
+
+from haclient.reactor import Container
+from haclient.reactor.binding import Binding
+from haclient.reactor.endpoints import Connection
+from haclient.reactor.keeping import Turning, keeper_of, let_go
+
+__all__ = [
+    "BlockingConnection",
+    "BlockingReceiver",
+    "BlockingSender",
+    "ConnectionClosed",
+    "LinkDetached",
+    "SendException",
+    "SyncRequestResponse",
+]
+
+_Timeout = float | Literal[False] | None
+# ``proton.utils.BlockingConnection``.
+_DEFAULT_TIMEOUT = 60.0
+# A search that gives up knows why; the call that waits for it lets it speak first.
+_GRACE = 0.5
+
+
+class _Fetcher(ProtonFetcher):
+    """Keeps what came until it is received."""
+
+    def lost(self) -> None:
+        """The connection was lost: what was not settled comes again."""
+        settled = [entry for entry in self.incoming if entry[1].settled]
+        self.incoming.clear()
+        self.incoming.extend(settled)
+
+
+class _Locked:
+    """A call at a time, and none while the keeper turns the loop."""
+
+    if TYPE_CHECKING:
+        connection: Any
+        link: Any
+
+    def close(self) -> None:
+        """Close the link."""
+        with self.connection.lock:
+            super().close()  # type: ignore[misc]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"link", "connection"}:  # not set yet: the constructor raised
+            raise AttributeError(name)
+        with self.connection.lock:
+            return getattr(self.link, name)
+
+
+class BlockingSender(_Locked, proton_utils.BlockingSender):
+    """A sender; see ``proton.utils.BlockingSender``."""
+
+    def send(self, msg: Message, timeout: _Timeout = False, error_states: Any = None) -> Any:  # noqa: FBT002
+        """Send, and wait until the primary has settled it, across failovers.
+
+        :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
+        :returns: the delivery.
+        :raises SendException: when the outcome is one of ``error_states``: rejected or released.
+        :raises proton.Timeout: when it was not settled in time; the ledger gives it up.
+        """
+        with self.connection.lock:
+            before = tuple(self.link.deliveries.values())
+            try:
+                return super().send(msg, timeout, error_states)
+            except (Timeout, KeyboardInterrupt):
+                for delivery in tuple(self.link.deliveries.values()):
+                    if delivery not in before:
+                        delivery.give_up()
+                raise
+
+
+class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
+    """A receiver; see ``proton.utils.BlockingReceiver``."""
+
+    def receive(self, timeout: _Timeout = False) -> Message:  # noqa: FBT002
+        """The next message.
+
+        :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
+        :raises proton.Timeout: when none came in time.
+        """
+        with self.connection.lock:
+            fetcher = self.fetcher
+            if fetcher and fetcher.incoming and not self.connection.container.missed:
+                message: Message = fetcher.pop()
+            else:
+                message = super().receive(timeout)
+            return message
+
+    def settle(self, state: Any = None) -> None:
+        """Settle the oldest message that was received and is not settled."""
+        with self.connection.lock:
+            super().settle(state)
+
+    def __del__(self) -> None:
+        """Proton detaches its handler here, for the sake of a reactor that is not there."""
+
+
+class BlockingConnection(proton_utils.BlockingConnection):
+    """A connection to whichever member is primary; see ``proton.utils.BlockingConnection``.
+
+    :param url: proton's URL, or a cluster URL.
+    :param timeout: seconds, for every call that names none.
+    :param container: whose id, credentials and TLS to use; one of ``haclient.reactor``.
+    :param reconnect: ``False`` for a connection that ends with its socket.
+    :param kwargs: those of ``Container.connect``.
+    :raises proton.Timeout: (``DeadlineExceeded``) when no primary is found in time.
+    :raises proton.ConnectionException: when the search gives up, for wrong credentials for example.
+    """
+
+    def __init__(
+        self,
+        url: str | Url | None = None,
+        timeout: float | None = None,
+        container: Container | None = None,
+        ssl_domain: SSLDomain | None = None,
+        heartbeat: float | None = None,
+        urls: Iterable[str | Url] | None = None,
+        reconnect: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.disconnected: Any = False
+        self.timeout = timeout or _DEFAULT_TIMEOUT
+        self._own_container = container is None
+        self.container: Any = container or Container()
+        self.closing = False
+        self.conn: Any = None
+        self._receivers: weakref.WeakSet[BlockingReceiver] = weakref.WeakSet()
+        self._keeper = keeper_of(self.container, heartbeat)
+        self.lock = self._keeper.lock
+        if reconnect is not False:
+            kwargs.setdefault("startup_deadline", self.timeout)
+        try:
+            with self.lock:
+                if not self.container.begun:
+                    self.container.begin_alone()
+                    self.container.start()
+                self.conn = self.container.connect(
+                    url,
+                    urls,
+                    handler=self,
+                    reconnect=reconnect,
+                    heartbeat=heartbeat,
+                    ssl_domain=ssl_domain,
+                    **kwargs,
+                )
+                self.wait(self._opened, timeout=self.timeout + _GRACE, msg="Opening connection")
+        except BaseException:
+            self.close()
+            raise
+
+    def create_sender(
+        self, address: str | None, handler: Any = None, name: str | None = None, options: Any = None
+    ) -> BlockingSender:
+        """A sender.
+
+        :raises LinkDetached: when the primary refuses it.
+        """
+        with self.lock:
+            link = self.container.create_sender(
+                self.conn, address, name=name, handler=handler, options=options
+            )
+            return BlockingSender(self, link)
+
+    def create_receiver(
+        self,
+        address: str | None = None,
+        credit: int | None = None,
+        dynamic: bool = False,  # noqa: FBT001, FBT002 - proton's signature
+        handler: Any = None,
+        name: str | None = None,
+        options: Any = None,
+    ) -> BlockingReceiver:
+        """A receiver.
+
+        :param credit: messages to fetch in advance; without it, each ``receive`` asks for one.
+        :param handler: called, inside the calls of this connection, for each message.
+        :raises LinkDetached: when the primary refuses it.
+        """
+        fetcher: Any = None if handler else _Fetcher(self, credit)  # type: ignore[arg-type]
+        with self.lock:
+            link = self.container.create_receiver(
+                self.conn, address, name=name, dynamic=dynamic, handler=handler or fetcher, options=options
+            )
+            initial: Any = 1 if handler and credit is None else credit
+            receiver = BlockingReceiver(self, link, fetcher, credit=initial)
+        self._receivers.add(receiver)
+        return receiver
+
+    def close(self) -> None:
+        """Close.  A peer that is gone is not waited for."""
+        if self.closing:
+            return
+        self.closing = True
+        try:
+            with self.lock:
+                if self.conn is not None:
+                    self._say_goodbye(self._binding)
+        finally:
+            container, self.container = self.container, None
+            if self.conn is not None:
+                self.conn.handler = None
+            self.conn = None
+            let_go(container, own=self._own_container)
+
+    def _say_goodbye(self, binding: Binding) -> None:
+        self.conn.close()
+        with Turning(self.container) as container:
+            closed = container.run_until(lambda: binding.closed, self.timeout)
+        if not closed and not container.over:
+            raise Timeout(f"Connection {self.url} timed out: Closing connection")
+
+    @property
+    def url(self) -> Any:
+        """The address of the member that it is, or was last, connected to."""
+        return self.conn and self.conn.connected_address
+
+    def run(self) -> None:
+        """Let handlers be called until the connection is closed."""
+        with self.lock, Turning(self.container) as container:
+            container.run_until(lambda: False, None)
+
+    def wait(
+        self,
+        condition: Callable[[], object],
+        timeout: _Timeout = False,  # noqa: FBT002
+        msg: str | None = None,
+    ) -> None:
+        """Let events be handled until a condition holds.
+
+        :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
+        :raises proton.Timeout: when it does not hold in time.
+        :raises proton.ConnectionException: when the connection is gone for good.
+        """
+        seconds = self.timeout if timeout is False else timeout
+        with self.lock, Turning(self.container) as container:
+            holds = container.run_until(lambda: self.disconnected or condition(), seconds)
+        if self.disconnected and not self._is_closed():
+            raise self._binding.failure or ConnectionException(
+                f"Connection {self.url} disconnected: {self.disconnected}"
+            )
+        if not holds and not container.over:
+            raise Timeout(f"Connection {self.url} timed out" + (f": {msg}" if msg else ""))
+
+    # -- the container's side -----------------------------------------------------------------
+
+    def on_transport_closed(self, event: proton.Event) -> None:
+        """A connection was lost."""
+        for receiver in self._receivers:
+            if isinstance(receiver.fetcher, _Fetcher):
+                receiver.fetcher.lost()
+        self._note_end(event)
+
+    def on_transport_error(self, event: proton.Event) -> None:
+        """A connection was lost, or the search gave up."""
+        self._note_end(event)
+
+    def on_transport_tail_closed(self, event: proton.Event) -> None:
+        """``on_transport_closed`` follows."""
+
+    def on_transport_head_closed(self, event: proton.Event) -> None:
+        """``on_transport_closed`` follows."""
+
+    def _note_end(self, event: proton.Event) -> None:
+        binding = self._binding
+        if not self.closing and (binding.failure is not None or not binding.keeps_ledger):
+            transport: Any = event.transport
+            self.disconnected = transport.condition or "unknown"
+
+    @property
+    def _binding(self) -> Binding:
+        connection: Connection = self.conn
+        return connection._binding
+
+    def _opened(self) -> bool:
+        return not self.conn.state & Endpoint.REMOTE_UNINIT
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SyncRequestResponse(proton_utils.SyncRequestResponse):
+    """Requests and their responses; see ``proton.utils.SyncRequestResponse``.
+
+    A request that a failover left without response is sent again, with the address that the new
+    primary gave for responses: a service may see it twice.
+    """
+
+    connection: BlockingConnection
+    response: Any
+
+    def call(self, request: Message) -> Message:
+        """Send a request and wait for its response.
+
+        :raises ValueError: when neither this nor the request has an address.
+        :raises proton.Timeout: when none came in time.
+        """
+        if not self.address and not request.address:
+            raise ValueError(f"Request message has no address: {request}")
+        request.correlation_id = wanted = str(self.correlation_id.next())
+        connection = self.connection
+        with connection.lock:
+            while not self._has_response(wanted):
+                connection.wait(lambda: self.reply_to, msg="Waiting for an address for responses")
+                epoch = connection._binding.epoch
+                request.reply_to = self.reply_to
+                self.sender.send(request)
+                self._await_response(wanted, epoch)
+            response: Message = self.response
+            self.response = None
+            self.receiver.flow(1)
+            return response
+
+    def _await_response(self, wanted: str, epoch: int) -> None:
+        """Until it came, or cannot come any more: it was to go to an address of that epoch."""
+        binding = self.connection._binding
+        self.connection.wait(
+            lambda: self._has_response(wanted) or binding.epoch != epoch, msg="Waiting for response"
+        )
+
+    def _has_response(self, wanted: str) -> bool:
+        return self.response is not None and self.response.correlation_id == wanted
