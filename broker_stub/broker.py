@@ -29,6 +29,7 @@ from broker_stub.access import Access
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
 from broker_stub.entrance import Decision, Entrance, EntranceOptions
+from broker_stub.gate import Gate, Gates
 from broker_stub.listener import Listener
 from broker_stub.management import Management, queue_facts
 from broker_stub.member import ClusterSetup
@@ -114,6 +115,7 @@ class Broker:
         self._management = Management(self)
         self._settings = self._connection_settings()
         self.entrance = Entrance(options.entrance, self.membership, self._loop)
+        self._gates = Gates(self._loop)
         self._listener = Listener(
             self._accepted,
             self._loop,
@@ -217,13 +219,13 @@ class Broker:
 
     # -- connections ----------------------------------------------------------------------------
 
-    def _accepted(self) -> Engine:
+    def _accepted(self) -> Gate:
         connection = ClientConnection(self, self._loop)
         engine = Engine(connection, self._settings, self._loop)
         self._connections.add(connection)
         self.entrance.handshakes.begin(connection, self._loop.time())
         connection.begin(engine)
-        return engine
+        return Gate(engine, self._gates, lambda: connection.opened_at is not None)
 
     def forget(self, connection: ClientConnection, ending: Ending) -> None:
         """A connection is over."""

@@ -28,7 +28,7 @@ from typing import Protocol
 import proton
 
 # Answering a Begin takes a tenth of a millisecond, and those already in wait for it.
-_BATCH = 16
+_BATCH = 8
 
 
 class Guest(Hashable, Protocol):

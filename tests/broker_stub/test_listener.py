@@ -84,7 +84,7 @@ async def test_long_turns_make_the_batches_small_and_short_ones_large_again(
             now += 2 * module._LONG_TURN
             door.listener._adapt_batch()
             batches.append(door.listener._batch)
-        assert batches == [4, 2, 1, 1, 1]
+        assert batches == [2, 1, 1, 1, 1]
         for _ in range(20):
             door.listener._full_at = now
             door.listener._adapt_batch()
