@@ -152,13 +152,13 @@ def timed(name: str, work: Callable[[], object]) -> Stage:
 def duckdb_events(form: str, folder: Path) -> str:
     """SQL that reads the lines, flat."""
     if form == "parquet":
-        return f"SELECT * FROM read_parquet('{folder}/*.parquet')"
+        return f"SELECT * FROM read_parquet('{folder}/**/*.parquet', hive_partitioning = false)"
     inner = ", ".join(f'"{key.name}" {_DUCKDB_TYPES[key.type]}' for key in DATA)
     columns = ", ".join(f"'{key.name}': '{_DUCKDB_TYPES[key.type]}'" for key in ENVELOPE)
     outer = ", ".join(f'"{key.name}" AS {key.column}' for key in ENVELOPE)
     flat = ", ".join(f'data."{key.name}" AS {key.column}' for key in DATA)
     return (
-        f"SELECT {outer}, {flat} FROM read_json('{folder}/*.txt', format='newline_delimited', "
+        f"SELECT {outer}, {flat} FROM read_json('{folder}/*.jsonl', format='newline_delimited', "
         f"ignore_errors=true, columns={{{columns}, 'data': 'STRUCT({inner})'}}) WHERE id IS NOT NULL"
     )
 
@@ -201,7 +201,7 @@ def polars_events(form: str, folder: Path) -> Any:
     import polars as pl  # noqa: PLC0415
 
     if form == "parquet":
-        return pl.scan_parquet(f"{folder}/*.parquet")
+        return pl.scan_parquet(f"{folder}/**/*.parquet", hive_partitioning=False)
     kinds = {
         Type.STRING: pl.String,
         Type.LONG: pl.Int64,
@@ -212,7 +212,7 @@ def polars_events(form: str, folder: Path) -> Any:
     inner = pl.Struct({key.name: kinds[key.type] for key in DATA})
     line = pl.Struct({**{key.name: kinds[key.type] for key in ENVELOPE}, "data": inner})
     text = pl.scan_csv(
-        f"{folder}/*.txt", has_header=False, separator="\x01", quote_char=None, new_columns=["line"]
+        f"{folder}/*.jsonl", has_header=False, separator="\x01", quote_char=None, new_columns=["line"]
     )
     # Its JSON reader stops at a line that is cut, and every whole one ends like this.
     whole = text.filter(pl.col("line").str.starts_with("{") & pl.col("line").str.ends_with("}}"))

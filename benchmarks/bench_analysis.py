@@ -19,11 +19,14 @@ below 11x.  DuckDB and Polars have no bar: on one machine they are faster, and t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import itertools
 import json
 import math
 import os
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -73,7 +76,11 @@ def _spark_queries(spark: Any, form: str, folder: Path) -> Iterator[Stage]:
 
 
 def _spark_job(spark: Any, folder: Path, out: Path) -> Iterator[Stage]:
-    """Seconds between what the job tells of its progress."""
+    """Seconds between what the job tells of its progress.
+
+    What tables share is in the time of the first of them that needs it: the survey and the aggregation
+    by client in ``episodes``, the storms' timeline in ``storms``.
+    """
     from haclient.analysis import job  # noqa: PLC0415
 
     told: list[Stage] = []
@@ -90,23 +97,36 @@ def _contestant(name: str, form: str, folder: Path, out: Path) -> Measured:
     if name == "spark":
         spark = _spark_session()
         queries = dict(_spark_queries(spark, form, folder))
+        before = _cpu_seconds()
         stages = dict(_spark_job(spark, folder, out))
-        peak = _peak_kib(os.getpid(), *_descendants(os.getpid()))
-        spark.stop()
     else:
         query = {"duckdb": peers.duckdb_baselines, "polars": peers.polars_baselines}[name]
         whole = {"duckdb": peers.duckdb_stages, "polars": peers.polars_stages}[name]
         queries = dict(query(form, folder))
+        before = _cpu_seconds()
         stages = dict(whole(form, folder, out))
-        peak = _peak_kib(os.getpid())
-    return {"queries": queries, "stages": stages, "peak_mib": peak / 1024}
+    cpu = _cpu_seconds() - before
+    peak = _peak_kib(os.getpid(), *_descendants(os.getpid()))
+    if name == "spark":
+        spark.stop()
+    return {"queries": queries, "stages": stages, "cpu": cpu, "peak_mib": peak / 1024}
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and its children so far."""
+    ticks = 0
+    for pid in (os.getpid(), *_descendants(os.getpid())):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _descendants(pid: int) -> list[int]:
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *_descendants(child)]
+        with contextlib.suppress(OSError):  # a thread that has ended
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *_descendants(child)]
     return found
 
 
@@ -120,12 +140,16 @@ def _generate(folder: Path, events: int, forms: Sequence[str]) -> Measured:
     """The files, unless they are there; how many lines they have."""
     from haclient.analysis import generate  # noqa: PLC0415
 
-    wanted = [form for form in forms if not (folder / f"events.{form}" / "_SUCCESS").exists()]
+    wanted = [form for form in forms if not (folder / f"{form}.done").exists()]
     spark = _spark_session()
     if wanted:
         fleet = generate.generate(spark, clients=max(events // LINES_PER_CLIENT, 20))
         for form in wanted:
+            shutil.rmtree(
+                folder / f"events.{form}", ignore_errors=True
+            )  # half of it, of a run that was stopped
             generate.write(fleet, str(folder / f"events.{form}"), form=form)
+            (folder / f"{form}.done").touch()
     return {"lines": spark.read.parquet(str(folder / "events.parquet")).count()}
 
 
@@ -149,7 +173,8 @@ def _print_stages(lines: int, form: str, found: Mapping[str, Measured]) -> None:
             _print_row(stage, lines, {name: one[kind].get(stage) for name, one in found.items()})
         if kind == "stages":
             _print_row("whole job", lines, {name: _whole(one) for name, one in found.items()})
-    print(f"  {'peak memory, MiB':<30}" + "".join(f"{one['peak_mib']:>20,.0f}" for one in found.values()))
+    for title, name in (("CPU seconds of the job", "cpu"), ("peak memory, MiB", "peak_mib")):
+        print(f"  {title:<30}" + "".join(f"{one[name]:>20,.0f}" for one in found.values()), flush=True)
 
 
 def _print_row(stage: str, lines: int, values: Mapping[str, float | None]) -> None:
@@ -179,33 +204,40 @@ def _print_answers(data: Path, found: Mapping[str, Measured]) -> None:
         print(f"  {table}: {verdict}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
 
 
-def _measure(data: Path, events: int, form: str, contestants: tuple[str, ...]) -> dict[str, Measured]:
-    folder = _folder(data, events)
-    return {
-        name: _child(
-            "--child",
-            name,
-            "--form",
-            form,
-            "--files",
-            str(folder / f"events.{form}"),
-            "--out",
-            str(data / f"out-{name}"),
-        )
-        for name in contestants
-    }
+def _measure(
+    data: Path, events: int, form: str, contestants: tuple[str, ...], runs: int
+) -> dict[str, Measured]:
+    """Medians of ``runs`` rounds, in which the contestants take turns."""
+    files = str(_folder(data, events) / f"events.{form}")
+    rounds: dict[str, list[Measured]] = {name: [] for name in contestants}
+    began = time.perf_counter()
+    for _ in range(runs):
+        for name, done in rounds.items():
+            out = str(data / f"out-{name}")
+            done.append(_child("--child", name, "--form", form, "--files", files, "--out", out))
+    print(f"\n# {events:,} events, {form}: {time.perf_counter() - began:.0f} s of measuring", flush=True)
+    return {name: _median(done) for name, done in rounds.items()}
+
+
+def _median(rounds: Sequence[Measured]) -> Measured:
+    def of(kind: str) -> dict[str, float]:
+        names = rounds[0][kind]
+        return {name: statistics.median(one[kind][name] for one in rounds) for name in names}
+
+    whole = {name: statistics.median(one[name] for one in rounds) for name in ("cpu", "peak_mib")}
+    return {"queries": of("queries"), "stages": of("stages"), **whole}
 
 
 def _folder(data: Path, events: int) -> Path:
     return data / f"{events / MILLION:g}M"
 
 
-def _compare(data: Path, events: int) -> dict[str, Measured]:
+def _compare(data: Path, events: int, runs: int) -> dict[str, Measured]:
     """All contestants on both forms; returns Spark's on Parquet."""
     kept: dict[str, Measured] = {}
     lines = _lines(data, events, *FORMS)
     for form in FORMS:
-        found = _measure(data, events, form, CONTESTANTS)
+        found = _measure(data, events, form, CONTESTANTS, runs)
         _print_stages(lines, form, found)
         _print_answers(data, found)
         kept[form] = found["spark"]
@@ -215,19 +247,24 @@ def _compare(data: Path, events: int) -> dict[str, Measured]:
 def _lines(data: Path, events: int, *forms: str) -> int:
     """Have the files made; how many lines they have."""
     given = ["--events", str(events), "--form", ",".join(forms), "--files", str(_folder(data, events))]
-    return int(_child("--child", "generate", *given)["lines"])
+    began = time.perf_counter()
+    lines = int(_child("--child", "generate", *given)["lines"])
+    print(f"\n# {events:,} events: {time.perf_counter() - began:.0f} s of making files", flush=True)
+    return lines
 
 
-def _grow(data: Path, sizes: list[int], known: tuple[int, Measured]) -> None:
+def _grow(data: Path, sizes: list[int], known: tuple[int, Measured], runs: int) -> None:
     """Spark's job on Parquet, by number of lines."""
     print("\ngrowth of Spark's job on Parquet")
     before: tuple[int, float] | None = None
     for size in sizes:
         lines = _lines(data, size, "parquet")
-        measured = known[1] if size == known[0] else _measure(data, size, "parquet", ("spark",))["spark"]
+        measured = known[1]
+        if size != known[0]:
+            measured = _measure(data, size, "parquet", ("spark",), runs)["spark"]
         seconds = _whole(measured)
         print(f"  {lines:>12,} lines: {seconds:8.1f} s, {lines / seconds:,.0f} lines/s", end="")
-        print(f", peak {measured['peak_mib']:,.0f} MiB", flush=True)
+        print(f", CPU {measured['cpu']:,.0f} s, peak {measured['peak_mib']:,.0f} MiB", flush=True)
         if before is not None:
             tenfold = (seconds / before[1]) ** (1 / math.log10(lines / before[0]))
             measure.print_bar("time for ten times the lines", tenfold, SLOWER_PER_TENFOLD, at_least=False)
@@ -239,6 +276,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=10 * MILLION, help="lines, about; default 10 million")
     parser.add_argument("--data", type=Path, default=_DATA, help=f"for the files; default {_DATA}")
     parser.add_argument("--large", action="store_true", help="grow to five times the lines too")
+    parser.add_argument("--runs", type=int, default=1, help="rounds to take the medians of; default 1")
     for hidden in ("--child", "--form"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     for hidden in ("--files", "--out"):
@@ -261,13 +299,13 @@ def _main() -> None:
     measure.print_header("analysis of telemetry", arguments)
     print(f"# {_versions()}", flush=True)
     arguments.data.mkdir(parents=True, exist_ok=True)
-    spark = _compare(arguments.data, arguments.events)
+    spark = _compare(arguments.data, arguments.events, arguments.runs)
     for form, measured in spark.items():
         slowest = max(measured["queries"].values())
         what = f"the whole job to its slowest query, {form}"
         measure.print_bar(what, _whole(measured) / slowest, SLOWER_THAN_QUERY, at_least=False)
     sizes = [arguments.events // 10, arguments.events, *([arguments.events * 5] if arguments.large else [])]
-    _grow(arguments.data, sizes, (arguments.events, spark["parquet"]))
+    _grow(arguments.data, sizes, (arguments.events, spark["parquet"]), arguments.runs)
 
 
 def _versions() -> str:

@@ -2,7 +2,8 @@
 
 * ``accept_rate`` of the pair: the highest rate of set-ups that a primary was seen to hold for a second.
 * ``backoff_max``: N clients at a ceiling c make 2N/c attempts a second (the mean delay of full
-  jitter is c/2).  From c = 2N/rate on the primary can answer all of them.
+  jitter is c/2).  From c = 2N/rate on the primary can answer all of them.  N is the largest storm's number
+  of clients, the rate is that of ``accept_rate``.
 * ``deadline``: twice the time away that 99.9 % of the outages stayed under, so that no client
   gives up in a storm like the worst one seen.
 """
@@ -14,14 +15,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.telemetry.schema import Kind
-
 MARGIN = 2.0  # of the deadline over the slowest
 
 
-def advice(episodes: DataFrame, storms: DataFrame, events: DataFrame) -> DataFrame:
+def advice(episodes: DataFrame, storms: DataFrame, surveyed: DataFrame) -> DataFrame:
     """One row for each parameter that the data says something about; docs/analysis.md has the columns."""
-    made = (_accept_rate(storms), _backoff_max(storms, events), _deadline(episodes))
+    made = (_accept_rate(storms), _backoff_max(storms, surveyed), _deadline(episodes))
     return reduce(DataFrame.unionByName, made)
 
 
@@ -44,16 +43,14 @@ def _accept_rate(storms: DataFrame) -> DataFrame:
     )
 
 
-def _backoff_max(storms: DataFrame, events: DataFrame) -> DataFrame:
-    ceiling = sf.when(sf.col("type") == Kind.BACKOFF.value, sf.col("backoff_max"))
-    used = sf.broadcast(events.agg(sf.max(ceiling).alias("used")))
-    worst = storms.agg(sf.max_by(sf.struct("clients_hit", "setup_rate", "ideal"), "ideal").alias("worst"))
-    rows = worst.where("worst.ideal IS NOT NULL").select("worst.*").crossJoin(used)
-    figures = sf.format_string(
-        "2 x %d clients / %.0f set-ups a second", sf.col("clients_hit"), sf.col("setup_rate")
-    )
+def _backoff_max(storms: DataFrame, surveyed: DataFrame) -> DataFrame:
+    used = sf.broadcast(surveyed.agg(sf.max("backoff_max").alias("used")))
+    worst = storms.agg(sf.max("clients_hit").alias("clients"), sf.max("setup_rate").alias("rate"))
+    rows = worst.where("rate IS NOT NULL").crossJoin(used)
+    figures = sf.format_string("2 x %d clients / %.0f set-ups a second", "clients", "rate")
     reason = "from this ceiling on, the attempts of all clients are no more than the primary can answer"
-    return rows.select(*_row("backoff_max", sf.ceil(2 * sf.col("ideal")), sf.col("used"), reason, figures))
+    ceiling = sf.ceil(2 * sf.col("clients") / sf.col("rate"))
+    return rows.select(*_row("backoff_max", ceiling, sf.col("used"), reason, figures))
 
 
 def _deadline(episodes: DataFrame) -> DataFrame:

@@ -96,8 +96,13 @@ class Batches:
     def _read(self) -> DataFrame:
         root = self._root()
         if not any(root.rglob("*.parquet")):
-            return self._spark.createDataFrame([], self._schema)
+            return self._nothing()
         return self._spark.read.schema(self._schema).parquet(str(root))
+
+    def _nothing(self) -> DataFrame:
+        """No rows; from ``createDataFrame`` they would come through a Python process."""
+        columns = [sf.lit(None).cast(field.dataType).alias(field.name) for field in self._schema.fields]
+        return self._spark.range(0).select(*columns)
 
     def _ids(self) -> list[int]:
         return [int(path.name.removeprefix("batch=")) for path in self._root().glob("batch=*")]

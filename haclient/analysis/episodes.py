@@ -12,21 +12,31 @@ Rules
    ``as_of``.  ``open``: not back, but still heard of.
 
 ``outages`` does the work, in one aggregation without a window over lines, so that a client with a
-million lines is a million rows of input and no row of any size.  ``episodes`` reads the result.
+million lines is a million rows of input and no row of any size.  ``judged`` concludes from the result.
+
+Why it looks as it does: Spark aggregates in a hash table, compiled, as long as every intermediate result is a
+number; one text or one list among them, and it sorts all lines.  So names are codes there (``survey``),
+errors a counter each, and endpoints bits.  Where there are too many for that, their
+tables are aggregated apart and joined.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.survey import Known, code, only, place, spelled, survey, words
+from haclient.analysis.survey import known as survey_known
 from haclient.telemetry.schema import Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines
 CONNECTION = ("client_id", "instance", "connection")
 OUTAGE = (*CONNECTION, "outage")
+NAMED = ("cluster", "service", "lost_reason", "endpoint_before", "endpoint_after")
+FEW_ERRORS, FEW_PLACES = 32, 62  # counters of one row, and bits of a number
 KINDS = tuple(kind.value for kind in Kind if kind.value.startswith("haclient.connection."))
 
 COLUMNS = (
@@ -38,118 +48,192 @@ COLUMNS = (
 )
 
 
-def only(kind: Kind, column: str | Column) -> Column:
-    """The column on lines of this kind, null on others."""
-    return sf.when(sf.col("type") == kind.value, sf.col(column) if isinstance(column, str) else column)
-
-
-def endpoint() -> Column:
-    """``host:port`` of a line; null without a host."""
-    return sf.concat_ws(
-        ":", sf.when(sf.col("server_address").isNotNull(), sf.col("server_address")), "server_port"
-    )
-
-
-def outages(events: DataFrame) -> DataFrame:
+def outages(events: DataFrame, surveyed: DataFrame, known: Known) -> DataFrame:
     """Everything that is known of each outage, before it is judged.
 
     Besides the facts of ``episodes`` there is what ``absent`` and the alarms want: ``heard_at`` (the
-    last line), ``last_type``, ``last_error``, ``last_endpoint``, ``state_then``, ``lines``, and
+    last line), ``last_type``, the codes ``last_error``, ``last_endpoint`` and ``state_then``, ``lines``, and
     the lowest and highest ``sequence``.
+
+    :param surveyed: ``survey(events)``; best persisted.
+    :param known: of the same.
     """
-    lines = events.where(sf.col("type").isin(*KINDS)).select(*OUTAGE, *_facts())
-    return lines.groupBy(*OUTAGE).agg(*_aggregates())
-
-
-def _facts() -> list[Column]:
-    names = (
-        *("type", "time", "monotonic", "sequence", "cluster", "service", "outage_id", "outage_duration"),
-        *("attempt_duration", "error_type", "reason", "backoff_delay", "hint", "generation"),
-        *("unsettled", "replayed", "state"),
-    )
-    place = sf.when(sf.col("server_address").isNotNull(), endpoint())
-    return [*(sf.col(name) for name in names), place.alias("endpoint")]
+    lines = events.where(sf.col("type").isin(*KINDS)).withColumn("place", place())
+    many_errors, many_places = len(known.errors) > FEW_ERRORS, len(known.places) > FEW_PLACES
+    few = Known(known.last, () if many_errors else known.errors, () if many_places else known.places)
+    found = _named(lines.groupBy(*OUTAGE).agg(*_aggregates(), *_counters(few)), few)
+    if many_errors:
+        found = _beside(found.drop("reasons"), _reasons(lines))
+    if many_places:
+        found = _beside(found.drop("members_tried"), _members_tried(lines))
+    return spelled(found, words(surveyed), *NAMED)
 
 
 def _aggregates() -> list[Column]:
-    started = sf.col("time") - sf.make_dt_interval(secs=sf.col("attempt_duration").cast("decimal(18,6)"))
+    micros = sf.unix_micros("time")
+    started = micros - sf.round(sf.col("attempt_duration") * 1e6).cast("bigint")
+    highest = {
+        "cluster": code("cluster"),
+        "service": code("service"),
+        "lost_at": only(Kind.LOST, "time"),
+        "lost_clock": only(Kind.LOST, "monotonic"),
+        "lost_reason": only(Kind.LOST, code("reason")),
+        "generation_before": only(Kind.LOST, "generation"),
+        "endpoint_before": only(Kind.LOST, "place"),
+        "unsettled": only(Kind.LOST, "unsettled"),
+        "back_at": only(Kind.CONNECTED, "time"),
+        "back_clock": only(Kind.CONNECTED, "monotonic"),
+        "told": only(Kind.CONNECTED, "outage_duration"),
+        "generation_after": only(Kind.CONNECTED, "generation"),
+        "endpoint_after": only(Kind.CONNECTED, "place"),
+        "replayed": only(Kind.CONNECTED, "replayed"),
+        "heard_at": sf.col("time"),
+        "highest": sf.col("sequence"),
+    }
+    counted = {
+        "attempts": only(Kind.ATTEMPT, sf.lit(1)),
+        "redirects": only(Kind.REDIRECT, sf.lit(1)),
+        "backoffs": only(Kind.BACKOFF, sf.lit(1)),
+        "hints_obeyed": only(Kind.BACKOFF, "hint"),
+        "gave_up": only(Kind.GAVE_UP, sf.lit(1)),
+        "closed": only(Kind.CLOSED, sf.lit(1)),
+        "lines": sf.col("sequence"),
+    }
+    last = {"last_error": code("error_type"), "last_endpoint": sf.col("place"), "state_then": code("state")}
+    waited = sf.round(sf.col("backoff_delay") * 1e6).cast("bigint")
     return [
-        sf.max("cluster").alias("cluster"),
-        sf.max("service").alias("service"),
-        sf.max("outage_id").alias("outage_id"),
-        sf.max(only(Kind.LOST, "time")).alias("lost_at"),
-        sf.max(only(Kind.LOST, "monotonic")).alias("lost_clock"),
+        *(sf.max(column).alias(name) for name, column in highest.items()),
+        *(sf.count(column).alias(name) for name, column in counted.items()),
+        *(_last(column).alias(name) for name, column in last.items()),
+        _last(_number(sf.col("type"), KINDS)).alias("last_type"),
         sf.min("time").alias("first_line_at"),
-        sf.min(only(Kind.ATTEMPT, started)).alias("first_attempt_at"),
-        sf.max(only(Kind.CONNECTED, "time")).alias("back_at"),
-        sf.max(only(Kind.CONNECTED, "monotonic")).alias("back_clock"),
-        sf.max(only(Kind.CONNECTED, "outage_duration")).alias("told"),
-        sf.count(only(Kind.ATTEMPT, "type")).alias("attempts"),
-        sf.count(only(Kind.REDIRECT, "type")).alias("redirects"),
-        sf.collect_set(only(Kind.ATTEMPT, "endpoint")).alias("tried"),
-        sf.collect_list(only(Kind.ATTEMPT, "error_type")).alias("errors"),
-        sf.max(only(Kind.LOST, "reason")).alias("lost_reason"),
-        sf.count(only(Kind.BACKOFF, "hint")).alias("hints_obeyed"),
-        sf.count(only(Kind.BACKOFF, "type")).alias("backoffs"),
-        sf.sum(only(Kind.BACKOFF, sf.col("backoff_delay").cast("decimal(18,6)"))).alias("backoff_total"),
-        sf.max(only(Kind.LOST, "generation")).alias("generation_before"),
-        sf.max(only(Kind.CONNECTED, "generation")).alias("generation_after"),
-        sf.max(only(Kind.LOST, "endpoint")).alias("endpoint_before"),
-        sf.max(only(Kind.CONNECTED, "endpoint")).alias("endpoint_after"),
-        sf.max(only(Kind.LOST, "unsettled")).alias("unsettled"),
-        sf.max(only(Kind.CONNECTED, "replayed")).alias("replayed"),
-        sf.count(only(Kind.GAVE_UP, "type")).alias("gave_up"),
-        sf.count(only(Kind.CLOSED, "type")).alias("closed"),
-        sf.max("time").alias("heard_at"),
-        sf.max_by("type", "sequence").alias("last_type"),
-        sf.max_by("error_type", sf.when(sf.col("error_type").isNotNull(), sf.col("sequence"))).alias(
-            "last_error"
-        ),
-        sf.max_by("endpoint", sf.when(sf.col("endpoint").isNotNull(), sf.col("sequence"))).alias(
-            "last_endpoint"
-        ),
-        sf.max_by("state", sf.when(sf.col("state").isNotNull(), sf.col("sequence"))).alias("state_then"),
-        sf.count("sequence").alias("lines"),
+        sf.min(only(Kind.ATTEMPT, started)).alias("first_attempt"),
         sf.min("sequence").alias("lowest"),
-        sf.max("sequence").alias("highest"),
+        (sf.sum(only(Kind.BACKOFF, waited)) / 1e6).alias("backoff_total"),
     ]
 
 
+def _number(column: Column, values: Sequence[str | int]) -> Column:
+    """The place of a line's value among ``values``; null for another one."""
+    chosen = sf.when(column == values[0], 0)
+    for number, value in enumerate(values[1:], start=1):
+        chosen = chosen.when(column == value, number)
+    return chosen
+
+
+def _last(column: Column) -> Column:
+    """Its value on the last line that has one."""
+    return sf.max_by(column, sf.when(column.isNotNull(), sf.col("sequence")))
+
+
+def _counters(few: Known) -> list[Column]:
+    """Failed attempts by error, and a bit for each endpoint that was tried."""
+    failed = [only(Kind.ATTEMPT, sf.when(sf.col("error_type") == error, 1)) for error in few.errors]
+    number = _number(sf.col("place"), few.places) if few.places else sf.lit(None).cast("int")
+    bit = sf.call_function("shiftleft", sf.lit(1).cast("bigint"), number)
+    return [
+        *(sf.count(column).alias(f"error_{number}") for number, column in enumerate(failed)),
+        sf.bit_or(only(Kind.ATTEMPT, bit)).alias("bits"),
+    ]
+
+
+def _named(found: DataFrame, few: Known) -> DataFrame:
+    """What the counters say, as it is read."""
+    entries = [
+        sf.struct(sf.lit(error).alias("key"), sf.col(f"error_{number}").alias("value"))
+        for number, error in enumerate(few.errors)
+    ]
+    nothing = sf.array().cast("array<struct<key: string, value: bigint>>")
+    seen = sf.filter(sf.array(*entries), lambda entry: entry["value"] > 0) if entries else nothing
+    kind = sf.get(sf.array(*(sf.lit(kind) for kind in KINDS)), sf.col("last_type"))
+    outage_id = sf.concat_ws("/", "client_id", "connection", "outage")
+    return found.select(
+        *(sf.col(name) for name in found.columns if name not in _INNER),
+        kind.alias("last_type"),
+        sf.when(sf.col("client_id").isNotNull(), outage_id).alias("outage_id"),
+        sf.timestamp_micros("first_attempt").alias("first_attempt_at"),
+        sf.map_from_entries(seen).alias("reasons"),
+        sf.coalesce(sf.bit_count("bits"), sf.lit(0)).cast("bigint").alias("members_tried"),
+    )
+
+
+_INNER = {"bits", "first_attempt", "last_type", *(f"error_{number}" for number in range(FEW_ERRORS))}
+
+
+def _reasons(lines: DataFrame) -> DataFrame:
+    failed = lines.where((sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNotNull())
+    counted = failed.groupBy(*OUTAGE, "error_type").agg(sf.count("*").alias("attempts"))
+    entries = sf.sort_array(sf.collect_list(sf.struct("error_type", "attempts")))
+    return counted.groupBy(*OUTAGE).agg(sf.map_from_entries(entries).alias("reasons"))
+
+
+def _members_tried(lines: DataFrame) -> DataFrame:
+    tried = lines.where((sf.col("type") == Kind.ATTEMPT.value) & sf.col("place").isNotNull())
+    return tried.groupBy(*OUTAGE).agg(sf.count_distinct("place").alias("members_tried"))
+
+
+_NONE = {"reasons": "map()", "members_tried": "0"}
+
+
+def _beside(found: DataFrame, apart: DataFrame) -> DataFrame:
+    """``found`` with the last column of ``apart``, which has no row for some of the outages."""
+    value = apart.columns[-1]
+    its = apart.select(*(sf.col(name).alias(f"its_{name}") for name in OUTAGE), sf.col(value).alias("its"))
+    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in OUTAGE]
+    return found.join(its, same, "left").select(
+        *found.columns,
+        sf.coalesce("its", sf.expr(_NONE[value])).cast(its.schema["its"].dataType).alias(value),
+    )
+
+
+def unfinished(found: DataFrame) -> DataFrame:
+    """The outages without a return, and whether their connection has a later one; a few of all.
+
+    :param found: of ``outages``.
+    """
+    newest = found.groupBy(*CONNECTION).agg(sf.max("outage").alias("newest"))
+    its = newest.select(*(sf.col(name).alias(f"its_{name}") for name in CONNECTION), "newest")
+    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in CONNECTION]
+    rows = found.where(sf.col("back_at").isNull()).join(its, same)
+    superseded = sf.coalesce(sf.col("outage") < sf.col("newest"), sf.lit(False))
+    return rows.select(*found.columns, superseded.alias("superseded"))
+
+
 def judged(
-    found: DataFrame, events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE
+    found: DataFrame,
+    rest: DataFrame,
+    known: Known,
+    *,
+    as_of: datetime | None = None,
+    silence: float = SILENCE,
 ) -> DataFrame:
     """The columns of ``COLUMNS`` beside those of ``outages`` that others read.
 
-    :param found: ``outages(events)``.
+    :param found: of ``outages``.
+    :param rest: of ``unfinished``; best both are persisted.
     :param as_of: when the question is asked; the time of the last line without it.
     :param silence: seconds.
     """
-    moment = events.agg(sf.max("time").alias("as_of"))
+    moment = sf.timestamp_micros(sf.lit(known.last).cast("bigint"))
     if as_of is not None:
-        moment = moment.select(sf.lit(as_of).cast("timestamp").alias("as_of"))
-    whole = Window.partitionBy(*CONNECTION)
-    rows = found.withColumn("last_outage", sf.max("outage").over(whole)).crossJoin(sf.broadcast(moment))
-    quiet = sf.timestamp_micros(sf.unix_micros("as_of") - int(silence * 1e6))
-    superseded = sf.col("outage") < sf.col("last_outage")
+        moment = sf.lit(as_of).cast("timestamp")
+    quiet = sf.timestamp_micros(sf.unix_micros(moment) - int(silence * 1e6))
     outcome = (
-        sf.when(sf.col("back_at").isNotNull() | superseded, "back")
+        sf.when(sf.col("superseded"), "back")
         .when(sf.col("gave_up") > 0, "gave_up")
         .when(sf.col("closed") > 0, "closed")
         .when(sf.col("heard_at") < quiet, "never_came_back")
         .otherwise("open")
     )
-    return rows.select(*found.columns, *_conclusions(), outcome.alias("outcome")).drop("tried", "errors")
+    back = found.where(sf.col("back_at").isNotNull()).select("*", sf.lit("back").alias("outcome"))
+    rows = back.unionByName(rest.select(*found.columns, outcome.alias("outcome")))
+    return rows.select("*", *_conclusions())
 
 
 def _conclusions() -> list[Column]:
     by_clock = sf.coalesce(sf.round(sf.col("back_clock") - sf.col("lost_clock"), 6), "told")
     by_wall = (sf.unix_micros("back_at") - sf.unix_micros("lost_at")) / 1e6
     back = sf.col("back_at").isNotNull()
-    kinds = sf.sort_array(sf.array_distinct("errors"))
-    counted = sf.transform(
-        kinds,
-        lambda kind: sf.size(sf.filter("errors", lambda error: error == kind)).cast("bigint"),
-    )
     return [
         (sf.col("outage") == 1).alias("first_connect"),
         sf.coalesce("lost_at", "first_line_at").alias("began_at"),
@@ -157,17 +241,17 @@ def _conclusions() -> list[Column]:
         sf.when(back & by_clock.isNotNull(), "monotonic")
         .when(back & by_wall.isNotNull(), "wall")
         .alias("clock"),
-        sf.size("tried").cast("bigint").alias("members_tried"),
-        sf.map_from_arrays(kinds, counted).alias("reasons"),
     ]
 
 
 def published(rows: DataFrame) -> DataFrame:
     """The table as others see it, of ``judged`` rows."""
-    columns = {"backoff_total": sf.col("backoff_total").cast("double").alias("backoff_total")}
-    return rows.select(*(columns.get(name, sf.col(name)) for name in COLUMNS))
+    return rows.select(*COLUMNS)
 
 
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
     """One row for each outage of each connection; docs/analysis.md has the columns."""
-    return published(judged(outages(events), events, as_of=as_of, silence=silence))
+    surveyed = survey(events).persist()
+    known = survey_known(surveyed)
+    found = outages(events, surveyed, known).persist()
+    return published(judged(found, unfinished(found), known, as_of=as_of, silence=silence))

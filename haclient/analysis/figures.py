@@ -20,17 +20,17 @@ from haclient.analysis.thresholds import FIGURES
 _AWAY = {"p50_away": 0.5, "p90_away": 0.9, "p99_away": 0.99, "max_away": 1.0}
 
 
-def figures(tables: Mapping[str, DataFrame], events: DataFrame) -> dict[str, float | None]:
+def figures(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
     """All of ``thresholds.FIGURES``.
 
     :param tables: as ``job.compute`` returns them.
-    :param events: the lines that they were made from.
     """
     found: dict[str, float | None] = {}
-    for frame in (of_episodes(tables["episodes"]), of_storms(tables["storms"]), of_lines(events)):
+    for frame in (of_episodes(tables["episodes"]), of_storms(tables["storms"]), tables["coverage"]):
         (row,) = frame.collect()
         found |= row.asDict()
-    found["lost_lines"] = max(found.pop("gaps") or 0, found.pop("dropped") or 0)
+    found["events"] = found.pop("lines")
+    found["lost_lines"] = max(found.pop("missing") or 0, found.pop("dropped") or 0)
     found["alarms"] = tables["alarms"].count()
     found["bad_lines"] = tables["quarantine"].count()
     return {name: found[name] for name in FIGURES}
@@ -41,15 +41,17 @@ def of_episodes(episodes: DataFrame) -> DataFrame:
     outage = ~sf.col("first_connect")
     away = sf.when(outage, sf.col("time_away"))
     attempts = sf.sum(sf.when(outage, sf.col("attempts"))) / sf.nullif(sf.count_if(outage), sf.lit(0))
-    return episodes.agg(
+    made = episodes.agg(
         sf.count_if(outage).alias("outages"),
         sf.count_if(outage & (sf.col("outcome") == "back")).alias("back"),
-        *(sf.percentile(away, share).alias(name) for name, share in _AWAY.items()),
+        sf.percentile(away, list(_AWAY.values())).alias("away"),
         sf.count_if(outage & (sf.col("outcome") == "never_came_back")).alias("never_back"),
         sf.count_if(sf.col("outcome") == "gave_up").alias("gave_up"),
         sf.count_if(outage & (sf.col("outcome") == "open")).alias("open"),
         attempts.alias("attempts_per_outage"),
     )
+    percentiles = [sf.col("away")[place].alias(name) for place, name in enumerate(_AWAY)]
+    return made.select("*", *percentiles).drop("away")
 
 
 def of_storms(storms: DataFrame) -> DataFrame:
@@ -58,18 +60,4 @@ def of_storms(storms: DataFrame) -> DataFrame:
         sf.count("*").alias("storms"),
         sf.max("amplification").alias("max_amplification"),
         sf.max("ratio_to_ideal").alias("max_ratio_to_ideal"),
-    )
-
-
-def of_lines(events: DataFrame) -> DataFrame:
-    """One row: lines that were read, are missing in a sequence, were dropped."""
-    numbered = sf.col("sequence").isNotNull()
-    missing = sf.max("sequence") - sf.min("sequence") + 1 - sf.count_if(numbered)
-    connections = events.groupBy("source", "client_id", "connection").agg(
-        sf.count("*").alias("lines"), missing.alias("gaps"), sf.sum("dropped").alias("dropped")
-    )
-    return connections.agg(
-        sf.coalesce(sf.sum("lines"), sf.lit(0)).alias("events"),
-        sf.coalesce(sf.sum("gaps"), sf.lit(0)).alias("gaps"),
-        sf.coalesce(sf.sum("dropped"), sf.lit(0)).alias("dropped"),
     )

@@ -3,7 +3,8 @@
 Rules
 -----
 1. A line that is not JSON, or not of the schema, is kept in ``quarantine`` with its file, its text
-   and why.  It never stops the job.  Unknown keys are ignored, missing ones are null.
+   and why.  It never stops the job.  A gzip file that is cut short is read as far as that goes, and is in
+   ``quarantine`` as a whole, without a text.  Unknown keys are ignored, missing ones are null.
 2. An ``event_id`` counts once.  Lines are written at least once: a second one is a copy.
 3. ``store`` marks its ``event_id`` column as unique, in the metadata of the Parquet schema.  Such a
    store is not searched for copies again; that would cost one more shuffle of every line.
@@ -21,13 +22,14 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
 from haclient.telemetry import schema
 from haclient.telemetry.schema import DATA, ENVELOPE, KEYS, Key, Type
 
 UNIQUE = {"haclient.unique": True}
+_LARGEST = 2**31 - 1  # bytes of a file that Spark takes as one value
 BROKEN = "_broken"  # where from_json puts the text of a line that it cannot read
 
 
@@ -48,13 +50,49 @@ def read(spark: SparkSession, paths: str | Iterable[str]) -> Ingested:
     found = [paths] if isinstance(paths, str) else list(paths)
     if _is_parquet(spark, found):
         return Ingested(distinct(read_parquet(spark, found), single=len(found) == 1), _nothing(spark))
-    return read_lines(spark.read.option("recursiveFileLookup", "true").text(found))
+    lines = read_lines(_text(spark, "*").text(found))
+    packed = _text(spark, "*.gz").format("binaryFile").load(found)
+    if not packed.select("path").take(1):
+        return lines
+    bad = lines.quarantine.unionByName(cut_short(packed, _text(spark, "*.gz").text(found)))
+    return Ingested(lines.events, bad)
+
+
+def _text(spark: SparkSession, pattern: str) -> DataFrameReader:
+    """Reads what it can of a damaged file, instead of failing."""
+    reader = spark.read.option("recursiveFileLookup", "true").option("pathGlobFilter", pattern)
+    return reader.option("ignoreCorruptFiles", "true")
 
 
 def read_lines(text: DataFrame) -> Ingested:
     """The lines of a DataFrame with the column ``value``, from files or from a stream of files."""
     parsed = parse(text)
     return Ingested(distinct(events_of(parsed)), quarantine_of(parsed))
+
+
+def cut_short(packed: DataFrame, text: DataFrame) -> DataFrame:
+    """The damaged ones of the gzip files, as rows of ``quarantine``.
+
+    The last four bytes of a gzip file are the size of its content [1].  Those of a file that was cut are any
+    number, which is hardly ever smaller than what could be read.
+
+    [1] RFC 1952, 2.3.1: ISIZE.
+
+    :param packed: the files as Spark's ``binaryFile``.
+    :param text: what could be read of them.
+    """
+    file = sf.col("_metadata.file_path").alias("file")
+    tail = sf.hex(sf.expr("substring(content, -4, 4)"))
+    bytes_ = [sf.substring(tail, place, 2) for place in (7, 5, 3, 1)]
+    told = packed.where(sf.col("length") < _LARGEST).select(
+        file, sf.conv(sf.concat(*bytes_), 16, 10).cast("bigint").alias("told")
+    )
+    longest = sf.octet_length("value") + 2  # with either end of a line
+    read_ = text.select(file, longest.alias("size")).groupBy("file").agg(sf.sum("size").alias("size"))
+    damaged = sf.col("told").isNull() | (sf.coalesce("size", sf.lit(0)) < sf.col("told"))
+    why = sf.lit("the compressed file is cut short or damaged; lines are missing").alias("why")
+    rows = told.join(read_, "file", "left").where(damaged)
+    return rows.select("file", sf.lit(None).cast("string").alias("line"), why)
 
 
 def parse(text: DataFrame) -> DataFrame:

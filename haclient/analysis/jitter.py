@@ -17,6 +17,8 @@ For each strategy, ceiling (``backoff_base``) and round, over delays that no hin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
@@ -25,6 +27,7 @@ from haclient.telemetry.schema import Kind
 FEWEST = 20  # arrivals in a second; with fewer, their fullest 10 ms says little
 CRITICAL = 1.36  # of the 5 % level, for n > 35 [1]
 NEAR_CAP = 0.95
+CELLS = 4096  # of a ratio from 0 to 1: finer than the distances of a million delays
 GROUP = ("strategy", "backoff_base", "round")
 
 
@@ -48,29 +51,72 @@ def delays(events: DataFrame) -> DataFrame:
 
 def jitter(events: DataFrame) -> DataFrame:
     """One row for each strategy, base and round; docs/analysis.md has the columns."""
-    drawn = delays(events)
-    sizes = drawn.groupBy(*GROUP).agg(sf.count("*").alias("delays"))
-    ranked = _beside(drawn, sizes).withColumn(
-        "rank", sf.row_number().over(Window.partitionBy(*GROUP).orderBy("ratio"))
+    return judged(delays(events))
+
+
+def judged(drawn: DataFrame) -> DataFrame:
+    """The same, of ``delays``, which is read three times: best persisted."""
+    cells = drawn.groupBy(*GROUP, _cell()).agg(
+        sf.count("*").alias("delays"),
+        sf.sum("ratio").alias("ratios"),
+        sf.min("ratio").alias("lowest"),
+        sf.max("ratio").alias("highest"),
+        sf.count_if("at_cap").alias("at_cap"),
     )
-    n, expected = sf.col("delays"), _expected()
-    distance = sf.greatest(sf.col("rank") / n - expected, expected - (sf.col("rank") - 1) / n)
-    groups = ranked.groupBy(*GROUP, "delays").agg(
-        sf.avg("ratio").alias("mean_ratio"),
-        sf.max(distance).alias("ks_statistic"),
-        (sf.count_if("at_cap") / sf.count("*")).alias("at_cap_share"),
+    placed = _placed(cells)
+    groups = placed.groupBy(*GROUP).agg(
+        sf.sum("delays").alias("delays"),
+        (sf.sum("ratios") / sf.sum("delays")).alias("mean_ratio"),
+        sf.max("reached").alias("reached"),
+        (sf.sum("at_cap") / sf.sum("delays")).alias("at_cap_share"),
     )
-    rows = _beside(groups, _synchronisation(drawn))
+    rows = _beside(_beside(groups, _within(drawn, placed)), _synchronisation(drawn))
     return rows.select(
-        *(*GROUP, "delays", "mean_ratio", "ks_statistic"),
+        *(*GROUP, "delays", "mean_ratio"),
+        sf.greatest("reached", "within").alias("ks_statistic"),
         (CRITICAL / sf.sqrt("delays")).alias("ks_critical"),
         *("synchronisation_index", "at_cap_share"),
     )
 
 
-def _expected() -> Column:
-    """The strategy's distribution function at ``ratio``; null for a strategy that is not known."""
-    return sf.when(sf.col("strategy") == "full", sf.least(sf.greatest("ratio", sf.lit(0.0)), sf.lit(1.0)))
+def _cell() -> Column:
+    return sf.floor(sf.col("ratio") * CELLS).alias("cell")
+
+
+def _placed(cells: DataFrame) -> DataFrame:
+    """The cells with ``before``, the delays below; the distance that its ends reach, and the bound inside."""
+    group = Window.partitionBy(*GROUP)
+    below = sf.sum("delays").over(group.orderBy("cell")) - sf.col("delays")
+    ranked = cells.withColumn("before", below).withColumn("n", sf.sum("delays").over(group))
+    n, last = sf.col("n"), sf.col("before") + sf.col("delays")
+    low, high = _expected("lowest"), _expected("highest")
+    reached = sf.greatest(
+        *((sf.col("before") + 1) / n - low, low - sf.col("before") / n),
+        *(last / n - high, high - (last - 1) / n),
+    )
+    bound = sf.greatest(last / n - low, high - sf.col("before") / n)
+    return ranked.select("*", reached.alias("reached"), bound.alias("bound"))
+
+
+def _within(drawn: DataFrame, placed: DataFrame) -> DataFrame:
+    """The largest distance inside the cells where it can be larger than any at the end of a cell.
+
+    They are few, and only their delays are put in order.
+    """
+    best = sf.max("reached").over(Window.partitionBy(*GROUP))
+    open_cells = placed.withColumn("best", best).where("bound > best").select(*GROUP, "cell", "before", "n")
+    inside = _beside(drawn.withColumn("cell", _cell()), open_cells, (*GROUP, "cell"), how="inner")
+    order = Window.partitionBy(*GROUP, "cell").orderBy("ratio")
+    rank = sf.col("before") + sf.row_number().over(order)
+    n, expected = sf.col("n"), _expected("ratio")
+    distance = sf.greatest(sf.col("rank") / n - expected, expected - (sf.col("rank") - 1) / n)
+    ranked = inside.withColumn("rank", rank)
+    return ranked.groupBy(*GROUP).agg(sf.max(distance).alias("within"))
+
+
+def _expected(ratio: str) -> Column:
+    """The strategy's distribution function there; null for a strategy that is not known."""
+    return sf.when(sf.col("strategy") == "full", sf.least(sf.greatest(ratio, sf.lit(0.0)), sf.lit(1.0)))
 
 
 def _synchronisation(drawn: DataFrame) -> DataFrame:
@@ -84,10 +130,11 @@ def _synchronisation(drawn: DataFrame) -> DataFrame:
     return seconds.groupBy(*GROUP).agg((fullest / arrivals).alias("synchronisation_index"))
 
 
-def _beside(left: DataFrame, small: DataFrame) -> DataFrame:
-    """``left`` with the columns of the row of ``small`` that has the same group; null is equal to null."""
+def _beside(left: DataFrame, small: DataFrame, key: Sequence[str] = GROUP, *, how: str = "left") -> DataFrame:
+    """``left`` with the columns of the row of ``small`` that has the same key; null is equal to null."""
     other = small.select(
-        *(sf.col(name).alias(f"its_{name}") for name in GROUP), *(set(small.columns) - set(GROUP))
+        *(sf.col(name).alias(f"its_{name}") for name in key),
+        *(name for name in small.columns if name not in key),
     )
-    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in GROUP]
-    return left.join(sf.broadcast(other), same, "left").drop(*(f"its_{name}" for name in GROUP))
+    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in key]
+    return left.join(sf.broadcast(other), same, how).drop(*(f"its_{name}" for name in key))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,7 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Figures:
     progress("reading", 0, 1)
     everything, quarantine = read(spark, job)
     events = narrowed(everything, job)
-    if not events.take(1):
+    if events is not everything and not _any(events):
         raise InputError(f"{job.source}: no line of the time and the cluster that are asked for")
     made = compute(events, quarantine, output(spark, job.base, remote=job.remote), progress=progress)
     try:
@@ -102,9 +103,13 @@ def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
     """
     found = ingest.read(spark, local_source(job))
     events = _stored(spark, found.events, job)
-    if not events.take(1):
+    if not _any(events):
         raise InputError(_why_empty(found.quarantine, job.source))
     return events, found.quarantine
+
+
+def _any(events: DataFrame) -> bool:
+    return bool(events.select(sf.lit(1)).take(1))
 
 
 def _stored(spark: SparkSession, events: DataFrame, job: Job) -> DataFrame:
@@ -168,12 +173,13 @@ def compute(
 
     :param events: distinct lines.
     """
-    frames = {"quarantine": quarantine, **tables.all_tables(events)}
+    names = ("quarantine", *tables.NAMES)
+    frames = itertools.chain((quarantine,), tables.each(events))
     made = {}
-    for place, (name, frame) in enumerate(frames.items(), start=1):
-        progress(name, place, len(frames) + 1)
-        made[name] = target.write(name, frame)
-    progress("report", len(frames) + 1, len(frames) + 1)
+    for place, name in enumerate(names, start=1):
+        progress(name, place, len(names) + 1)
+        made[name] = target.write(name, next(frames))
+    progress("report", len(names) + 1, len(names) + 1)
     return made
 
 
@@ -182,7 +188,7 @@ def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, tit
 
     :param title: what was analysed, for the top of the report.
     """
-    found = figures(made, events)
+    found = figures(made)
     _replace(out / "summary.json", json.dumps({"source": title, "figures": found}, indent=2) + "\n")
     if importlib.util.find_spec("jinja2") is not None:
         from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing

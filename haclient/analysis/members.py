@@ -5,7 +5,8 @@ that sees everything has few different values then, however many attempts.
 
 Alarms
 ------
-``split_claim``: two endpoints served clients under one generation, at overlapping times [1].
+``split_claim``: two endpoints served clients under one generation, each of them more than ``SKEW`` seconds
+after the other had begun to [1].  The times are those of the clients' wall clocks.
 ``generation_backwards``: a client found a lower generation after an outage than it had before.
 ``lost_telemetry``: numbers are missing in a connection's sequence, or a writer says that it dropped lines.
 
@@ -19,39 +20,38 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.episodes import CONNECTION, only
+from haclient.analysis.episodes import CONNECTION
+from haclient.analysis.survey import only, place
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")
 SHORTEST = 3600.0  # s; fewer are taken for an hour, or one loss in the first minute would be sixty an hour
+SKEW = 5  # s; two claims that overlap by less may be one after the other, told by two clocks
 _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE))
 
 
-def sightings(events: DataFrame) -> DataFrame:
-    """What lines say of endpoints, by cluster, generation and error; small, and all that is read of them."""
-    lines = events.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
-    generation = only(Kind.CONNECTED, "generation")
+def connects(events: DataFrame) -> DataFrame:
+    """How many attempts that succeeded took so many microseconds, by endpoint."""
     won = (sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNull()
-    duration = sf.when(won, sf.round(sf.col("attempt_duration") * 1e6).cast("bigint"))
-    keys = [sf.col("cluster"), *(sf.col(name) for name in ENDPOINT), sf.col("error_type")]
-    return lines.groupBy(*keys, generation.alias("generation"), duration.alias("micros")).agg(
-        sf.count(only(Kind.ATTEMPT, "type")).alias("attempts"),
-        sf.count(only(Kind.REDIRECT, "type")).alias("redirects"),
-        sf.min("time").alias("first_seen"),
-        sf.max("time").alias("last_seen"),
-    )
+    micros = sf.round(sf.col("attempt_duration") * 1e6).cast("bigint").alias("micros")
+    lines = events.where(won & sf.col("server_address").isNotNull())
+    return lines.groupBy(*ENDPOINT, micros).agg(sf.count("*").alias("attempts"))
 
 
-def members(seen: DataFrame, episodes: DataFrame) -> DataFrame:
-    """One row an endpoint, of ``sightings``; docs/analysis.md has the columns."""
+def members(surveyed: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFrame:
+    """One row an endpoint; docs/analysis.md has the columns.
+
+    :param surveyed: of ``survey``.
+    :param took: of ``connects``.
+    """
+    seen = surveyed.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
     by_error = seen.groupBy(*ENDPOINT, "error_type").agg(
-        sf.sum("attempts").alias("attempts"),
-        sf.sum("redirects").alias("redirects"),
+        sf.coalesce(sf.sum(only(Kind.ATTEMPT, "lines")), sf.lit(0)).alias("attempts"),
+        sf.coalesce(sf.sum(only(Kind.REDIRECT, "lines")), sf.lit(0)).alias("redirects"),
         sf.min("first_seen").alias("first_seen"),
         sf.max("last_seen").alias("last_seen"),
         sf.min("generation").alias("generation_min"),
         sf.max("generation").alias("generation_max"),
-        sf.percentile("micros", [0.5, 0.9, 0.99], sf.greatest("attempts", sf.lit(1))).alias("times"),
     )
     failed = sf.col("error_type").isNotNull()
     refused = sf.when(failed, sf.col("attempts")).otherwise(0)
@@ -61,12 +61,13 @@ def members(seen: DataFrame, episodes: DataFrame) -> DataFrame:
         sf.sum(refused).alias("refusals"),
         sf.sum("redirects").alias("redirects"),
         sf.map_from_entries(sf.sort_array(sf.collect_list(entry))).alias("failures"),
-        sf.max(sf.when(~failed, sf.col("times"))).alias("times"),
         sf.min("first_seen").alias("first_seen"),
         sf.max("last_seen").alias("last_seen"),
         sf.min("generation_min").alias("generation_min"),
         sf.max("generation_max").alias("generation_max"),
     )
+    rows = rows.withColumn("place", place())
+    rows = rows.join(sf.broadcast(_times(took)), "place", "left")
     rows = rows.withColumn("endpoint", sf.concat_ws(":", *ENDPOINT))
     rows = rows.join(sf.broadcast(_losses(episodes)), "endpoint", "left")
     observed = (sf.unix_micros("last_seen") - sf.unix_micros("first_seen")) / 1e6
@@ -87,6 +88,12 @@ def members(seen: DataFrame, episodes: DataFrame) -> DataFrame:
     )
 
 
+def _times(took: DataFrame) -> DataFrame:
+    return took.groupBy(place().alias("place")).agg(
+        sf.percentile("micros", [0.5, 0.9, 0.99], sf.col("attempts")).alias("times")
+    )
+
+
 def _losses(episodes: DataFrame) -> DataFrame:
     moved = sf.col("endpoint_after") != sf.col("endpoint_before")
     return (
@@ -96,12 +103,14 @@ def _losses(episodes: DataFrame) -> DataFrame:
     )
 
 
-def alarms(seen: DataFrame, outages: DataFrame, events: DataFrame) -> DataFrame:
+def alarms(surveyed: DataFrame, outages: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
     """What must not be; docs/analysis.md has the columns.
 
+    :param surveyed: of ``survey``.
     :param outages: rows of ``episodes.judged``.
+    :param missing: of ``gaps``.
     """
-    made = (_split_claims(seen), _backwards(outages), _gaps(outages), _dropped(events))
+    made = (_split_claims(surveyed), _backwards(outages), _missing(missing), _dropped(events))
     return reduce(DataFrame.unionByName, made)
 
 
@@ -119,9 +128,9 @@ def _no_endpoints() -> Column:
     return sf.array().cast("array<string>")
 
 
-def _split_claims(seen: DataFrame) -> DataFrame:
+def _split_claims(surveyed: DataFrame) -> DataFrame:
     claims = (
-        seen.where("generation IS NOT NULL")
+        surveyed.where(sf.col("generation").isNotNull() & sf.col("server_address").isNotNull())
         .groupBy("cluster", "generation", sf.concat_ws(":", *ENDPOINT).alias("endpoint"))
         .agg(sf.min("first_seen").alias("since"), sf.max("last_seen").alias("until"))
     )
@@ -129,7 +138,9 @@ def _split_claims(seen: DataFrame) -> DataFrame:
     same = sf.col("cluster").eqNullSafe(sf.col("other_cluster"))
     same &= sf.col("generation") == sf.col("other_generation")
     same &= sf.col("endpoint") < sf.col("other_endpoint")
-    same &= (sf.col("since") <= sf.col("other_until")) & (sf.col("other_since") <= sf.col("until"))
+    until, other_until = (sf.unix_micros(name) for name in ("until", "other_until"))
+    same &= until - sf.unix_micros("other_since") > SKEW * 1_000_000
+    same &= other_until - sf.unix_micros("since") > SKEW * 1_000_000
     detail = sf.concat(sf.lit("both served under generation "), "generation", sf.lit(" at the same time"))
     both = sf.array("endpoint", "other_endpoint")
     return claims.join(sf.broadcast(other), same).select(
@@ -149,13 +160,14 @@ def _backwards(outages: DataFrame) -> DataFrame:
     return rows.select(*_alarm("generation_backwards", sf.col("first"), detail, sf.array("endpoint_after")))
 
 
-def _gaps(outages: DataFrame) -> DataFrame:
+def gaps(outages: DataFrame) -> DataFrame:
+    """The lines that are missing in the sequences of each cluster's connections, and of how many of them."""
     connections = outages.groupBy(*CONNECTION).agg(
         sf.max("cluster").alias("cluster"),
         sf.max("heard_at").alias("heard_at"),
         (sf.max("highest") - sf.min("lowest") + 1 - sf.sum("lines")).alias("missing"),
     )
-    rows = (
+    return (
         connections.where("missing > 0")
         .groupBy("cluster")
         .agg(
@@ -164,8 +176,25 @@ def _gaps(outages: DataFrame) -> DataFrame:
             sf.count("*").alias("clients"),
         )
     )
+
+
+def _missing(rows: DataFrame) -> DataFrame:
     detail = sf.concat("missing", sf.lit(" lines are missing, of "), "clients", sf.lit(" connections"))
     return rows.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))
+
+
+def coverage(surveyed: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
+    """One row: how many lines there are, how many are missing in sequences, how many writers dropped.
+
+    :param surveyed: of ``survey``.
+    :param missing: of ``gaps``.
+    """
+
+    def total(rows: DataFrame, name: str) -> DataFrame:
+        return rows.agg(sf.coalesce(sf.sum(name), sf.lit(0)).alias(name))
+
+    drops = events.where(sf.col("type") == Kind.DROPPED.value)
+    return total(surveyed, "lines").crossJoin(total(missing, "missing")).crossJoin(total(drops, "dropped"))
 
 
 def _dropped(events: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@
 Rules
 -----
 * In it are ``haclient.analysis`` and the telemetry's schema.  ``haclient/__init__.py`` is an empty one
-  there, for the real one imports the client, and with it proton.
+  there: the names of the real one are the client's.
 * Executors need nothing of it: the transforms are Spark's own expressions.  The driver needs pyspark, and
   Jinja2 for the report.
 * The same tree gives the same bytes.

@@ -5,8 +5,9 @@ Rules
 1. What is missing is said before Spark is started: ``NoSparkError`` without pyspark,
    ``NoJavaError`` without a Java that it can run on.  Neither is a traceback from inside py4j.
 2. The executors run the Python that runs this, times are UTC, there is no web UI.
-3. A local master listens on loopback only, and shuffles into as many partitions as it has cores.
-4. A Spark Connect session needs no Java here; what belongs to the JVM was set by its server.
+3. Options that are given win over those chosen here; of options for the JVM, both hold.
+4. A local master listens on loopback only, and shuffles into as many partitions as it has cores.
+5. A Spark Connect session needs no Java here; what belongs to the JVM was set by its server.
 
 Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configuration.html
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 OLDEST_JAVA = 17  # what Spark 4 is compiled for
 JAVA_TIMEOUT = 30.0  # s; `java -version` takes 0.1 s, a cold disk some seconds
 
@@ -142,7 +144,7 @@ def _classic(master: str | None, app: str, config: Mapping[str, str]) -> SparkSe
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    for name, value in {**_options(master), **config}.items():
+    for name, value in _merged(_options(master), config).items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session
@@ -156,7 +158,7 @@ def _options(master: str | None) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
     }
     if LOGGING.is_file():  # it is not in a zip
-        options["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+        options[JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     if master is not None and master.startswith("local"):
         options |= {
             "spark.driver.bindAddress": LOOPBACK,
@@ -165,6 +167,11 @@ def _options(master: str | None) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(local_cores(master)),
         }
     return options
+
+
+def _merged(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    both = [options[JAVA_OPTIONS] for options in (chosen, given) if JAVA_OPTIONS in options]
+    return {**chosen, **given} | ({JAVA_OPTIONS: " ".join(both)} if both else {})
 
 
 def local_cores(master: str) -> int:

@@ -4,13 +4,18 @@ Rules
 -----
 1. A storm is a run of losses in one cluster, of which none is more than ``gap`` seconds after the one before,
    on at least ``least`` connections.  Connections that do not know their cluster count as one.
-2. When a connection is back is counted from the storm's first loss: its own loss by the wall clock, plus its
+2. It starts with its first loss that is no outlier: not earlier than ``FENCE`` quartile distances before the
+   first quartile of the losses [1].  A client whose clock is slow does not move the start.
+   When a connection is back is counted from there: its own loss by the wall clock, plus its
    time away by the monotonic clock.  A clock that is set during the storm does no harm.
 3. A share of p is back at the time of the connection with rank ``ceil(p * n)``; null if it never is.
-4. The timeline takes lines by their time, between the first loss and the last return; it does not
+4. The timeline takes lines by their time, between the start and the last return; it does not
    ask which outage an attempt belongs to.  An attempt counts when it starts.
 5. The set-up rate is the most connections that were set up within one second of the storm; the ideal is
-   ``clients_hit / setup_rate``: no order of arrival lets the last one in sooner.
+   ``clients_hit / setup_rate``: no order of arrival lets the last one in sooner.  The ratio to it is of those
+   that came back: the last of their returns, over their number by the set-up rate.
+
+[1] J. W. Tukey, "Exploratory Data Analysis", 1977: the inner fences.
 """
 
 from __future__ import annotations
@@ -18,36 +23,40 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.episodes import CONNECTION, only
+from haclient.analysis.episodes import CONNECTION
+from haclient.analysis.survey import only
 from haclient.telemetry.schema import Kind
 
 GAP = 5.0  # s; detection of a dead peer may take some seconds longer on one client than on the next
 LEAST = 2  # connections
+FENCE = 1.5  # quartile distances [1]
 SLICE = 64  # s; how storms and lines find each other in a join
 NEVER = float("inf")
 
 
-def losses(episodes: DataFrame, *, gap: float = GAP, least: int = LEAST) -> DataFrame:
-    """The episodes that are part of a storm, with ``storm_id``, ``started_at`` and ``offset``.
+def losses(episodes: DataFrame, *, gap: float = GAP) -> DataFrame:
+    """The episodes that are part of a run, with ``started_at`` and ``offset``.
 
-    ``offset`` is when it was back, in seconds from the storm's start; infinite if never.
+    ``offset`` is when it was back, in seconds from the start; infinite if never.
     """
     lost = episodes.where(~sf.col("first_connect") & sf.col("lost_at").isNotNull())
-    lost = lost.withColumn("bucket", sf.floor(sf.unix_micros("lost_at") / (gap * 1e6)))
-    found = _storm_of_bucket(lost, gap)
-    rows = lost.join(
-        sf.broadcast(found),
-        lost["cluster"].eqNullSafe(found["in_cluster"]) & (lost["bucket"] == found["in_bucket"]),
+    lost = lost.select(
+        *("cluster", *CONNECTION, "lost_at", "back_at", "time_away", "attempts"),
+        *("generation_before", "generation_after"),
+        sf.floor(sf.unix_micros("lost_at") / (gap * 1e6)).alias("bucket"),
     )
+    found = _run_of_bucket(lost, gap)
+    same = lost["cluster"].eqNullSafe(found["in_cluster"]) & (lost["bucket"] == found["in_bucket"])
+    rows = lost.join(sf.broadcast(found), same).drop("in_cluster", "in_bucket", "bucket")
+    starts = _starts(rows)
+    here = rows["cluster"].eqNullSafe(starts["in_cluster"]) & (rows["run"] == starts["in_run"])
+    hit = rows.join(sf.broadcast(starts), here).drop("in_cluster", "in_run")
     begun = (sf.unix_micros("lost_at") - sf.unix_micros("started_at")) / 1e6
-    back = sf.coalesce(begun + sf.col("time_away"), sf.lit(NEVER))
-    hit = rows.drop("in_cluster", "in_bucket", "bucket").withColumn("offset", back)
-    enough = hit.groupBy("storm_id").agg(sf.count_distinct(*CONNECTION).alias("clients_hit"))
-    return hit.join(sf.broadcast(enough.where(sf.col("clients_hit") >= least)), "storm_id")
+    return hit.withColumn("offset", sf.coalesce(begun + sf.col("time_away"), sf.lit(NEVER)))
 
 
-def _storm_of_bucket(lost: DataFrame, gap: float) -> DataFrame:
-    """Which storm the losses of each ``gap``-wide bucket of a cluster belong to.
+def _run_of_bucket(lost: DataFrame, gap: float) -> DataFrame:
+    """Which run the losses of each ``gap``-wide bucket of a cluster belong to.
 
     Losses in one bucket are never more than ``gap`` apart, so the window runs over buckets, not losses.
     """
@@ -57,21 +66,42 @@ def _storm_of_bucket(lost: DataFrame, gap: float) -> DataFrame:
     order = Window.partitionBy("cluster").orderBy("bucket")
     pause = sf.unix_micros("first") - sf.unix_micros(sf.lag("last").over(order))
     begins = sf.when(pause <= int(gap * 1e6), 0).otherwise(1)
-    numbered = buckets.withColumn("begins", begins).withColumn("number", sf.sum("begins").over(order))
-    started = sf.min("first").over(Window.partitionBy("cluster", "number"))
-    named = numbered.withColumn("started_at", started)
-    began = sf.unix_millis("started_at").cast("string")
-    return named.select(
-        sf.col("cluster").alias("in_cluster"),
-        sf.col("bucket").alias("in_bucket"),
-        "started_at",
-        sf.concat_ws("/", sf.coalesce("cluster", sf.lit("?")), began).alias("storm_id"),
+    numbered = buckets.withColumn("begins", begins).withColumn("run", sf.sum("begins").over(order))
+    return numbered.select(sf.col("cluster").alias("in_cluster"), sf.col("bucket").alias("in_bucket"), "run")
+
+
+def _starts(rows: DataFrame) -> DataFrame:
+    """When each run started: its first loss that is no outlier.
+
+    Ranks are those of milliseconds, so that the window has no row for each loss.
+    """
+    cells = rows.groupBy("cluster", "run", sf.unix_millis("lost_at").alias("cell")).agg(
+        sf.count("*").alias("losses"), sf.min("lost_at").alias("first")
+    )
+    whole = Window.partitionBy("cluster", "run")
+    ranked = cells.select(
+        *("cluster", "run", "cell", "first"),
+        sf.sum("losses").over(whole.orderBy("cell")).alias("rank"),
+        sf.sum("losses").over(whole).alias("n"),
+    )
+    low, high = (
+        sf.min(sf.when(sf.col("rank") >= share * sf.col("n"), sf.col("cell"))).over(whole)
+        for share in (0.25, 0.75)
+    )
+    fenced = ranked.select("*", (low - FENCE * (high - low)).alias("fence"))
+    return (
+        fenced.where(sf.col("cell") >= sf.col("fence"))
+        .groupBy(sf.col("cluster").alias("in_cluster"), sf.col("run").alias("in_run"))
+        .agg(sf.min("first").alias("started_at"))
     )
 
 
-def extents(hit: DataFrame) -> DataFrame:
-    """One row a storm: what its connections went through, without what needs lines."""
-    clients = hit.groupBy("storm_id", "cluster", "started_at", "clients_hit", *CONNECTION).agg(
+def extents(hit: DataFrame, *, least: int = LEAST) -> DataFrame:
+    """One row a storm: what its connections went through, without what needs lines.
+
+    :param hit: of ``losses``.
+    """
+    clients = hit.groupBy("cluster", "started_at", *CONNECTION).agg(
         sf.max("offset").alias("offset"),
         sf.max("back_at").alias("back_at"),
         sf.max("lost_at").alias("lost_at"),
@@ -79,22 +109,31 @@ def extents(hit: DataFrame) -> DataFrame:
         sf.max("generation_before").alias("generation_before"),
         sf.max("generation_after").alias("generation_after"),
     )
-    shares = sf.expr(
-        "array("
-        + ", ".join(f"percentile_disc({p}) WITHIN GROUP (ORDER BY offset)" for p in SHARES.values())
-        + ")"
+    storm = Window.partitionBy("cluster", "started_at")
+    ranked = clients.withColumn("rank", sf.row_number().over(storm.orderBy("offset"))).withColumn(
+        "n", sf.count("*").over(storm)
     )
-    rows = clients.groupBy("storm_id", "cluster", "started_at", "clients_hit").agg(
+    finite = sf.when(sf.col("offset") != NEVER, sf.col("offset"))
+    shares = [
+        sf.min(sf.when(sf.col("rank") >= share * sf.col("n"), sf.col("offset"))).alias(name)
+        for name, share in SHARES.items()
+    ]
+    rows = ranked.groupBy("cluster", "started_at").agg(
+        sf.count("*").alias("clients_hit"),
         sf.max("back_at").alias("ended_at"),
         sf.max("lost_at").alias("last_loss_at"),
         sf.sum("attempts").alias("attempts"),
-        shares.alias("shares"),
+        *shares,
+        sf.max(finite).alias("last_back"),
         sf.count_if(sf.col("offset") == NEVER).alias("never_back"),
         sf.max("generation_before").alias("generation_before"),
         sf.max("generation_after").alias("generation_after"),
     )
-    named = [_finite(sf.col("shares")[place]).alias(name) for place, name in enumerate(SHARES)]
-    return rows.select("*", *named).drop("shares")
+    began = sf.unix_millis("started_at").cast("string")
+    storm_id = sf.concat_ws("/", sf.coalesce("cluster", sf.lit("?")), began).alias("storm_id")
+    named = [_finite(sf.col(name)).alias(name) for name in SHARES]
+    others = [name for name in rows.columns if name not in SHARES]
+    return rows.where(sf.col("clients_hit") >= least).select(storm_id, *others, *named)
 
 
 SHARES = {"back_50": 0.5, "back_90": 0.9, "back_99": 0.99, "back_100": 1.0}
@@ -160,6 +199,7 @@ def summary(found: DataFrame, beats: DataFrame) -> DataFrame:
     rows = found.join(fine, "storm_id", "left").join(coarse, "storm_id", "left")
     rate = sf.when(sf.col("setup_rate") > 0, sf.col("setup_rate"))
     ideal = sf.col("clients_hit") / rate
+    returned = sf.nullif(sf.col("clients_hit") - sf.col("never_back"), sf.lit(0))
     return rows.select(
         *("storm_id", "cluster", "started_at", "ended_at", "clients_hit", "attempts"),
         *(
@@ -170,8 +210,8 @@ def summary(found: DataFrame, beats: DataFrame) -> DataFrame:
         (sf.col("attempts") / sf.col("clients_hit")).alias("amplification"),
         rate.alias("setup_rate"),
         ideal.alias("ideal"),
-        (sf.col("back_100") / ideal).alias("ratio_to_ideal"),
-        *("never_back", "generation_before", "generation_after"),
+        (sf.col("last_back") * rate / returned).alias("ratio_to_ideal"),
+        *("last_back", "never_back", "generation_before", "generation_after"),
     )
 
 
@@ -196,5 +236,5 @@ def reasons(beats: DataFrame) -> DataFrame:
 
 def storms(episodes: DataFrame, events: DataFrame, *, gap: float = GAP, least: int = LEAST) -> DataFrame:
     """One row a storm; docs/analysis.md has the columns."""
-    found = extents(losses(episodes, gap=gap, least=least))
+    found = extents(losses(episodes, gap=gap), least=least).persist()
     return summary(found, pulse(events, found))

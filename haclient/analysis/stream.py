@@ -221,9 +221,10 @@ def at_source(quarantine: DataFrame, folder: Path) -> DataFrame:
 
 
 def _put(fresh: Path, out: Path) -> None:
-    """Put new tables in the place of the old ones."""
+    """Put new tables in the place of the old ones; what a kill left of that is in the way."""
     for name in ("tables", "json"):
         old = fresh / f"old-{name}"
+        shutil.rmtree(old, ignore_errors=True)
         if (out / name).exists():
             (out / name).rename(old)
         (fresh / name).rename(out / name)

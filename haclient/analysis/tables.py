@@ -2,22 +2,28 @@
 
 Passes
 ------
-1. ``outages``, the only shuffle of lines by client.  Kept: episodes, storms, absent, alarms are made of it.
-2. ``pulse`` (storms over time), ``sightings`` (members), ``delays`` (jitter): each reads a few
+1. ``survey``: the names that lines share.  It is run first, for the others are built from what it knows;
+   members, split claims and advice are made of it.
+2. ``outages``, the only shuffle of lines by client.  Kept: episodes, storms, absent, alarms are made of it.
+3. ``pulse`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
    columns and leaves a small table.  Those that are read twice are kept.
 
-What is kept is kept by Spark, in memory and then on disk.  Nothing here is computed before
-one of the tables is read.
+What is kept is kept by Spark, in memory and then on disk.  What is small is kept as a checkpoint, without
+the plan that made it: Spark goes through the whole plan of a frame at each step that is added to it,
+and a plan that names another one several times grows by as much.
+
+``each`` makes a table when it is asked for, and the next one may be of what it kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame
 
-from haclient.analysis import absent, advice, episodes, jitter, members, storms
+from haclient.analysis import absent, advice, episodes, jitter, members, storms, survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,26 +42,42 @@ class Options:
     storm_min_clients: int = storms.LEAST
 
 
-def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:
-    """Every table by its name.
+NAMES = (
+    *("episodes", "storms", "storm_timeline", "storm_reasons", "jitter", "members", "alarms", "absent"),
+    *("advice", "coverage"),
+)
+"""The tables, in the order of ``each``."""
+
+
+def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]:
+    """The tables, in the order of ``NAMES``.
 
     :param events: distinct lines, best of a store: they are read several times.
     """
-    outages = episodes.judged(
-        episodes.outages(events), events, as_of=options.as_of, silence=options.silence
-    ).persist()
-    found = storms.extents(storms.losses(outages, gap=options.gap, least=options.storm_min_clients)).persist()
-    beats = storms.pulse(events, found).persist()
-    seen = members.sightings(events).persist()
-    storm_rows = storms.summary(found, beats)
-    return {
-        "episodes": episodes.published(outages),
-        "storms": storm_rows,
-        "storm_timeline": storms.timeline(beats),
-        "storm_reasons": storms.reasons(beats),
-        "jitter": jitter.jitter(events),
-        "members": members.members(seen, outages),
-        "alarms": members.alarms(seen, outages, events),
-        "absent": absent.absent(outages),
-        "advice": advice.advice(outages, storm_rows, events),
-    }
+    surveyed = survey.survey(events).localCheckpoint()
+    known = survey.known(surveyed)
+    outages = episodes.outages(events, surveyed, known).persist()
+    rest = episodes.unfinished(outages).localCheckpoint()
+    rows = episodes.judged(outages, rest, known, as_of=options.as_of, silence=options.silence)
+    yield episodes.published(rows)
+    found = storms.extents(storms.losses(rows, gap=options.gap), least=options.storm_min_clients)
+    found = found.localCheckpoint()
+    beats = storms.pulse(events, found).localCheckpoint()
+    storm_rows = storms.summary(found, beats).localCheckpoint()
+    yield storm_rows
+    yield storms.timeline(beats)
+    yield storms.reasons(beats)
+    drawn = jitter.delays(events).persist()
+    yield jitter.judged(drawn)
+    drawn.unpersist()
+    yield members.members(surveyed, members.connects(events), rows)
+    missing = members.gaps(rows).localCheckpoint()
+    yield members.alarms(surveyed, rows, missing, events)
+    yield absent.absent(rows, survey.words(surveyed))
+    yield advice.advice(rows, storm_rows, surveyed)
+    yield members.coverage(surveyed, missing, events)
+
+
+def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:
+    """Every table by its name; the arguments are those of ``each``."""
+    return dict(zip(NAMES, each(events, options), strict=True))

@@ -1,9 +1,14 @@
-"""One Spark session for the whole suite."""
+"""One Spark session for the whole suite.
+
+A test that times out in a call to the JVM leaves the session out of step for all that follow, so that
+the limit here is far from what a test takes on a busy machine.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,20 +17,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+HERE = Path(__file__).parent
+LIMIT = 900.0  # s
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(LIMIT))
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that compare tables and figures: what a report shows takes a third of a job on few rows."""
+    from haclient.analysis.report import data
+
+    monkeypatch.setattr(data, "report_tables", lambda *_: {})
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, and no more partitions than small tables need."""
     from haclient.analysis.session import spark_session
+    from tests.analysis.spark_processes import SMALL
 
     made = spark_session(
         "local[2]",
         app="tests",
-        config={
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.codegen.wholeStage": "false",  # compiling takes longer than these few rows
-            "spark.default.parallelism": "2",
-        },
+        config={**SMALL, "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))},
     )
     yield made
     with warnings.catch_warnings():

@@ -79,9 +79,13 @@ WITH lost AS (
 numbered AS (
   SELECT *, sum(CASE WHEN pause <= 5000000 THEN 0 ELSE 1 END)
             OVER (PARTITION BY cluster ORDER BY lost_at ROWS UNBOUNDED PRECEDING) AS number FROM lost),
+runs AS (
+  SELECT cluster, number, quantile_disc(lost_at // 1000, 0.25) AS low,
+         quantile_disc(lost_at // 1000, 0.75) AS high
+  FROM numbered GROUP BY ALL HAVING count(DISTINCT (client_id, instance, connection)) >= 2),
 storm AS (
-  SELECT cluster, number, min(lost_at) AS started_at FROM numbered GROUP BY ALL
-  HAVING count(DISTINCT (client_id, instance, connection)) >= 2)
+  SELECT cluster, number, min(lost_at) AS started_at FROM numbered JOIN runs USING (cluster, number)
+  WHERE lost_at // 1000 >= low - 1.5 * (high - low) GROUP BY ALL)
 SELECT numbered.*, started_at, coalesce(cluster, '?') || '/' || (started_at // 1000) AS storm_id,
        coalesce((lost_at - started_at) / 1e6 + time_away, 'infinity'::DOUBLE) AS back_after
 FROM numbered JOIN storm USING (cluster, number)""",
@@ -95,6 +99,7 @@ SELECT storm_id, cluster, started_at, max(back_at) AS ended_at, max(lost_at) AS 
        count(*) AS clients_hit, sum(attempts) AS attempts,
        quantile_disc(back_after, 0.5) AS back_50, quantile_disc(back_after, 0.9) AS back_90,
        quantile_disc(back_after, 0.99) AS back_99, max(back_after) AS back_100,
+       max(back_after) FILTER (isfinite(back_after)) AS last_back,
        count(*) FILTER (isinf(back_after)) AS never_back,
        max(generation_before) AS generation_before, max(generation_after) AS generation_after
 FROM clients GROUP BY ALL""",
@@ -122,8 +127,8 @@ SELECT storm_id, cluster, started_at, ended_at, clients_hit, attempts,
        CASE WHEN isfinite(back_100) THEN back_100 END AS back_100,
        attempts / clients_hit AS amplification, nullif(rate, 0)::DOUBLE AS setup_rate,
        clients_hit / nullif(rate, 0) AS ideal,
-       CASE WHEN isfinite(back_100) THEN back_100 END / (clients_hit / nullif(rate, 0)) AS ratio_to_ideal,
-       never_back, generation_before, generation_after
+       last_back * nullif(rate, 0) / nullif(clients_hit - never_back, 0) AS ratio_to_ideal,
+       last_back, never_back, generation_before, generation_after
 FROM extents LEFT JOIN fine USING (storm_id) LEFT JOIN coarse USING (storm_id)""",
     "storm_timeline": """
 SELECT storm_id, tenth / 10 AS second, server_address, server_port,
@@ -197,7 +202,7 @@ SELECT 'split_claim' AS kind, a.cluster, greatest(a.since, b.since) AS "at",
        'both served under generation ' || a.generation || ' at the same time' AS detail,
        [a.endpoint, b.endpoint] AS endpoints
 FROM claims a JOIN claims b ON a.cluster IS NOT DISTINCT FROM b.cluster AND a.generation = b.generation
-     AND a.endpoint < b.endpoint AND a.since <= b.until AND b.since <= a.until
+     AND a.endpoint < b.endpoint AND a.until - b.since > 5000000 AND b.until - a.since > 5000000
 UNION ALL
 SELECT 'generation_backwards', cluster, moment, 'from generation ' || generation_before || ' back to '
        || generation_after || ', seen ' || n || ' times', [endpoint_after] FROM back
@@ -219,12 +224,13 @@ SELECT client_id, connection, service, instance, cluster, last_seen, last_type, 
 FROM episodes JOIN told USING (client_id, instance, connection, outage)
 WHERE outcome IN ('gave_up', 'never_came_back')""",
     "advice": """
-WITH worst AS (SELECT * FROM storms WHERE ideal IS NOT NULL ORDER BY ideal DESC LIMIT 1),
+WITH worst AS (SELECT max(clients_hit) AS clients, max(setup_rate) AS rate FROM storms),
 away AS (SELECT quantile_cont(time_away, 0.999) AS slow, count(time_away) AS n FROM episodes
          WHERE NOT first_connect)
 SELECT 'accept_rate' AS parameter, NULL::DOUBLE AS current, max(setup_rate) AS proposed FROM storms
 UNION ALL
-SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff'), ceil(2 * ideal) FROM worst
+SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff'),
+       ceil(2 * clients / rate) FROM worst
 UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM away""",
 }
 

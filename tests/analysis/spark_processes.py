@@ -15,10 +15,13 @@ import pyspark
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTING = 60.0  # s; a JVM takes 3 s on an idle machine
 STOPPING = 20.0
-SMALL = {  # for a few rows on two cores
-    "spark.sql.shuffle.partitions": "2",
+JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"  # for a few minutes of life
+FEW_ROWS = {"spark.driver.extraJavaOptions": JVM, "spark.sql.shuffle.partitions": "2"}
+INTERPRETED = {  # compiling takes longer than a few rows do
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+SMALL = FEW_ROWS | INTERPRETED
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -40,7 +43,7 @@ def standalone(folder: Path, *, workers: int = 2, memory: str = "640m") -> Itera
 
 @contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server with one local core; its URL."""
+    """A Spark Connect server; its URL.  It compiles queries, as users' servers do."""
     options = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -51,7 +54,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     command = [str(SPARK_HOME / "bin/spark-submit"), "--master", "local[2]", "--class", CONNECT]
-    command += [*settings(options | SMALL), "spark-internal"]
+    command += [*settings(options | FEW_ROWS), "spark-internal"]
     with _process(folder / "connect.log", command) as log:
         yield "sc://" + _wait_for(log, r"Spark Connect server started at: (\S+)")
 
@@ -82,6 +85,7 @@ def _process(log: Path, command: list[str]) -> Iterator[Path]:
     environment = os.environ | {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_JAVA_OPTS": JVM,
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     }
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from haclient.analysis import job
 from haclient.analysis.thresholds import FIGURES
-from haclient.cli import analyze, main, telemetry
+from haclient.cli import main
+from haclient.cli.analyze import analyze
+from haclient.cli.telemetry import telemetry
 from haclient.telemetry.schema import markdown_table
 from tests.analysis import small_fleet
 
@@ -43,7 +45,7 @@ def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def session(*_: Any, **__: Any) -> Any:
         return Session()
 
-    for command in ("analyze", "telemetry"):  # whose modules are hidden by the commands themselves
+    for command in ("analyze", "telemetry"):
         monkeypatch.setattr(sys.modules[f"haclient.cli.{command}"], "spark_session", session)
 
 

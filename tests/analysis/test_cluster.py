@@ -15,7 +15,6 @@ from tests.analysis.local_job import Done, local
 __all__ = ["local"]
 
 
-@pytest.mark.timeout(600)
 def test_a_cluster_with_two_workers_runs_the_submitted_package_with_the_same_result(
     local: Done, tmp_path: Path
 ) -> None:
@@ -23,7 +22,8 @@ def test_a_cluster_with_two_workers_runs_the_submitted_package_with_the_same_res
     with spark_processes.standalone(tmp_path / "cluster") as url:
         submit = [str(spark_processes.SPARK_HOME / "bin" / "spark-submit"), "--master", url]
         options = ["--executor-memory", "512m", "--py-files", str(tmp_path / "haclient.zip")]
-        options += spark_processes.settings(spark_processes.SMALL)
+        executors_too = {"spark.executor.extraJavaOptions": spark_processes.JVM}
+        options += spark_processes.settings(spark_processes.SMALL | executors_too)
         done = subprocess.run(
             [*submit, *options, str(script), str(local.telemetry), "--out", str(tmp_path / "cluster-out")],
             capture_output=True,

@@ -14,7 +14,6 @@ from tests.analysis.local_job import Done, local
 __all__ = ["local"]
 
 
-@pytest.mark.timeout(600)
 def test_a_connect_server_gives_the_same_result(local: Done, tmp_path: Path) -> None:
     with spark_processes.connect_server(tmp_path / "server") as url:
         done = haclient(

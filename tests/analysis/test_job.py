@@ -52,6 +52,7 @@ def test_the_figures_are_those_of_the_lines(local: Done) -> None:
     assert figures["max_away"] == pytest.approx(max(away), abs=0.01)
 
 
+@pytest.mark.usefixtures("no_report")
 def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
     out, figures = local.out, local.figures
     again = job.run(spark, Job(source=str(out / "events"), out=tmp_path))

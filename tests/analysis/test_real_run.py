@@ -14,8 +14,6 @@ from haclient import aio, telemetry
 from haclient.analysis.job import Job, run
 from haclient.events import Closed, Connected, Event, Reconnected
 
-pytestmark = pytest.mark.timeout(600)
-
 FACTORIES, CONNECTIONS, KILLS = 10, 20, 2
 CLIENTS = FACTORIES * CONNECTIONS
 TOLERANCE = 0.010  # s
@@ -64,6 +62,7 @@ async def live_through_it(folder: Path, watches: list[Watch]) -> None:
     telemetry.flush()
 
 
+@pytest.mark.usefixtures("no_report")
 def test_every_time_away_is_what_the_client_measured(spark: SparkSession, tmp_path: Path) -> None:
     watches = [Watch() for _ in range(FACTORIES)]
     asyncio.run(live_through_it(tmp_path / "telemetry", watches))

@@ -70,3 +70,10 @@ def test_its_errors_pickle() -> None:
 @pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4)])
 def test_a_local_master_says_how_many_cores_it_has(master: str, cores: int) -> None:
     assert session.local_cores(master) == cores
+
+
+def test_options_for_the_jvm_are_added_and_others_replaced() -> None:
+    chosen = {session.JAVA_OPTIONS: "-Da", "spark.ui.enabled": "false"}
+    given = {session.JAVA_OPTIONS: "-Db", "spark.ui.enabled": "true"}
+    assert session._merged(chosen, given) == {session.JAVA_OPTIONS: "-Da -Db", "spark.ui.enabled": "true"}
+    assert session._merged({}, {}) == {}

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from haclient.analysis import batches, job
 from haclient.analysis.batches import Batches
 from haclient.analysis.job import InputError, Job
 from haclient.analysis.stream import Pace, Stream, following
+from haclient.analysis.stream import _put as put
 from tests.analysis import commands, small_fleet, spark_processes, stored
 
 NOW = small_fleet.START + timedelta(hours=1)
@@ -31,15 +32,25 @@ COMPACTION = 3  # the write of a round, from 0, that is done after its batch was
 # ``make soak-stream`` kills more often, from other seeds.
 KILLS = int(os.environ.get("STREAM_KILLS", "3"))
 SEED = int(os.environ.get("STREAM_SEED", "7"))
-STARTING = 60.0  # s; Spark takes 6 s on an idle machine
+STARTING = 180.0  # s; Spark takes 6 s on an idle machine
+MOMENTS = (  # what appears while a round goes on, in this order
+    "segments/*",
+    "checkpoint/offsets/*",
+    "quarantine/*/batch=*",
+    "events/*/batch=*",
+    "away/*/batch=*",
+    "checkpoint/commits/*",
+    "fresh/tables/*",
+    "fresh/json/*",
+)
 
 
 class Feeder:
     """Writes files as a recorder does: grows them, rotates them, dies in the middle of a line."""
 
-    def __init__(self, folder: Path, files: list[list[str]], luck: random.Random) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, files: list[list[str]], luck: random.Random, *, steps: int) -> None:
         self._luck = luck
+        self._most = 2 * sum(len(line) for lines in files for line in lines) // steps
         self._rest = [
             (folder / f"host {place}" / "a+b.jsonl", "\n".join(lines) + "\n")
             for place, lines in enumerate(files)
@@ -49,10 +60,11 @@ class Feeder:
 
     def step(self) -> bool:
         """Grow or rotate one file; whether there is more to come."""
-        place = self._luck.randrange(len(self._rest))
-        path, text = self._rest.pop(place)
+        if not self._rest:
+            return False
+        path, text = self._rest.pop(self._luck.randrange(len(self._rest)))
         if text:
-            size = self._luck.randrange(1, 2 * len(text))
+            size = self._luck.randrange(1, self._most)
             with path.open("a") as file:
                 file.write(text[:size])
             self._rest.append((path, text[size:]))
@@ -127,7 +139,7 @@ def killed_at(step: int) -> Callable[..., None]:
     return write_or_die
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("no_report")
 def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
     spark: SparkSession, telemetry: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,18 +159,21 @@ def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_a_stream_that_is_killed_at_random_points_ends_with_the_tables_of_the_batch(
     spark: SparkSession, telemetry: Path, out: Path, tmp_path: Path
 ) -> None:
     luck = random.Random(SEED)
-    feeder = Feeder(telemetry, small_fleet.files(15, 2, seed=6), luck)
+    feeder = Feeder(telemetry, small_fleet.files(15, 2, seed=6), luck, steps=4 * KILLS)
     for _ in range(KILLS):
         with follower(telemetry, out) as process:
-            segments = count_segments(out)
-            while count_segments(out) == segments and feeder.step():
-                time.sleep(0.2)
-            time.sleep(luck.uniform(0, 6))  # into the batch, its commit, the tables, the report
+            before = {moment: seen(out, moment) for moment in MOMENTS}
+            for _ in range(3):
+                feeder.step()
+            moment = luck.choice(MOMENTS)
+            with suppress(TimeoutError):  # whole lines may not have come, or not be enough for all moments
+                until(lambda moment=moment, before=before: seen(out, moment) - before[moment], process, 60)
+            time.sleep(luck.uniform(0, 1))
             os.killpg(process.pid, signal.SIGKILL)
     feeder.finish()
     with follower(telemetry, out) as process:
@@ -167,9 +182,22 @@ def test_a_stream_that_is_killed_at_random_points_ends_with_the_tables_of_the_ba
     same_as_batch(spark, telemetry, out, tmp_path / "batch")
 
 
-def count_segments(out: Path) -> int:
-    """How many times a segment was made, as its names tell."""
-    return sum(int(path.stem.rpartition("-")[2]) for path in (out / "state" / "segments").glob("*.jsonl"))
+def seen(out: Path, moment: str) -> set[tuple[str, int]]:
+    """What is there, each with its age: tables are made again under the same name."""
+    found = set()
+    for path in (out / "state").glob(moment):
+        with suppress(FileNotFoundError):
+            found.add((str(path), path.stat().st_mtime_ns))
+    return found
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[bytes], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, "it ended by itself; out/../log says why"
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(0.02)
 
 
 @contextmanager
@@ -188,11 +216,7 @@ def follower(telemetry: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
             stderr=file,
         )
         try:
-            deadline = time.monotonic() + STARTING
-            while b"following" not in log.read_bytes():
-                assert process.poll() is None, log.read_text()[-3000:]
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            until(lambda: b"following" in log.read_bytes(), process, STARTING)
             yield process
         finally:
             if process.poll() is None:
@@ -248,6 +272,15 @@ def test_a_stream_of_nothing_makes_no_tables(spark: SparkSession, telemetry: Pat
         brought = followed.round(refresh=True)
     assert (brought.lines, brought.alerts, brought.figures) == (False, [], None)
     assert not (out / "tables").exists()
+
+
+def test_what_a_kill_left_while_tables_were_put_in_place_is_no_obstacle(tmp_path: Path) -> None:
+    fresh, out = tmp_path / "fresh", tmp_path / "out"
+    for name in ("tables", "json"):
+        for folder in (fresh / f"old-{name}" / "left", fresh / name / "new", out / name / "old"):
+            folder.mkdir(parents=True)
+    put(fresh, out)
+    assert [path.name for path in out.glob("*/*")] == ["new", "new"]
 
 
 def test_a_stream_follows_a_folder(spark: SparkSession, out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.testing import assertDataFrameEqual
 
+from haclient.analysis import episodes as episodes_module
 from haclient.analysis import ingest, jitter, storms
 from haclient.analysis.episodes import episodes
 from haclient.analysis.tables import all_tables
@@ -47,6 +49,12 @@ def lines(spark: SparkSession) -> Lines:
         return spark.createDataFrame(rows, SCHEMA).withColumn("date", sf.to_date("time"))
 
     return made
+
+
+def storms_of(events: DataFrame) -> DataFrame:
+    """Each part is read several times: without a checkpoint all before it is computed again for each."""
+    kept = events.localCheckpoint()
+    return storms.storms(episodes(kept).localCheckpoint(), kept)
 
 
 def only_row(frame: DataFrame) -> dict[str, Any]:
@@ -150,13 +158,13 @@ def losses(lines: Lines, *at: float, cluster: str | None = "orders") -> DataFram
 )
 def test_losses_near_each_other_are_one_storm(lines: Lines, at: tuple[float, ...], hit: list[int]) -> None:
     events = losses(lines, *at)
-    found = storms.storms(episodes(events), events).orderBy("started_at")
+    found = storms_of(events).orderBy("started_at")
     assert [row["clients_hit"] for row in found.collect()] == hit
 
 
 def test_connections_that_know_no_cluster_have_storms_as_well(lines: Lines) -> None:
     events = losses(lines, 0.0, 1.0, 2.0, cluster=None)
-    row = only_row(storms.storms(episodes(events), events))
+    row = only_row(storms_of(events))
     assert (row["cluster"], row["clients_hit"], row["back_50"], row["back_100"]) == (None, 3, 11.0, 12.0)
     assert (row["setup_rate"], row["ideal"], row["ratio_to_ideal"]) == (1.0, 3.0, 4.0)
 
@@ -165,7 +173,7 @@ def test_a_share_that_never_came_back_has_no_time(lines: Lines) -> None:
     gone = {"client_id": "gone"}
     back = {"client_id": "back"}
     events = lines((Kind.LOST, 0.0, gone), (Kind.LOST, 1.0, back), (Kind.CONNECTED, 3.0, back))
-    row = only_row(storms.storms(episodes(events), events))
+    row = only_row(storms_of(events))
     assert (row["back_50"], row["back_90"], row["never_back"]) == (3.0, None, 1)
 
 
@@ -193,9 +201,9 @@ def test_a_lower_generation_and_a_split_are_alarms(lines: Lines) -> None:
     a, b = ({"server_address": name, "server_port": 1, "client_id": name} for name in "ab")
     found = lines(
         (Kind.LOST, 0.0, a | {"generation": 5}),
-        (Kind.CONNECTED, 1.0, a | {"generation": 4}),
-        (Kind.CONNECTED, 2.0, b | {"generation": 4}),
-        (Kind.CONNECTED, 3.0, a | {"generation": 4, "outage": 3}),
+        (Kind.CONNECTED, 10.0, a | {"generation": 4}),
+        (Kind.CONNECTED, 20.0, b | {"generation": 4}),
+        (Kind.CONNECTED, 30.0, a | {"generation": 4, "outage": 3}),
     )
     kinds = {row["kind"]: row["endpoints"] for row in all_tables(found)["alarms"].collect()}
     assert kinds == {
@@ -223,6 +231,69 @@ def test_bad_lines_are_kept_with_their_file_and_the_reason(spark: SparkSession, 
     quarantined = found.quarantine.collect()
     assert {row["line"]: row["why"] for row in quarantined} == bad
     assert all(row["file"].endswith("some.jsonl") for row in quarantined)
+
+
+def test_a_compressed_file_that_is_cut_short_does_not_stop_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    line = '{{"id": "{}", "type": "t", "time": "2026-11-21T02:00:00Z"}}\n'
+    text = "".join(line.format(f"{number}-{number * 7919}") for number in range(20_000)).encode()
+    packed = gzip.compress(text)
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "whole.jsonl.gz").write_bytes(gzip.compress(line.format("whole").encode()))
+    (tmp_path / "no.jsonl.gz").write_bytes(b"this is not compressed at all")
+    (tmp_path / "plain.jsonl").write_text(line.format("plain"))
+    found = ingest.read(spark, str(tmp_path))
+    bad = {Path(row["file"]).name: row["why"] for row in found.quarantine.collect()}
+    assert bad.keys() == {"cut.jsonl.gz", "no.jsonl.gz"}
+    assert "cut short" in bad["cut.jsonl.gz"]
+    ids = {row["event_id"] for row in found.events.select("event_id").collect()}
+    assert {"whole", "plain"} < ids
+    assert len(ids) < 20_000
+
+
+def test_more_errors_and_endpoints_than_there_are_counters_for_are_counted_as_well(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = ({"server_address": name, "server_port": 5672} for name in "ab")
+    found = lines(
+        (Kind.ATTEMPT, 0.0, one | {"error_type": "refused"}),
+        (Kind.ATTEMPT, 1.0, one | {"error_type": "refused"}),
+        (Kind.ATTEMPT, 2.0, two | {"error_type": "closed"}),
+        (Kind.LOST, 3.0, {"outage": 3}),
+    )
+    few = episodes(found).orderBy("outage").collect()
+    monkeypatch.setattr(episodes_module, "FEW_ERRORS", 1)
+    monkeypatch.setattr(episodes_module, "FEW_PLACES", 1)
+    many = episodes(found).orderBy("outage").collect()
+    assert [row["reasons"] for row in few] == [{"closed": 1, "refused": 2}, {}]
+    assert [row["members_tried"] for row in few] == [2, 0]
+    assert many == few
+
+
+@pytest.mark.parametrize("slow", [-3.0, -4.5])
+def test_a_client_whose_clock_is_slow_does_not_move_the_start_of_a_storm(lines: Lines, slow: float) -> None:
+    events = losses(lines, slow, *(place / 10 for place in range(10)))
+    row = only_row(storms_of(events))
+    assert (row["clients_hit"], row["started_at"].timestamp()) == (11, START.timestamp())
+
+
+def test_the_ratio_to_the_ideal_is_of_those_that_came_back(lines: Lines) -> None:
+    who = [{"client_id": f"client-{number}"} for number in range(3)]
+    events = lines(
+        *((Kind.LOST, 0.0, one) for one in who),
+        (Kind.CONNECTED, 2.0, who[0]),
+        (Kind.CONNECTED, 4.0, who[1]),
+    )
+    row = only_row(storms_of(events))
+    assert (row["back_100"], row["last_back"], row["never_back"]) == (None, 4.0, 1)
+    assert (row["setup_rate"], row["ideal"], row["ratio_to_ideal"]) == (1.0, 3.0, 2.0)
+
+
+def test_two_claims_that_touch_may_be_of_two_clocks(lines: Lines) -> None:
+    a, b = ({"server_address": name, "server_port": 1, "generation": 4} for name in "ab")
+    found = lines((Kind.CONNECTED, 0.0, a), (Kind.CONNECTED, 20.0, a), (Kind.CONNECTED, 17.0, b))
+    assert all_tables(found)["alarms"].where("kind = 'split_claim'").count() == 0
 
 
 def test_a_store_is_not_searched_for_copies_again(lines: Lines, spark: SparkSession, tmp_path: Path) -> None:

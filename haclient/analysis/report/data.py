@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -68,14 +69,19 @@ def report_tables(tables: Mapping[str, DataFrame], events: DataFrame) -> dict[st
     }
     frames |= {name: first_rows(tables[name], name) for name in ROWS}
     rows: dict[str, Rows] = {name: collect(frame) for name, frame in frames.items()}
-    rows["totals"] = [
-        {"table": name, "rows": frame.count()}
-        for name, frame in tables.items()
-        if name in ROWS or name == "quarantine"
-    ]
+    rows["totals"] = collect(totals({name: tables[name] for name in (*ROWS, "quarantine") if name in tables}))
     drawn.unpersist()
     largest.unpersist()
     return rows
+
+
+def totals(tables: Mapping[str, DataFrame]) -> DataFrame:
+    """How many rows each table has: one query, for many small ones take longer to plan than to run."""
+    counts = (
+        frame.agg(sf.count("*").alias("rows")).select(sf.lit(name).alias("table"), "rows")
+        for name, frame in tables.items()
+    )
+    return reduce(DataFrame.unionAll, counts)
 
 
 def collect(frame: DataFrame) -> Rows:
@@ -143,12 +149,19 @@ def ecdf(episodes: DataFrame) -> DataFrame:
     cells = outages.groupBy(cell.alias("cell")).agg(
         sf.max("time_away").alias("time_away"), sf.count("*").alias("outages")
     )
-    everything = Window.partitionBy()
-    so_far = everything.orderBy(sf.col("cell").asc_nulls_last()).rowsBetween(Window.unboundedPreceding, 0)
-    shares = cells.select(
-        "time_away", (sf.sum("outages").over(so_far) / sf.sum("outages").over(everything)).alias("share")
+    point = sf.when(sf.col("time_away").isNotNull(), sf.struct("time_away", "outages"))
+    curve = cells.agg(sf.sum("outages").alias("total"), sf.sort_array(sf.collect_list(point)).alias("points"))
+    return curve.select(sf.inline(sf.transform("points", _share))).orderBy("time_away")
+
+
+def _share(point: Column, number: Column) -> Column:
+    """A point of the curve; ``points`` has some hundreds, so that a window is not worth its shuffle."""
+    so_far = sf.aggregate(
+        sf.slice("points", sf.lit(1), number + 1),
+        sf.lit(0).cast("bigint"),
+        lambda outages, one: outages + one["outages"],
     )
-    return shares.where("time_away IS NOT NULL").orderBy("time_away")
+    return sf.struct(point["time_away"].alias("time_away"), (so_far / sf.col("total")).alias("share"))
 
 
 def jitter_histogram(events: DataFrame) -> DataFrame:

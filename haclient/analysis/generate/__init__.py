@@ -1,0 +1,82 @@
+"""Telemetry of a fleet that never was, with the truth about it.
+
+For tests, demonstrations and benchmarks.  Spark makes the lines where they are needed, from
+``spark.range`` and native expressions; each is a function of the seed, so the same arguments
+give the same lines on any cluster.
+
+What the fleet lives through is in ``fleet``, what is written of it in ``lines``, what an analysis should
+find in ``truth``, what is wrong with the lines in ``dirt``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from haclient.analysis import ingest
+from haclient.analysis.generate.dirt import CLEAN, USUAL, Dirt
+from haclient.analysis.generate.fleet import Fleet
+from haclient.analysis.generate.lines import events, flat, text
+from haclient.analysis.generate.truth import truth
+
+__all__ = ["CLEAN", "Dirt", "Generated", "generate", "write"]
+
+_COMPRESSION = {"json": "none", "json.gz": "gzip"}
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A fleet's telemetry.
+
+    :param events: the columns of ``ingest``, without copies and what is no line.
+    :param lines: JSON text in the column ``value``, with copies, cut and bad lines.
+    :param truth: one row for each outage of each connection: ``client_id``, ``connection``, ``outage``,
+        ``cluster``, ``time_away`` (s, null if not back), ``attempts``, ``outcome`` and ``lost_lines``
+        (how many of its lines are missing).
+    """
+
+    events: DataFrame
+    lines: DataFrame
+    truth: DataFrame
+
+
+def generate(
+    spark: SparkSession,
+    *,
+    clients: int,
+    outages: int = 3,
+    seed: int = 0,
+    dirt: Dirt = USUAL,
+    clusters: int = 3,
+) -> Generated:
+    """Make a fleet; about 15 lines for each client and outage."""
+    fleet = Fleet(clients, outages, seed, dirt, clusters)
+    outages_made = fleet.outages_of(spark)
+    made = events(fleet, outages_made)
+    return Generated(flat(made), text(made), truth(fleet, outages_made))
+
+
+def write(generated: Generated, path: str, *, form: str = "json", files: int | None = None) -> None:
+    """Write the lines into the folder ``path``; on this machine, under the names of telemetry files.
+
+    :param form: ``json``, ``json.gz``, or ``parquet``: a store of ``ingest``.
+    :param files: how many of JSON; without it as many as there are tasks.
+    """
+    if form == "parquet":
+        ingest.store(generated.events, path)
+        return
+    lines = generated.lines if files is None else generated.lines.coalesce(files)
+    lines.write.mode("errorifexists").option("compression", _COMPRESSION[form]).text(path)
+    if "://" not in path:
+        _rename(Path(path))
+
+
+def _rename(folder: Path) -> None:
+    """Give Spark's text files the names of telemetry, and remove what Spark wrote beside them."""
+    for path in list(folder.iterdir()):
+        if path.name.startswith("part-"):
+            path.rename(path.with_name(path.name.replace(".txt", ".jsonl")))
+        else:
+            path.unlink()

@@ -1,0 +1,48 @@
+"""What is wrong with generated lines.  It changes the lines, never the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dirt:
+    """What is wrong with the lines; shares of one.
+
+    :param lost: lines never written; their numbers are missing.
+    :param duplicated: lines written twice.
+    :param bad: lines followed by one that is not JSON.
+    :param dying: clients that die while reconnecting; the last line of each is cut short.
+    :param giving_up: clients that give up in an outage.
+    :param closing: clients whose application closes the connection.
+    :param skew: seconds by which the wall clock of a client may be wrong, either way.
+    :param stepping: clients whose wall clock jumps, by up to 10 s either way, in one outage.
+    :param busy: outages of the client with very many of them.
+    :param split: a few clients see another primary of the same generation, or an older one.
+    """
+
+    lost: float = 0.002
+    duplicated: float = 0.002
+    bad: float = 0.0005
+    dying: float = 0.02
+    giving_up: float = 0.01
+    closing: float = 0.02
+    skew: float = 1.0
+    stepping: float = 0.01
+    busy: int = 1000
+    split: bool = True
+
+
+USUAL = Dirt()
+CLEAN = Dirt(
+    lost=0.0,
+    duplicated=0.0,
+    bad=0.0,
+    dying=0.0,
+    giving_up=0.0,
+    closing=0.0,
+    skew=0.0,
+    stepping=0.0,
+    busy=0,
+    split=False,
+)

@@ -1,0 +1,205 @@
+"""A fleet, and what each of its clients goes through.
+
+* Every client keeps one connection to one of several clusters.  The first cluster has most of them.
+* The primary of a cluster dies ``outages`` times.  All its clients lose it within 0.2 s, and try again with
+  full jitter: delay n is drawn evenly from 0 to ``min(CAP, BASE * 2**n)``.  The new primary takes over after
+  ``FAILOVER`` seconds and sets up clients at an even rate; the last slot is ``RECOVERY`` seconds later.
+* The last client is alone in a cluster of its own and loses its connection ``Dirt.busy`` times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+
+from haclient.analysis.generate.dirt import Dirt
+from haclient.telemetry.schema import Kind
+
+INTERVAL = 300.0  # s from one death of a primary to the next
+FAILOVER = 2.0  # s until the backup is promoted
+RECOVERY = 20.0  # s from the first set-up to the last
+BASE, CAP = 0.1, 30.0  # s, the client's defaults
+LAST_ATTEMPT = 11  # it always succeeds: all delays before it add up to 70 s on average
+ALIVE = 60.0  # s
+ATTEMPT_TIME = 0.02  # s, the longest attempt
+REFUSED, FORCED = 0.5, 0.3  # shares of the failed attempts; the rest is redirected
+FIRST_SHARE = 0.8  # of the clients, in the first cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What was asked for, and from it what every client goes through.
+
+    :param outages: deaths of the primary of each cluster.
+    """
+
+    clients: int
+    outages: int
+    seed: int
+    dirt: Dirt
+    clusters: int
+
+    def luck(self, salt: str, *of: str | Column) -> Column:
+        """An even draw from [0, 1), the same for the same columns."""
+        columns = [sf.col(name) if isinstance(name, str) else name for name in of]
+        drawn = sf.xxhash64(sf.lit(self.seed), sf.lit(salt), *columns)
+        return sf.shiftrightunsigned(drawn, 11) / sf.lit(float(2**53))
+
+    def _clients(self, spark: SparkSession) -> DataFrame:
+        """One row a client."""
+        dirt, span = self.dirt, self.outages
+        fate = self.luck("fate", "id")
+        doomed = dirt.dying + dirt.giving_up
+        place = sf.when(self.luck("cluster", "id") < FIRST_SHARE, 0).otherwise(
+            sf.floor(self.luck("cluster 2", "id") * self.clusters)
+        )
+        busy = (sf.col("id") == self.clients - 1) & sf.lit(dirt.busy > 0)
+        rows = spark.range(self.clients).select(
+            "id",
+            sf.when(busy, self.clusters).otherwise(place).cast("bigint").alias("place"),
+            busy.alias("busy"),
+            sf.when(busy, "lives")
+            .when(fate < dirt.dying, "dies")
+            .when(fate < doomed, "gives up")
+            .when(fate < doomed + dirt.closing, "closes")
+            .otherwise("lives")
+            .alias("fate"),
+            (2 + sf.floor(self.luck("fate at", "id") * span)).alias("fate_at"),
+            (sf.signum(self.luck("skew", "id") - 0.5) * self.luck("skew 2", "id") * dirt.skew).alias("skew"),
+            sf.when(
+                self.luck("step", "id") < dirt.stepping, 2 + sf.floor(self.luck("step at", "id") * span)
+            ).alias("step_at"),
+            ((self.luck("step 2", "id") - 0.5) * 20).alias("step"),
+            sf.round(self.luck("uptime", "id") * 1e6, 3).alias("uptime"),
+        )
+        return rows.select(
+            "*",
+            sf.format_string("client-%07d", "id").alias("client_id"),
+            sf.concat(sf.lit("instance-"), sf.hex(sf.xxhash64(sf.lit(self.seed), "id"))).alias("instance"),
+        )
+
+    def _began(self, number: Column) -> Column:
+        """When an outage begins, in seconds from the start."""
+        every = self.outages * INTERVAL / max(self.dirt.busy, 1)
+        storm = (number - 1) * INTERVAL + self.luck("death", "place", number) * (INTERVAL / 4)
+        storm = storm + self.luck("lost", "id", number) * 0.2
+        first = self.luck("start", "id") * 10
+        return sf.when(number == 1, first).when(sf.col("busy"), 10 + (number - 1) * every).otherwise(storm)
+
+    def _outages(self, spark: SparkSession) -> DataFrame:
+        """One row for each outage of each client, with its waits, starts and last attempt."""
+        usual = sf.when(sf.col("fate") == "lives", self.outages + 1).otherwise(sf.col("fate_at"))
+        count = sf.when(sf.col("busy"), self.dirt.busy + 1).otherwise(usual)
+        rows = self._clients(spark).withColumn("outage", sf.explode(sf.sequence(sf.lit(1), count)))
+        k = sf.col("outage")
+        ready = FAILOVER + self.luck("slot", "id", "outage") * RECOVERY
+        ready = sf.when((k == 1) | sf.col("busy"), 0.0).otherwise(ready)
+        rows = rows.select(
+            "*",
+            sf.round(self._began(k), 6).alias("began"),
+            sf.round(self._began(k + 1), 6).alias("next"),
+            ready.alias("ready"),
+            sf.when(sf.col("fate_at") == k, sf.col("fate")).otherwise("lives").alias("end"),
+        )
+        numbers = sf.sequence(sf.lit(0), sf.lit(LAST_ATTEMPT))
+        rows = rows.withColumn("waits", sf.transform(numbers, self._wait))
+        rows = rows.withColumn("starts", sf.transform(numbers, _start))
+        winner = sf.array_position(sf.transform("starts", lambda at: at >= sf.col("ready")), value=True) - 1
+        rows = rows.withColumn("last", sf.when(winner < 0, LAST_ATTEMPT).otherwise(winner).cast("int"))
+        return rows.withColumn("steps", self._steps())
+
+    def _wait(self, n: Column) -> Column:
+        ceiling = sf.least(sf.lit(CAP), BASE * sf.pow(sf.lit(2.0), n))
+        first = (n == 0) & (sf.col("outage") == 1)
+        return sf.when(first, 0.0).otherwise(
+            sf.round(self.luck("wait", sf.col("id"), sf.col("outage"), n) * ceiling, 6)
+        )
+
+    def _steps(self) -> Column:
+        """The lines of an outage: struct of ``kind``, ``n`` (attempt from 0, or alive) and ``at`` (s)."""
+        lost = sf.array(sf.when(sf.col("outage") > 1, _step(Kind.LOST, sf.lit(0), sf.lit(0.0))))
+        return sf.array_compact(sf.concat(lost, self._tries(), _ending()))
+
+    def _tries(self) -> Column:
+        fails = self.luck("kind", sf.col("id"), sf.col("outage"), sf.lit(0))
+        failing = sf.col("end").isin("dies", "gives up")
+        stop = sf.when(sf.col("end") == "dies", sf.floor(fails * sf.col("last")).cast("int")).otherwise(
+            sf.when(failing, sf.greatest(sf.col("last") - 1, sf.lit(0))).otherwise(sf.col("last"))
+        )
+        return sf.flatten(sf.transform(sf.sequence(sf.lit(0), stop), self._try))
+
+    def _try(self, n: Column) -> Column:
+        start = sf.get("starts", n)
+        waits = (n > 0) | (sf.col("outage") > 1)
+        redirected = (n < sf.col("last")) & (self.error(n) == "redirected")
+        return sf.array(
+            sf.when(waits, _step(Kind.BACKOFF, n, start - sf.get("waits", n))),
+            _step(Kind.ATTEMPT, n, start + ATTEMPT_TIME),
+            sf.when(redirected, _step(Kind.REDIRECT, n, start + ATTEMPT_TIME)),
+        )
+
+    def error(self, n: Column) -> Column:
+        """Why attempt ``n`` failed, if it did."""
+        drawn = self.luck("kind", sf.col("id"), sf.col("outage"), n)
+        other = sf.when(drawn < REFUSED + FORCED, "closed").otherwise("redirected")
+        return sf.when(drawn < REFUSED, "refused").otherwise(other)
+
+    def outages_of(self, spark: SparkSession) -> DataFrame:
+        """One row for each outage of each client, with ``steps``, its lines.
+
+        ``before`` is the number of lines that its connection wrote before them.
+        """
+        rows = self._outages(spark)
+        earlier = Window.partitionBy("id").orderBy("outage").rowsBetween(Window.unboundedPreceding, -1)
+        before = sf.coalesce(sf.sum(sf.size("steps")).over(earlier), sf.lit(0))
+        return rows.withColumn("before", before)
+
+    def is_lost(self, sequence: Column) -> Column:
+        """Whether the line of that number was never written."""
+        return self.luck("lost line", sf.col("id"), sequence) < self.dirt.lost
+
+
+def _step(kind: Kind, n: Column, at: Column) -> Column:
+    return sf.struct(
+        sf.lit(kind.value).alias("kind"), n.cast("int").alias("n"), sf.round(at, 6).cast("double").alias("at")
+    )
+
+
+def _ending() -> Column:
+    """The lines after the last attempt of an outage."""
+    back, zero = end("last"), sf.lit(0)
+    connected = _step(Kind.CONNECTED, zero, back)
+    return (
+        sf.when(sf.col("end") == "dies", sf.array(_nothing()))
+        .when(sf.col("end") == "gives up", sf.array(_step(Kind.GAVE_UP, zero, back)))
+        .when(sf.col("end") == "closes", sf.array(connected, _step(Kind.CLOSED, zero, back + 1)))
+        .otherwise(sf.concat(sf.array(connected), _alive(back)))
+    )
+
+
+def _alive(back: Column) -> Column:
+    count = sf.greatest(sf.floor((sf.col("next") - sf.col("began") - back - 1) / ALIVE), sf.lit(0))
+    numbers = sf.slice(sf.sequence(sf.lit(0), count.cast("int")), 2, 1_000_000)
+    return sf.transform(numbers, lambda number: _step(Kind.ALIVE, number, back + number * ALIVE))
+
+
+def _nothing() -> Column:
+    return sf.lit(None).cast("struct<kind: string, n: int, at: double>")
+
+
+def _start(n: Column) -> Column:
+    """When attempt ``n`` begins, in seconds from the beginning of the outage."""
+    waited = sf.aggregate(sf.slice("waits", sf.lit(1), n + 1), sf.lit(0.0), lambda sum_, wait: sum_ + wait)
+    return waited + n * ATTEMPT_TIME
+
+
+def end(number: str) -> Column:
+    """When the attempt in that column ends."""
+    return sf.get("starts", sf.col(number)) + ATTEMPT_TIME
+
+
+def cluster() -> Column:
+    """The name of a client's cluster."""
+    return sf.concat(sf.lit("cluster-"), "place")
