@@ -214,10 +214,18 @@ class Sender(_Link, proton.Sender):
         return []
 
     def _same(self, message: proton.Message) -> Delivery | None:
-        """The delivery that carries this very message already."""
+        """The delivery that carries this very message already, or has carried it since the loss.
+
+        An id belongs to one message (AMQP 1.0 part 3, section 3.2.4), so a program that goes back after a
+        loss to what was not accepted then means the one that the ledger has sent meanwhile.  What came
+        back released or rejected is its own to send again.
+        """
         assert self._again is not None
         delivery = None if message.id is None else self._again.pop(message.id, None)
-        if delivery is None or self.deliveries.get(delivery._impl) is not delivery:
+        if delivery is None:
+            return None
+        waits = self.deliveries.get(delivery._impl) is delivery
+        if not waits and lib.pn_delivery_remote_state(delivery._impl) != proton.Delivery.ACCEPTED:
             return None
         return delivery if self._binding.encode(message, delivery.mark) == delivery.data else None
 

@@ -243,6 +243,28 @@ async def test_a_program_that_sends_again_by_itself_sends_no_second_copy() -> No
         assert peer.bodies == [0, 1, 2, 3, 4]
 
 
+async def test_a_program_that_sends_again_after_the_ledger_did_sends_no_second_copy() -> None:
+    async with primary(outcome=None) as peer:
+        senders: list[Any] = []
+
+        def send(event: Any) -> None:
+            if not senders:
+                senders.append(event.sender)
+                event.sender.send(Message(id=1, body="once"))
+
+        handler = Recorder(sending(peer), sendable=send)
+        async with running(handler):
+            await peer.until(lambda: len(peer.received) == 1)
+            peer.outcome = ACCEPTED
+            peer.drop()
+            await handler.until("accepted", 1)
+            senders[0].send(Message(id=1, body="once"))
+            senders[0].send(Message(id=2, body="another"))
+            await handler.until("accepted", 2)
+            handler.connection.close()
+        assert peer.bodies == ["once", "another"]
+
+
 async def test_a_message_that_a_loss_cut_comes_whole() -> None:
     """proton delivers what it had of it."""
     body = b"0123456789" * 300_000
