@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -178,7 +180,7 @@ def serve(
         )
     if generation is None:
         generation = 1 if role == Role.PRIMARY else 0
-    with tempfile.TemporaryDirectory(prefix="broker-stub-") as scratch:
+    with _user_database(users) as database:
         options = BrokerOptions(
             listen=listen,
             name=name,
@@ -187,7 +189,7 @@ def serve(
             members=members,
             access=Access(
                 admin=admin,
-                users=_user_database(users, Path(scratch)),
+                users=database,
                 anonymous=anonymous,
                 external=tls_client_ca is not None,
             ),
@@ -222,12 +224,15 @@ def serve(
         sys.exit(process.run(_serve(options, part, as_json=as_json), loop=loop))
 
 
-def _user_database(users: Path | None, scratch: Path) -> Path | None:
+@contextlib.contextmanager
+def _user_database(users: Path | None) -> Iterator[Path | None]:
     """The directory of a user database: the given one, or one made from a list of passwords."""
     if users is None or users.is_dir():
-        return users
-    write_users(scratch, read_users(users))
-    return scratch
+        yield users
+        return
+    with tempfile.TemporaryDirectory(prefix="broker-stub-") as scratch:
+        write_users(Path(scratch), read_users(users))
+        yield Path(scratch)
 
 
 async def _serve(options: BrokerOptions, part: ClusterPart | None, *, as_json: bool) -> int:
