@@ -26,6 +26,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -214,9 +215,18 @@ def _measure(
     for _ in range(runs):
         for name, done in rounds.items():
             out = str(data / f"out-{name}")
-            done.append(_child("--child", name, "--form", form, "--files", files, "--out", out))
+            try:
+                done.append(_child("--child", name, "--form", form, "--files", files, "--out", out))
+            except subprocess.CalledProcessError as error:
+                print(f"# {name} did not get to its end: {_how(error)}", flush=True)
     print(f"\n# {events:,} events, {form}: {time.perf_counter() - began:.0f} s of measuring", flush=True)
-    return {name: _median(done) for name, done in rounds.items()}
+    return {name: _median(done) for name, done in rounds.items() if len(done) == runs}
+
+
+def _how(error: subprocess.CalledProcessError) -> str:
+    if error.returncode == -signal.SIGKILL:
+        return "killed, as the kernel does when there is no memory left"
+    return f"exit code {error.returncode}"
 
 
 def _median(rounds: Sequence[Measured]) -> Measured:
