@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 .PHONY: help setup demo test soak soak-stream simulate-million model check format bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 	@echo '  make test PYTEST_ARGS="-k discovery -x" hands the arguments on to pytest'
 
 setup:  ## system packages, virtual environment, install; nothing when all is there

@@ -1,4 +1,5 @@
-"""The command ``haclient``: ``analyze`` telemetry, ``telemetry`` to make some, ``storm`` to live through one.
+"""The command ``haclient``: ``analyze`` telemetry, ``telemetry`` to make some, ``simulate`` a reconnect storm,
+or go through a real ``storm``.
 
 Exit codes, for scripts: 0 done, 1 a threshold is broken, 2 usage, 3 the input or this machine cannot be
 used (the reason is on standard error).
@@ -52,4 +53,4 @@ def _lacking(name: str, error: ModuleNotFoundError) -> click.Command:
 
 @click.group(cls=_Commands)
 def main() -> None:
-    """What connections went through: analyse it, or make some to try the analysis on."""
+    """What connections go through: analyse it, simulate it, or let it happen."""
