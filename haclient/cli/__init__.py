@@ -1,5 +1,4 @@
-"""The command ``haclient``: ``analyze`` telemetry, ``telemetry`` to make some, ``simulate`` a reconnect storm,
-or go through a real ``storm``.
+"""The command ``haclient``: ``analyze`` telemetry, or ``simulate`` a storm and go through a real one.
 
 Exit codes, for scripts: 0 done, 1 a threshold is broken, 2 usage, 3 the input or this machine cannot be
 used (the reason is on standard error).
