@@ -96,11 +96,16 @@ def cut_short(packed: DataFrame, text: DataFrame) -> DataFrame:
 
 
 def parse(text: DataFrame) -> DataFrame:
-    """Columns ``file``, ``value``, ``line`` (a struct of the schema, with ``BROKEN``) and ``time``."""
+    """Columns ``file``, ``value``, ``line`` (a struct of the schema, with ``BROKEN``) and ``time``.
+
+    The struct goes through an array of one: what is asked of a plain column, Spark asks of the expression
+    that made it, and would parse each line once for every question.
+    """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN}
     line = sf.from_json("value", f"{schema.ddl()}, {BROKEN} STRING", options)
     lines = text.where(sf.trim("value") != "").select(sf.col("_metadata.file_path").alias("file"), "value")
-    return lines.withColumn("line", line).withColumn("time", sf.expr("try_cast(line.time AS TIMESTAMP)"))
+    once = lines.select("file", "value", sf.explode(sf.array(line)).alias("line"))
+    return once.withColumn("time", sf.expr("try_cast(line.time AS TIMESTAMP)"))
 
 
 def events_of(parsed: DataFrame) -> DataFrame:

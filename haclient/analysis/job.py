@@ -37,6 +37,9 @@ from haclient.analysis.session import AnalysisError, spark_session
 OK, BROKEN, UNUSABLE = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
 
+_SMALL = 32 * 2**20  # bytes of JSON lines: 50,000 of them
+_PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
+
 Progress = Callable[[str, int, int], None]
 """Is told what is done next, its place, and the number of stages."""
 
@@ -136,6 +139,16 @@ def local_source(job: Job) -> str:
     if path.is_dir() and not any(child.is_file() for child in path.rglob("*")):
         raise InputError(f"{job.source}: no file in it")
     return str(path)
+
+
+def is_small(job: Job) -> bool:
+    """Whether the input is on this machine, and so small that a light session suits it."""
+    if job.remote or "://" in job.source:
+        return False
+    path = Path(job.source)
+    files = path.rglob("*") if path.is_dir() else [path]
+    sizes = (file.stat().st_size * _PACKED.get(file.suffix, 1) for file in files)
+    return sum(sizes) < _SMALL
 
 
 def _why_empty(quarantine: DataFrame, source: str) -> str:

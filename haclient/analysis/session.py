@@ -31,6 +31,11 @@ LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 OLDEST_JAVA = 17  # what Spark 4 is compiled for
+LIGHT = {  # for few lines: to compile what reads them takes longer than to read them
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
+}
 JAVA_TIMEOUT = 30.0  # s; `java -version` takes 0.1 s, a cold disk some seconds
 
 
@@ -68,6 +73,8 @@ def spark_session(
     remote: str | None = None,
     app: str = "haclient",
     config: Mapping[str, str] | None = None,
+    *,
+    light: bool = False,
 ) -> SparkSession:
     """The session that the arguments ask for; the active one if it fits.
 
@@ -75,6 +82,7 @@ def spark_session(
         else ``local[*]``.
     :param remote: ``sc://host:port`` of a Spark Connect server, instead of a master.
     :param config: Spark options that win over those chosen here.
+    :param light: of a local master: interpret queries, for an input of few lines.
     :raises AnalysisError: when pyspark or Java is missing, or both ``master`` and ``remote`` are given.
     """
     if master and remote:
@@ -83,7 +91,7 @@ def spark_session(
     if remote:
         return _connect(remote, app, dict(config or {}))
     check_java()
-    return _classic(master, app, dict(config or {}))
+    return _classic(master, app, dict(config or {}), light=light)
 
 
 def check_pyspark() -> None:
@@ -132,7 +140,7 @@ def _connect(remote: str, app: str, config: Mapping[str, str]) -> SparkSession:
     return session
 
 
-def _classic(master: str | None, app: str, config: Mapping[str, str]) -> SparkSession:
+def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: bool) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -144,7 +152,10 @@ def _classic(master: str | None, app: str, config: Mapping[str, str]) -> SparkSe
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    for name, value in _merged(_options(master), config).items():
+    chosen = _options(master)
+    if light and master is not None and master.startswith("local"):
+        chosen = _merged(chosen, LIGHT)
+    for name, value in _merged(chosen, config).items():
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session

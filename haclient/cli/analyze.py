@@ -119,7 +119,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _analyze(given: Mapping[str, Any]) -> None:
-    from haclient.analysis.job import Job, local_source  # noqa: PLC0415  # pyspark may be missing
+    from haclient.analysis.job import Job, is_small, local_source  # noqa: PLC0415  # pyspark may be missing
 
     job = Job(
         source=given["source"],
@@ -133,7 +133,8 @@ def _analyze(given: Mapping[str, Any]) -> None:
     if not given["follow"]:
         local_source(job)  # before Spark starts, which takes seconds
     check_reachable(given["master"] or given["remote"])
-    session = spark_session(given["master"], given["remote"], config=dict(given["settings"]))
+    light = not given["follow"] and is_small(job)
+    session = spark_session(given["master"], given["remote"], config=dict(given["settings"]), light=light)
     try:
         figures = _follow(session, job, given) if given["follow"] else _run(session, job)
     finally:

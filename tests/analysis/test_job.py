@@ -5,6 +5,7 @@ import sys
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -115,6 +116,33 @@ def test_input_that_cannot_be_used_is_told(
             (folder / name).write_text(text)
     with pytest.raises(InputError, match=complaint):
         job.run(spark, Job(source=str(folder), out=tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "small"),
+    [
+        ("a.jsonl", 1 << 20, True),
+        ("a.jsonl", 40 << 20, False),
+        ("deep/a.jsonl.gz", 1 << 20, True),
+        ("deep/a.jsonl.gz", 4 << 20, False),
+        ("date=2026-11-20/part-0.parquet", 4 << 20, False),
+    ],
+)
+def test_a_small_input_is_known_by_the_size_of_its_files(
+    tmp_path: Path, name: str, size: int, *, small: bool
+) -> None:
+    file = tmp_path / "telemetry" / name
+    file.parent.mkdir(parents=True)
+    with file.open("wb") as made:
+        made.truncate(size)
+    assert job.is_small(Job(source=str(tmp_path / "telemetry"), out=tmp_path)) == small
+
+
+@pytest.mark.parametrize(
+    "given", [{"source": "s3a://bucket/telemetry"}, {"source": "/telemetry", "remote": True}]
+)
+def test_what_is_elsewhere_is_not_taken_for_small(tmp_path: Path, given: dict[str, Any]) -> None:
+    assert not job.is_small(Job(**given, out=tmp_path))
 
 
 def test_the_submitted_job_tells_by_its_exit_code(

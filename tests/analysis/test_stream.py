@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -25,6 +26,9 @@ from haclient.analysis.job import InputError, Job
 from haclient.analysis.stream import Pace, Stream, following
 from haclient.analysis.stream import _put as put
 from tests.analysis import commands, small_fleet, spark_processes, stored
+from tests.analysis.local_job import Done, local
+
+__all__ = ["local"]
 
 NOW = small_fleet.START + timedelta(hours=1)
 AWAY = 600.0
@@ -84,18 +88,19 @@ class Feeder:
 
 
 def tables(out: Path) -> dict[str, list[Any]]:
-    """The tables of a job; a rotated file under the name that it had before."""
+    """The tables of a job; a rotated file under the name that it had before, without its folder."""
     found = stored.tables(out)
+    source = json.loads((out / "summary.json").read_text())["source"]
     for row in found["quarantine"]:
-        row["file"] = row["file"].removesuffix(".gz")
+        row["file"] = row["file"].removesuffix(".gz").removeprefix(f"file:{source}/")
     found["quarantine"].sort(key=json.dumps)
     return found
 
 
-def same_as_batch(spark: SparkSession, telemetry: Path, streamed: Path, batch: Path) -> None:
-    figures = job.run(spark, Job(source=str(telemetry), out=batch))
+def same_results(streamed: Path, batch: Path) -> None:
     assert tables(streamed) == tables(batch)
-    assert json.loads((streamed / "summary.json").read_text())["figures"] == figures
+    one, other = (json.loads((out / "summary.json").read_text())["figures"] for out in (streamed, batch))
+    assert one == other
 
 
 @pytest.fixture
@@ -141,12 +146,12 @@ def killed_at(step: int) -> Callable[..., None]:
 
 @pytest.mark.usefixtures("no_report")
 def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
-    spark: SparkSession, telemetry: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, local: Done, telemetry: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "MANY", 2)
-    files = small_fleet.files(12, 2, seed=5)
-    for place, lines in enumerate(files):
-        write(telemetry, place, lines)
+    files = sorted(local.telemetry.iterdir())
+    for place, file in enumerate(files):
+        shutil.copy(file, telemetry)
         with monkeypatch.context() as dying:
             dying.setattr(Batches, "_write", killed_at(place + 1))
             # The first three are inside of Spark's query; the fourth makes one batch of many.
@@ -155,7 +160,7 @@ def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
                 mortal.round()
         with stream(spark, telemetry, out) as next_life:
             next_life.round(refresh=place == len(files) - 1)
-    same_as_batch(spark, telemetry, out, tmp_path / "batch")
+    same_results(out, local.out)
 
 
 @pytest.mark.soak
@@ -179,7 +184,8 @@ def test_a_stream_that_is_killed_at_random_points_ends_with_the_tables_of_the_ba
     with follower(telemetry, out) as process:
         process.send_signal(signal.SIGTERM)
         assert process.wait(commands.LONGEST) == 0
-    same_as_batch(spark, telemetry, out, tmp_path / "batch")
+    job.run(spark, Job(source=str(telemetry), out=tmp_path / "batch"))
+    same_results(out, tmp_path / "batch")
 
 
 def seen(out: Path, moment: str) -> set[tuple[str, int]]:

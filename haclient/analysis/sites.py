@@ -1,0 +1,47 @@
+"""How far one site was behind another, over time (``docs/sites.md``).
+
+The lines are those of members that serve, one a second (``haclient.member.site``): without a link's
+name they are of the source, and tell how much the other site lacked; with one, of the site that follows.
+
+Percentiles are exact, over the lines of a window.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from haclient.telemetry.schema import Kind
+
+WINDOW = "1 minute"
+PERCENTS = (50, 95, 99)
+
+
+def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
+    """One row a window, a cluster and a link (null: its own events), in the order of time.
+
+    Columns: ``start``, ``cluster``, ``link``, ``lines``, ``sequence`` (the last one), ``duplicates`` and
+    ``gaps`` (of the link, since its member began to serve), and of ``lag_events`` and ``lag_seconds`` the
+    percentiles ``_p50``, ``_p95``, ``_p99`` and ``_max``.
+    """
+    lines = events.where(sf.col("type") == Kind.MEMBER_SITE.value)
+    rows = lines.groupBy(
+        sf.window("time", window).alias("window"), "cluster", sf.col("site_link").alias("link")
+    ).agg(
+        sf.count("*").alias("lines"),
+        sf.max("site_sequence").alias("sequence"),
+        sf.max("site_duplicates").alias("duplicates"),
+        sf.max("site_gaps").alias("gaps"),
+        *_spread("lag_events"),
+        *_spread("lag_seconds"),
+    )
+    rows = rows.withColumn("start", sf.col("window.start")).drop("window")
+    return rows.select("start", *(name for name in rows.columns if name != "start")).orderBy(
+        "start", "cluster", "link"
+    )
+
+
+def _spread(name: str) -> list[Column]:
+    column = sf.col(f"site_{name}")
+    shares = [sf.percentile(column, percent / 100).alias(f"{name}_p{percent}") for percent in PERCENTS]
+    return [*shares, sf.max(column).alias(f"{name}_max")]
