@@ -14,7 +14,7 @@ from haclient.engine.links import Link, ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
-from tests.peers.listening import Peer, PeerEngine, listening, settings
+from haclient.testing.peers.listening import Peer, PeerEngine, listening, settings
 
 
 @dataclass(slots=True, eq=False)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from haclient.testing.proxy import proxy
 from tests.engine.pair import Owner, opened, pair, serving
-from tests.proxy import proxy
 
 SHORT = 0.3
 

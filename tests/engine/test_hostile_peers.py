@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haclient.engine.protocol import Engine
+from haclient.testing.peers.listening import Peer, settings
 from tests.engine.pair import Owner, client_settings, opened, pair, serving
-from tests.peers.listening import Peer, settings
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"

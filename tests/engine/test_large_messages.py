@@ -8,8 +8,8 @@ import os
 import proton
 import pytest
 
+from haclient.testing.proxy import proxy
 from tests.engine.pair import Owner, opened, pair, serving
-from tests.proxy import proxy
 
 FOUR_MB = 4 * 1024 * 1024
 

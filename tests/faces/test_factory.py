@@ -17,9 +17,9 @@ from haclient import Message, State, aio
 from haclient.discovery.endpoint import Endpoint
 from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, WrongThread
 from haclient.events import Closed, Connected, Event, Lost, Reconnected
+from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
 from tests.peers.faces import Face
-from tests.peers.threaded import in_thread
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)

@@ -15,9 +15,9 @@ import haclient
 from haclient import Message, State, aio
 from haclient.errors import ReceiveTimeout, SendTimeout
 from haclient.events import AttemptStarted, Closed
+from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
 from tests.peers.faces import Face
-from tests.peers.threaded import in_thread
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)

@@ -13,11 +13,11 @@ import pytest
 
 from haclient import aio
 from haclient.events import AttemptStarted, BackingOff, Event, Reconnected
+from haclient.testing.peers.listening import Peer, PeerEngine, bound, url
+from haclient.testing.peers.passive import speaking
 from tests.failover.test_parking import QUICK
 from tests.failover.waiting import next_of
-from tests.peers.listening import Peer, PeerEngine, bound, url
 from tests.peers.parking import member
-from tests.peers.passive import speaking
 from tests.peers.primary import primary
 
 LIMIT = "amqp:resource-limit-exceeded"

@@ -17,13 +17,13 @@ from haclient.discovery.evidence import MissKind
 from haclient.errors import ClusterURLError, ConnectionGaveUp, TLSVerificationFailed
 from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Event, Reconnected, Redirected
 from haclient.links.misses import REDIRECT
+from haclient.testing.peers.listening import PeerEngine
+from haclient.testing.peers.passive import speaking
 from tests.certificates import Authority
 from tests.failover.tls_front import tls_front
 from tests.failover.waiting import next_of
 from tests.members import Member, Members
 from tests.peers import Peer
-from tests.peers.listening import PeerEngine
-from tests.peers.passive import speaking
 
 OPTIONS = "backoff_base=0.01&backoff_max=0.1"
 

@@ -31,16 +31,9 @@ from typing import Literal
 
 from broker_stub.admin import AdminClient, AdminError, MemberRefusedError, MemberStatus
 from broker_stub.manager import Member, MemberState, Pair, PairEvent, PairOptions
+from haclient.testing.network import ARBITER, ArbiterWays, Cut, DirectoryWays, Network, proxies
 from tests.faults.namespaces import namespaces
-from tests.faults.network import (
-    ARBITER,
-    ArbiterWays,
-    Cut,
-    DirectoryWays,
-    Network,
-    proxies,
-    zookeeper_ways,
-)
+from tests.faults.network import zookeeper_ways
 
 # Seconds.  A fault that is held for longer than LONGEST has outlasted each of them.
 HEARTBEAT = 1.0

@@ -22,9 +22,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 
 from broker_stub.manager import Member, MemberState
+from haclient.testing.network import ARBITER, CLIENTS, Cut
 from tests.faults import damage
 from tests.faults.cluster import LONGEST, Cluster
-from tests.faults.network import ARBITER, CLIENTS, Cut
 
 # Seconds in which a store that must grow hits the end of the disk.
 _ROOM = 2.0

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from broker_stub.address import Address
-from tests.faults.network import CLIENTS, Cut
+from haclient.testing.network import CLIENTS, Cut
 
 _PORT = 5672
 _NOBODY = "02:00:00:00:de:ad"

@@ -10,9 +10,9 @@ import pytest
 from broker_stub.manager import MemberState
 from haclient import Message, aio
 from haclient.errors import SendTimeout
+from haclient.testing.network import ARBITER, CLIENTS, Cut
 from tests.faults.cluster import Cluster, Setup, cluster
 from tests.faults.namespaces import unavailable
-from tests.faults.network import ARBITER, CLIENTS, Cut
 
 pytestmark = pytest.mark.timeout(120)
 

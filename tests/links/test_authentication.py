@@ -14,10 +14,10 @@ from haclient.discovery.evidence import MissKind
 from haclient.engine.sasl import write_user_database
 from haclient.errors import AuthenticationFailed
 from haclient.events import AttemptFailed, AttemptStarted, Connected, GaveUp
+from haclient.testing.proxy import Proxy, proxy
 from tests.peers import url
 from tests.peers.process import PrimaryProcess, primary_process
 from tests.peers.watch import Watch
-from tests.proxy import Proxy, proxy
 
 REALM = "cluster"
 USER = f"alice@{REALM}"

@@ -20,10 +20,10 @@ from haclient.errors import (
 )
 from haclient.events import BackingOff, Lost, Reconnected
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.testing.proxy import proxy
 from tests.peers import BEHAVIOURS, Peer, primary, url
 from tests.peers.faces import Face
 from tests.peers.watch import Watch
-from tests.proxy import proxy
 
 FOUR_MB = 4 * 1024 * 1024
 FAST = {"backoff_base": 0.001, "backoff_max": 0.01}
@@ -302,7 +302,7 @@ async def test_a_stale_primary_is_not_used_while_a_newer_one_is_known(face: Face
 
 async def test_the_hint_of_a_passive_member_decides_over_the_delay() -> None:
     from haclient import aio
-    from tests.peers.passive import speaking
+    from haclient.testing.peers.passive import speaking
 
     condition = proton.Condition("amqp:connection:forced", "come later", {proton.symbol("retry-after"): 123})
 

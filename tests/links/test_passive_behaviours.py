@@ -24,8 +24,8 @@ from haclient.events import (
     Reconnected,
     Redirected,
 )
+from haclient.testing.peers.passive import open_and_drop
 from tests.peers import BEHAVIOURS, Peer, Primary, primary, url
-from tests.peers.passive import open_and_drop
 from tests.peers.watch import Watch
 
 logger = logging.getLogger(__name__)

@@ -1,55 +1,18 @@
-"""Peers with real sockets: every way in which a member can be passive, by name, and a good primary.
+"""Peers for the tests here, beside those of ``haclient.testing.peers``: every behaviour, and a good primary.
 
     async with primary() as good, BEHAVIOURS["redirect_after_open"](good) as passive:
         ...aio.connect(url(passive, good))...
 
-``listening``  sockets, and the server side of a connection
-``passive``    the behaviours that speak AMQP
-``deaf``       the behaviours below AMQP
 ``primary``    a member that serves, and writes down what it sees
+``parking``    a member that parks clients until it is promoted
 ``process``    primaries in a process of their own
-``threaded``   peers for tests that are not coroutines
 ``faces``      both faces of the client behind one set of names
 ``watch``      a client's events, and waiting for one
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-
-from tests.peers import deaf, passive
-from tests.peers.listening import Peer, url
+from haclient.testing.peers import BEHAVIOURS, Behaviour, Peer, url
 from tests.peers.primary import Primary, primary
 
 __all__ = ["BEHAVIOURS", "Behaviour", "Peer", "Primary", "primary", "url"]
-
-# Starts a peer; the primary is given because some redirect to it.
-Behaviour = Callable[[Peer], AbstractAsyncContextManager[Peer]]
-
-BEHAVIOURS: Mapping[str, Behaviour] = {
-    "refused": deaf.refused,
-    "unreachable": deaf.unreachable,
-    "unresolvable": deaf.unresolvable,
-    "syn_drop": deaf.syn_drop,
-    "silence": deaf.silence,
-    "stopped_process": deaf.stopped_process,
-    "garbage": deaf.garbage,
-    "accept_and_drop": deaf.accept_and_drop,
-    "eof_after_sasl": passive.eof_after_sasl,
-    "eof_after_open": passive.eof_after_open,
-    "close_forced": passive.open_then_close("amqp:connection:forced"),
-    "close_internal_error": passive.open_then_close("amqp:internal-error"),
-    "close_resource_limit_exceeded": passive.open_then_close("amqp:resource-limit-exceeded"),
-    "close_not_found": passive.open_then_close("amqp:not-found"),
-    "close_without_condition": passive.open_then_close(None),
-    "redirect_in_open": passive.redirecting(opens=False, with_port=True),
-    "redirect_in_open_without_port": passive.redirecting(opens=False, with_port=False),
-    "redirect_after_open": passive.redirecting(opens=True, with_port=True),
-    "redirect_after_open_without_port": passive.redirecting(opens=True, with_port=False),
-    "redirect_after_begin": passive.redirecting(opens=True, begins=True, with_port=True),
-    "redirect_after_begin_without_port": passive.redirecting(opens=True, begins=True, with_port=False),
-    "redirect_loop": passive.redirect_loop,
-    "redirect_chain": passive.redirect_chain,
-    "open_and_drop": passive.open_and_drop,
-}

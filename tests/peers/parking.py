@@ -13,7 +13,7 @@ from haclient.engine.links import Link
 from haclient.engine.protocol import Ending
 from haclient.engine.settings import PARK
 from haclient.links.misses import ESTABLISHMENT_FAILED
-from tests.peers.listening import PeerEngine, listening, settings
+from haclient.testing.peers.listening import PeerEngine, listening, settings
 from tests.peers.primary import Primary
 
 GENERATION = "haclient:generation"

@@ -20,7 +20,7 @@ from haclient.engine.links import Link, ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending
 from haclient.engine.settings import SaslServer
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
-from tests.peers.listening import ANONYMOUS, Peer, PeerEngine, listening, settings
+from haclient.testing.peers.listening import ANONYMOUS, Peer, PeerEngine, listening, settings
 
 _GIVEN_BACK = (OutcomeState.RELEASED, OutcomeState.MODIFIED)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from haclient.engine.settings import SaslServer
-from tests.peers.listening import ANONYMOUS, Peer
+from haclient.testing.peers.listening import ANONYMOUS, Peer
 from tests.peers.primary import primary
 
 _ROOT = Path(__file__).parents[2]

@@ -29,8 +29,8 @@ from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, Type
 from haclient.telemetry.veil import Veil
+from haclient.testing.peers import deaf
 from tests.members import Members
-from tests.peers import deaf
 from tests.telemetry.lines import Line, lines, until, words
 
 FAST = "backoff_base=0.01&backoff_max=0.1"

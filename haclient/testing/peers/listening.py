@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from haclient.engine import sasl
 from haclient.engine.protocol import Engine, EngineOwner
@@ -59,8 +59,20 @@ def bound(port: int = 0, host: str | None = None) -> socket.socket:
     return bound_socket
 
 
-def url(*peers: Peer, **options: object) -> str:
-    """The cluster URL that lists these peers."""
+class Located(Protocol):
+    """What can stand in a cluster URL: a peer, a broker, a pair."""
+
+    @property
+    def address(self) -> str:
+        """``host:port``, or several with commas between."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """URL options that a client needs to meet it."""
+
+
+def url(*peers: Located, **options: object) -> str:
+    """The cluster URL that lists these peers, in this order, with these options."""
     every: dict[str, object] = {}
     for peer in peers:
         every |= peer.options
@@ -99,10 +111,19 @@ class _Watched(asyncio.Protocol):
         self._peer = peer
         self._inner = inner
         self._transport: Any = None
-        self.data_received = inner.data_received
-        self.eof_received = inner.eof_received
-        self.pause_writing = inner.pause_writing
-        self.resume_writing = inner.resume_writing
+
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        kept: bool | None = self._inner.eof_received()
+        return kept
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -136,6 +157,7 @@ class PeerEngine(Engine):
         self._eof_after_sasl = eof_after_sasl
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the socket: being impolite needs it."""
         self.tcp = transport
         super().connection_made(_Held(transport) if self._hold else transport)
 
@@ -159,13 +181,18 @@ class PeerEngine(Engine):
 class _Held(asyncio.Transport):
     """A transport that the engine cannot close."""
 
+    def __init__(self, transport: Any) -> None:
+        super().__init__()
+        self._transport = transport
+
     def is_closing(self) -> bool:
         return False
 
-    def __init__(self, transport: Any) -> None:
-        super().__init__()
-        self.write = transport.write
-        self.set_write_buffer_limits = transport.set_write_buffer_limits
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
 
     def close(self) -> None:
         """Nothing: that is the point."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.peers.listening import Peer, bound
+from haclient.testing.peers.listening import Peer, bound
 
 _CHUNK = 65536
 
@@ -114,23 +115,30 @@ class Proxy(Peer):
         writer.transport.abort()
         back.transport.abort()
 
+    @asynccontextmanager
+    async def serving(self, server_socket: socket.socket) -> AsyncIterator[None]:
+        """Accept connections while the body runs; all end with it."""
+        self._limit = next(self.cuts, None)
+        self.release()
+        server = await asyncio.start_server(self._serve, sock=server_socket)
+        try:
+            yield
+        finally:
+            server.close()
+            self.release()
+            self._refuses = True
+            for writer in tuple(self._writers):
+                writer.transport.abort()
+            while self._writers:  # noqa: ASYNC110 - each needs a few turns of the loop to go
+                await asyncio.sleep(0)
+            await server.wait_closed()
+
 
 @asynccontextmanager
 async def proxy(target: Peer, *, cuts: Iterable[int] = ()) -> AsyncIterator[Proxy]:
     """Start a proxy to a peer."""
     server_socket = bound()
-    way = Proxy(*server_socket.getsockname(), target=target, cuts=iter(cuts))
-    way._limit = next(way.cuts, None)
-    way.release()
-    server = await asyncio.start_server(way._serve, sock=server_socket)
-    try:
+    host, port = server_socket.getsockname()
+    way = Proxy(host, port, target=target, cuts=iter(cuts))
+    async with way.serving(server_socket):
         yield way
-    finally:
-        server.close()
-        way.release()
-        way._refuses = True
-        for writer in tuple(way._writers):
-            writer.transport.abort()
-        while way._writers:  # noqa: ASYNC110 - each needs a few turns of the loop to go
-            await asyncio.sleep(0)
-        await server.wait_closed()

@@ -16,7 +16,7 @@ import proton
 from haclient.engine.links import Link
 from haclient.engine.protocol import Ending
 from haclient.links.misses import ESTABLISHMENT_FAILED, REDIRECT
-from tests.peers.listening import Peer, PeerEngine, bound, listening, settings
+from haclient.testing.peers.listening import Peer, PeerEngine, bound, listening, settings
 
 # Long enough for the client to see an Open or Begin by itself, before the Close that follows.
 A_MOMENT = 0.02
@@ -30,29 +30,31 @@ class Passive:
     on_open: Step
     on_begin: Step | None = None
 
-    def opened(self, engine: PeerEngine) -> None:
+    def opened(self, engine: Any) -> None:
+        """The client's Open came."""
         self.on_open(engine)
 
-    def session_opened(self, engine: PeerEngine, session: proton.Session) -> None:
+    def session_opened(self, engine: Any, session: proton.Session) -> None:
+        """The client's Begin came."""
         if self.on_begin is not None:
             session.open()
             engine.wake()
             self.on_begin(engine)
 
-    def link_requested(self, engine: PeerEngine, link: Link) -> None:
+    def link_requested(self, engine: Any, link: Link) -> None:
         """Neither served nor refused: it is somebody else's business."""
 
-    def peer_closed(self, engine: PeerEngine, condition: proton.Condition | None) -> None:
+    def peer_closed(self, engine: Any, condition: proton.Condition | None) -> None:
         """The client says goodbye."""
 
-    def writable_again(self, engine: PeerEngine) -> None:
+    def writable_again(self, engine: Any) -> None:
         """Nothing waits."""
 
-    def ended(self, engine: PeerEngine, ending: Ending) -> None:
+    def ended(self, engine: Any, ending: Ending) -> None:
         """The client is gone."""
 
 
-def speaking(on_open: Step, on_begin: Step | None = None, **how: Any) -> Any:
+def speaking(on_open: Step, on_begin: Step | None = None, **how: Any) -> AbstractAsyncContextManager[Peer]:
     """A peer that opens connections by this script."""
     place = {key: how.pop(key) for key in ("host", "port") if key in how}
     return listening(lambda _: PeerEngine(Passive(on_open, on_begin), settings(), **how), **place)
@@ -82,10 +84,12 @@ def _close(condition: proton.Condition | None) -> Step:
 
 
 def eof_after_sasl(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
+    """Ends the stream when SASL is done."""
     return speaking(_open, eof_after_sasl=True)
 
 
 def eof_after_open(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
+    """Opens, and ends the stream."""
     return speaking(_both(_open, PeerEngine.finish))
 
 
@@ -96,6 +100,7 @@ def open_then_close(name: str | None) -> Callable[[Peer], AbstractAsyncContextMa
 
 
 def open_and_drop(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
+    """Opens, and resets the connection."""
     return speaking(_open, PeerEngine.drop)
 
 
@@ -111,7 +116,9 @@ def _refuse(engine: PeerEngine) -> None:
     engine.open(properties={ESTABLISHMENT_FAILED: True})
 
 
-def redirecting(*, opens: bool, begins: bool = False, with_port: bool) -> Any:
+def redirecting(
+    *, opens: bool, begins: bool = False, with_port: bool
+) -> Callable[[Peer], AbstractAsyncContextManager[Peer]]:
     """A member that redirects to the primary.
 
     :param opens: a good Open comes first, and the Close a moment later; otherwise the Open says
@@ -122,7 +129,7 @@ def redirecting(*, opens: bool, begins: bool = False, with_port: bool) -> Any:
 
     def start(primary: Peer) -> AbstractAsyncContextManager[Peer]:
         close = _close(redirection(primary, with_port=with_port))
-        where = {} if with_port else {"port": primary.port}
+        where: dict[str, Any] = {} if with_port else {"port": primary.port}
         if begins:
             return speaking(_open, _later(close), hold=True, **where)
         return speaking(_both(_open, _later(close)) if opens else _both(_refuse, close), hold=True, **where)

@@ -8,14 +8,14 @@ import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from typing import Any
 
 import dns.flags
 import dns.message
 import dns.rcode
 
-from tests.peers.listening import Peer, bound, listening, loopback_host
+from haclient.testing.peers.listening import Peer, bound, listening, loopback_host
 
 # A TCP connect to a broadcast address fails with ENETUNREACH before any packet is made, and this
 # one is the loopback interface's, so that none could leave the machine.
@@ -31,6 +31,7 @@ async def refused(_primary: Peer) -> AsyncIterator[Peer]:
 
 @asynccontextmanager
 async def unreachable(_primary: Peer) -> AsyncIterator[Peer]:
+    """The kernel knows no way there."""
     yield Peer(_UNREACHABLE, 5672)
 
 
@@ -50,7 +51,7 @@ async def stopped_process(_primary: Peer) -> AsyncIterator[Peer]:
     """A process that listens and is stopped: its kernel accepts, and nobody answers."""
     with bound() as server:
         server.listen()
-        process = subprocess.Popen(["sleep", "600"], pass_fds=[server.fileno()])
+        process = _sleeper(server)
         peer = Peer(*server.getsockname())
     os.kill(process.pid, signal.SIGSTOP)
     try:
@@ -58,6 +59,10 @@ async def stopped_process(_primary: Peer) -> AsyncIterator[Peer]:
     finally:
         process.kill()
         process.wait()
+
+
+def _sleeper(server: socket.socket) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "600"], pass_fds=[server.fileno()])  # noqa: S607 - wherever it is
 
 
 class _Deaf(asyncio.Protocol):
@@ -75,15 +80,18 @@ class _Dropping(asyncio.Protocol):
         transport.abort()
 
 
-def silence(_primary: Peer | None = None) -> Any:
+def silence(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
+    """TCP connects, and nobody reads."""
     return listening(lambda _: _Deaf())
 
 
-def garbage(_primary: Peer) -> Any:
+def garbage(_primary: Peer) -> AbstractAsyncContextManager[Peer]:
+    """Somebody else's server."""
     return listening(lambda _: _Http())
 
 
-def accept_and_drop(_primary: Peer | None = None) -> Any:
+def accept_and_drop(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
+    """TCP connects, and is reset."""
     return listening(lambda _: _Dropping())
 
 

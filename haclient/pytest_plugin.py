@@ -1,0 +1,122 @@
+"""Fixtures for testing an application's failover; pytest finds them by itself.
+
+====================  =========  ==============================================================
+fixture               scope      what it is
+====================  =========  ==============================================================
+``ha_pair``           function   ``haclient.testing.HAPair``: two members, arbiter, manager
+``module_ha_pair``    module     the same, shared; ``restore()`` makes it as new
+``session_ha_pair``   session
+``ha_pair_factory``   session    ``haclient.testing.ha_pair``, for other members, users and scopes
+``broker``            function   ``haclient.testing.Broker``: one member
+``module_broker``     module
+``session_broker``    session
+``flaky_peer``        function   ``haclient.testing.FlakyPeers``: call it with a behaviour's name
+``fast_failover``     function   every delay of the client is short while the test runs
+``virtual_time``      function   ``haclient.testing.VirtualTime``: the application's own delays
+====================  =========  ==============================================================
+
+Rules
+-----
+* Nothing happens where no fixture is asked for: no hook, no option, no marker, and no import of anything but
+  pytest; proton and the brokers are imported by the first fixture that needs them.
+* A fixture works in plain and in asynchronous tests, whichever plugin runs those.
+* Each pytest-xdist worker has brokers of its own, at addresses of their own.
+
+``-p no:haclient`` switches it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from haclient.testing import Broker, FlakyPeers, HAPair, VirtualTime
+
+
+@pytest.fixture(scope="session")
+def ha_pair_factory() -> Callable[..., AbstractContextManager[HAPair]]:
+    """Start pairs with other members, users or scopes; the parameters are those of ``haclient.testing``."""
+    from haclient.testing import ha_pair  # noqa: PLC0415 - not before it is needed, see the rules
+
+    return ha_pair
+
+
+@pytest.fixture
+def ha_pair() -> Iterator[HAPair]:
+    """Two brokers that replicate each other and fail over, real processes, for this test alone."""
+    yield from _pair()
+
+
+@pytest.fixture(scope="module")
+def module_ha_pair() -> Iterator[HAPair]:
+    """A pair for all tests of a module; ``restore()`` makes it as new."""
+    yield from _pair()
+
+
+@pytest.fixture(scope="session")
+def session_ha_pair() -> Iterator[HAPair]:
+    """A pair for the whole session; ``restore()`` makes it as new."""
+    yield from _pair()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """One broker, a real process, for this test alone."""
+    yield from _broker()
+
+
+@pytest.fixture(scope="module")
+def module_broker() -> Iterator[Broker]:
+    """A broker for all tests of a module; ``restore()`` makes it as new."""
+    yield from _broker()
+
+
+@pytest.fixture(scope="session")
+def session_broker() -> Iterator[Broker]:
+    """A broker for the whole session; ``restore()`` makes it as new."""
+    yield from _broker()
+
+
+@pytest.fixture
+def flaky_peer() -> Iterator[FlakyPeers]:
+    """Members that misbehave: ``flaky_peer("silence")``; ``flaky_peer.names`` has every behaviour."""
+    from haclient.testing import flaky_peers  # noqa: PLC0415 - not before it is needed, see the rules
+
+    with flaky_peers() as peers:
+        yield peers
+
+
+@pytest.fixture
+def fast_failover() -> Iterator[None]:
+    """Shorten every delay of the client while this test runs."""
+    from haclient.testing import fast_failover  # noqa: PLC0415 - not before it is needed, see the rules
+
+    with fast_failover():
+        yield
+
+
+@pytest.fixture
+def virtual_time() -> Iterator[VirtualTime]:
+    """Let the application's own sleeps and timeouts pass at once: ``virtual_time.run(coroutine)``."""
+    from haclient.testing import virtual_time  # noqa: PLC0415 - not before it is needed, see the rules
+
+    with virtual_time() as clock:
+        yield clock
+
+
+def _pair() -> Iterator[HAPair]:
+    from haclient.testing import ha_pair  # noqa: PLC0415 - not before it is needed, see the rules
+
+    with ha_pair() as pair:
+        yield pair
+
+
+def _broker() -> Iterator[Broker]:
+    from haclient.testing import broker  # noqa: PLC0415 - not before it is needed, see the rules
+
+    with broker() as member:
+        yield member

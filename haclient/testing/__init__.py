@@ -1,0 +1,36 @@
+"""For an application's tests: brokers that fail over, members that misbehave, delays that are short.
+
+pytest finds the same things as fixtures (``haclient.pytest_plugin``); these are for other test tools, and for
+fixtures of one's own.  ``docs/testing.md`` tells how to use them.
+
+``pair``           a pair and a single broker, of real processes: ``ha_pair``, ``broker``
+``flaky``          a member for each way to be passive: ``flaky_peers``
+``short_delays``   ``fast_failover``
+``virtual_clock``  an application's own backoff in no time: ``virtual_time``
+
+Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (ways that can be cut), ``peers``
+(the behaviours, asynchronous), ``threads`` (an event loop beside the test).
+"""
+
+from __future__ import annotations
+
+from haclient.testing.flaky import FlakyPeer, FlakyPeers, flaky_peers
+from haclient.testing.pair import Broker, HAPair, broker, ha_pair
+from haclient.testing.peers import BEHAVIOURS, url
+from haclient.testing.short_delays import fast_failover
+from haclient.testing.virtual_clock import VirtualTime, virtual_time
+
+__all__ = [
+    "BEHAVIOURS",
+    "Broker",
+    "FlakyPeer",
+    "FlakyPeers",
+    "HAPair",
+    "VirtualTime",
+    "broker",
+    "fast_failover",
+    "flaky_peers",
+    "ha_pair",
+    "url",
+    "virtual_time",
+]

@@ -1,0 +1,157 @@
+"""The ways between clients, members and the arbiter, each of which can be cut.
+
+Rules
+-----
+* A way is a pair of parties: two members' names, or a member's and ``CLIENTS`` or ``ARBITER``.
+* ``HOLD`` keeps bytes back: connections stay open, and who waits learns nothing.  ``RESET`` ends
+  connections and refuses new ones.  What was held passes when the way is healed.
+* For the directory arbiter a cut way is a path that leads nowhere, at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from broker_stub.address import Address
+from broker_stub.member_process import free_addresses
+from haclient.testing.peers.listening import Peer, loopback_host
+from haclient.testing.proxy import Proxy, proxy
+
+CLIENTS = "clients"
+ARBITER = "arbiter"
+
+
+class Cut(enum.Enum):
+    """How a way is cut."""
+
+    HOLD = "hold"
+    RESET = "reset"
+
+
+class Network(Protocol):
+    """Where every party finds the others."""
+
+    addresses: tuple[Address, ...]
+    """Where the members listen."""
+
+    def client_addresses(self) -> list[str]:
+        """The members, as clients are told them."""
+
+    def peer_addresses(self, member: str) -> list[str]:
+        """The other members, as one member is told them."""
+
+    def listen(self, member: str) -> str:
+        """Where a member listens."""
+
+    def wrapper(self, member: str) -> tuple[str, ...]:
+        """What stands before a member's command."""
+
+    def cut(self, one: str, other: str, how: Cut) -> None:
+        """Cut a way, in both directions."""
+
+    def heal(self) -> None:
+        """Heal every way."""
+
+
+class ProxyNetwork:
+    """A TCP proxy on each way between members and their clients or peers."""
+
+    def __init__(
+        self, members: Sequence[str], ways: dict[tuple[str, str], Proxy], free: Iterable[Address]
+    ) -> None:
+        self.addresses = tuple(free)
+        self._members = tuple(members)
+        self._ways = ways
+
+    def client_addresses(self) -> list[str]:
+        """See ``Network``."""
+        return [self._ways[CLIENTS, member].address for member in self._members]
+
+    def peer_addresses(self, member: str) -> list[str]:
+        """See ``Network``."""
+        return [self._ways[member, other].address for other in self._members if other != member]
+
+    def listen(self, member: str) -> str:
+        """See ``Network``."""
+        return self.addresses[self._members.index(member)].authority
+
+    def wrapper(self, member: str) -> tuple[str, ...]:
+        """See ``Network``."""
+        return ()
+
+    def cut(self, one: str, other: str, how: Cut) -> None:
+        """See ``Network``."""
+        for way in ((one, other), (other, one)):
+            if way in self._ways:
+                self._ways[way].hold() if how is Cut.HOLD else self._ways[way].refuse()
+
+    def heal(self) -> None:
+        """See ``Network``."""
+        for way in self._ways.values():
+            way.release()
+
+
+@asynccontextmanager
+async def proxies(members: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
+    """A network of proxies on loopback; nobody listens on the members' addresses yet."""
+    async with AsyncExitStack() as stack:
+        # A host of its own for each: test runs beside this one cannot take the port meanwhile.
+        free = free_addresses(tuple(Address(loopback_host(), 0) for _ in members))
+        ways = {}
+        for member, address in zip(members, free, strict=True):
+            target = Peer(address.host, address.port)
+            for party in (CLIENTS, *(other for other in members if other != member)):
+                ways[party, member] = await stack.enter_async_context(proxy(target))
+        yield ProxyNetwork(members, ways, free)
+
+
+class ArbiterWays(Protocol):
+    """How each member reaches the arbiter."""
+
+    url: str
+    """For whoever watches; never cut."""
+
+    def member_url(self, member: str) -> str:
+        """What a member is told."""
+
+    def cut(self, member: str, how: Cut) -> None:
+        """Cut one member off."""
+
+    def heal(self) -> None:
+        """Heal every way."""
+
+
+class DirectoryWays:
+    """One arbiter directory, and for each member a symbolic link to it that can be taken away."""
+
+    def __init__(self, folder: Path, members: Sequence[str]) -> None:
+        directory = folder / "arbiter"
+        self.url = f"directory:{directory}"
+        self._links = {member: folder / f"arbiter-of-{member}" for member in members}
+        directory.mkdir()
+        for link in self._links.values():
+            link.symlink_to(directory)
+
+    def member_url(self, member: str) -> str:
+        """See ``ArbiterWays``."""
+        return f"directory:{self._links[member]}"
+
+    def cut(self, member: str, how: Cut) -> None:
+        """See ``ArbiterWays``: a share that is not mounted, whatever the way."""
+        link = self._links[member]
+        if link.is_symlink():
+            link.rename(_away(link))
+
+    def heal(self) -> None:
+        """See ``ArbiterWays``."""
+        for link in self._links.values():
+            if _away(link).is_symlink():
+                _away(link).rename(link)
+
+
+def _away(link: Path) -> Path:
+    return link.with_name(f"{link.name}.away")

@@ -1,0 +1,72 @@
+"""Short delays for an application's tests, wherever the application makes its factories.
+
+    with fast_failover():
+        application.start()
+
+Rules
+-----
+* A delay becomes the shorter one of ``SHORT`` and what the application, its URL or the defaults say.
+* What bounds how long the client tries (``deadline``, ``startup_deadline``, ``max_attempts``,
+  ``send_timeout``) stays as it is, unless it is given: a shorter one changes what the application sees.
+* It holds for factories of this process that are made inside the context, in any thread, and only for
+  those; two contexts in two threads at once would leave one another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from unittest import mock
+
+from haclient import factory
+from haclient.discovery.options import Options, with_overrides
+
+SHORT: Mapping[str, float] = MappingProxyType(
+    {
+        "stagger": 0.05,
+        # Beside it the others are dialled; a member on a busy machine needs some of it.
+        "attempt_timeout": 2.0,
+        "stable_after": 0.5,
+        "backoff_base": 0.01,
+        "backoff_max": 0.1,
+        "max_hint": 0.5,
+        "park_timeout": 1.0,
+        # A process that does not get the processor for this long is taken for dead.
+        "heartbeat": 1.0,
+        "dns_timeout": 1.0,
+        "close_timeout": 0.2,
+    }
+)
+"""The longest that each delay may be, in seconds."""
+
+_SEAM = "with_overrides"
+
+
+@contextmanager
+def fast_failover(**options: object) -> Iterator[None]:
+    """Shorten every delay of the factories that are made while the body runs.
+
+    :param options: URL options by name, which then have this value whatever the application says.
+    :raises ClusterURLError: for an option that does not exist, or a bad value.
+    """
+    with_overrides(Options(), **options)
+
+    def shortened(given: Options) -> Options:
+        shorter = {name: min(getattr(given, name), longest) for name, longest in SHORT.items()}
+        return with_overrides(given, **{**shorter, **options})
+
+    with changed_options(shortened):
+        yield
+
+
+@contextmanager
+def changed_options(change: Callable[[Options], Options]) -> Iterator[None]:
+    """Change the options of each factory that is made while the body runs."""
+    original: Callable[..., Options] = vars(factory)[_SEAM]
+
+    def changed(options: Options, **overrides: object) -> Options:
+        return change(original(options, **overrides))
+
+    with mock.patch.object(factory, _SEAM, changed):
+        yield

@@ -1,0 +1,98 @@
+"""Asynchronous things for code that is not a coroutine: they live on an event loop of another thread.
+
+Rules
+-----
+* The thread lasts as long as the context.  Linux takes the end of the thread that started a child
+  for the end of its parent, so processes started on this loop end with it, and not before.
+* Calls wait at most as long as they say; what they wait for is cancelled then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+# Starting and ending sockets and processes takes a fraction of that, even on a busy machine.
+_PATIENCE = 60.0
+
+
+class LoopInThread:
+    """The other thread's event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _PATIENCE) -> T:
+        """Run a coroutine there, and wait for its result.
+
+        :param timeout: seconds.
+        :raises TimeoutError: when it takes longer.
+        :raises RuntimeError: when the thread has ended.
+        """
+        if self._loop.is_closed():
+            coroutine.close()
+            raise RuntimeError("what is asked here is gone: its context or fixture has ended")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout)
+        except (concurrent.futures.TimeoutError, KeyboardInterrupt):
+            future.cancel()
+            raise
+
+    def do(self, function: Callable[[], T]) -> T:
+        """Call a function there, and wait for its result."""
+
+        async def call() -> T:
+            return function()
+
+        return self.call(call())
+
+    @contextmanager
+    def entered(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter an asynchronous context manager there, and leave it at the end."""
+        made = self.call(_enter(manager))
+        try:
+            yield made
+        finally:
+            self.call(_leave(manager))
+
+
+@contextmanager
+def loop_in_thread(name: str = "brokers for tests") -> Iterator[LoopInThread]:
+    """Start a thread with an event loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_run, args=(loop,), name=name, daemon=True)
+    thread.start()
+    try:
+        yield LoopInThread(loop)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_PATIENCE)
+
+
+@contextmanager
+def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Run an asynchronous context manager on a loop of its own."""
+    with loop_in_thread() as loop, loop.entered(manager) as made:
+        yield made
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+async def _enter(manager: AbstractAsyncContextManager[T]) -> T:
+    return await manager.__aenter__()
+
+
+async def _leave(manager: AbstractAsyncContextManager[Any]) -> None:
+    await manager.__aexit__(None, None, None)
