@@ -1,16 +1,16 @@
 """A web application with one factory: its requests share a connection and a sender.
 
     pip install fastapi uvicorn
-    AMQP_URL=amqp://127.0.0.1:5672 uvicorn --app-dir examples fastapi_app:app
+    HACLIENT_URL=amqp://127.0.0.1:5672 uvicorn --app-dir examples fastapi_app:app
     curl -i localhost:8000/orders --json '{"item": "tea", "quantity": 2}'
 
+Where the brokers are, the password and every option come from the environment (docs/configuration.md).
 A request that comes during a failover waits for the new primary, ``SEND_TIMEOUT`` at most.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI, Request, status
@@ -20,7 +20,6 @@ from pydantic import BaseModel
 from haclient import Message, aio
 from haclient.errors import HaclientError
 
-URL = os.environ.get("AMQP_URL", "amqp://127.0.0.1:5672")
 SEND_TIMEOUT = 5.0  # seconds
 
 
@@ -33,7 +32,7 @@ class Order(BaseModel):
 
 @contextlib.asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with aio.ConnectionFactory(URL) as factory, factory.connect() as connection:
+    async with aio.ConnectionFactory.from_env() as factory, factory.connect() as connection:
         print(f"connected to {connection.endpoint}")
         app.state.orders = await connection.create_sender("orders")
         yield

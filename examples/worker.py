@@ -1,7 +1,8 @@
 """A worker that acknowledges a job after it has done it, and stops between two jobs.
 
-    python examples/worker.py [URL]
+    HACLIENT_URL=amqp://127.0.0.1:5672 python examples/worker.py
 
+The other variables are those of docs/configuration.md: HACLIENT_USER, HACLIENT_PASSWORD_FILE, any option.
 A job is a number: the seconds of work it takes.  Send some to the queue "jobs", and stop the
 worker with Ctrl-C or SIGTERM.  Jobs are delivered at least once, so the work must bear repeating:
 when the connection is lost before ``accept``, the job is done again by whoever gets it next.
@@ -10,7 +11,6 @@ when the connection is lost before ``accept``, the job is done again by whoever 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 
@@ -18,13 +18,17 @@ import haclient
 from haclient.errors import ReceiveTimeout, StaleDelivery
 
 
-def main(url: str) -> None:
+def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
 
-    # One job in hand and one waiting: the others are left to other workers.
-    with haclient.connect(url) as connection, connection.create_receiver("jobs", credit=1) as receiver:
+    with (
+        haclient.ConnectionFactory.from_env() as factory,
+        factory.connect() as connection,
+        # One job in hand and one waiting: the others are left to other workers.
+        connection.create_receiver("jobs", credit=1) as receiver,
+    ):
         print(f"waiting for jobs at {connection.endpoint}", flush=True)
         while not stop.is_set():
             try:
@@ -52,4 +56,4 @@ def work(delivery: haclient.Delivery) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672")
+    main()

@@ -11,13 +11,15 @@ half-done.  The blocking face (``haclient.blocking``) has the same names and mea
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import proton
 
+from haclient import configuration
 from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
@@ -54,6 +56,27 @@ class ConnectionFactory:
 
     def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
         self._core = FactoryCore(url, **arguments)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ, **arguments: Unpack[FactoryArguments]) -> Self:
+        """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
+
+        :param arguments: those of ``ConnectionFactory``, which win.
+        :raises ConfigurationError: for a variable that is unknown, missing or wrong.
+        """
+        return configuration.from_env(environ).make(cls, arguments)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
+        """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
+        return configuration.from_mapping(mapping).make(cls, arguments)
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
+    ) -> Self:
+        """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
+        return configuration.from_file(path).make(cls, arguments)
 
     @property
     def topology(self) -> Topology | None:

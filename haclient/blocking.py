@@ -13,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import proton
 
+from haclient import configuration
 from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
@@ -68,6 +70,27 @@ class ConnectionFactory:
     def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
         self._core = FactoryCore(url, **arguments)
         self._thread = LoopThread()
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ, **arguments: Unpack[FactoryArguments]) -> Self:
+        """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
+
+        :param arguments: those of ``ConnectionFactory``, which win.
+        :raises ConfigurationError: for a variable that is unknown, missing or wrong.
+        """
+        return configuration.from_env(environ).make(cls, arguments)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
+        """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
+        return configuration.from_mapping(mapping).make(cls, arguments)
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
+    ) -> Self:
+        """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
+        return configuration.from_file(path).make(cls, arguments)
 
     @property
     def topology(self) -> Topology | None:

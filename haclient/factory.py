@@ -12,7 +12,7 @@ import os
 import random
 import ssl
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypedDict
@@ -38,6 +38,7 @@ from haclient.subscriptions import CallbackSubscription, LogSubscription, Subscr
 from haclient.telemetry import settings as telemetry_settings
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.settings import TelemetrySettings
+from haclient.telemetry.sink import EventCallback, Sink, callbacks
 from haclient.telemetry.veil import Veil
 
 
@@ -59,7 +60,7 @@ class FactoryArguments(TypedDict, total=False):
     credentials: Credentials | CredentialsProvider | None
     ssl_context: ssl.SSLContext | None
     desired_capabilities: tuple[str, ...]
-    on_event: Callable[[Event], object] | None
+    on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None
     rng: random.Random | None
     telemetry: str | os.PathLike[str] | TelemetrySettings | None
     stagger: float | str
@@ -79,6 +80,8 @@ class FactoryArguments(TypedDict, total=False):
     max_hint: float | str
     standby: str
     park_timeout: float | str
+    dr: str | tuple[str, ...] | None
+    dr_after: float | str
     heartbeat: float | str
     delivery: str
     duplicate_detection: bool | str
@@ -118,7 +121,7 @@ class FactoryCore:
         (on a thread, unless it is a coroutine function).
     :param ssl_context: overrides the ``tls_*`` options; not for SASL EXTERNAL, see ``engine.tls``.
     :param desired_capabilities: what to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
-    :param on_event: called with each event, on a thread of its own.
+    :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
     :param rng: the random source of backoff and SRV; for reproducible tests.
     :param telemetry: overrides the option of that name: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
@@ -132,7 +135,7 @@ class FactoryCore:
         credentials: Credentials | CredentialsProvider | None = None,
         ssl_context: ssl.SSLContext | None = None,
         desired_capabilities: tuple[str, ...] = (),
-        on_event: Callable[[Event], object] | None = None,
+        on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
         rng: random.Random | None = None,
         telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
         **options: Any,
@@ -149,8 +152,9 @@ class FactoryCore:
         self._credentials = credentials
         self._planner = _Planner(self, ssl_context)
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
-        if on_event is not None:
-            self._subscriptions[CallbackSubscription(on_event)] = None
+        self.veil = self._make_veil()
+        for callback in callbacks(on_event, self.veil):
+            self._subscriptions[CallbackSubscription(callback)] = None
         self._recorder = self._make_recorder(telemetry if isinstance(telemetry, TelemetrySettings) else None)
         if self._recorder is not None:
             self._subscriptions[self._recorder] = None
@@ -168,13 +172,17 @@ class FactoryCore:
         """A new connection, not opened yet.  Must be called on the event loop."""
         if self._closed:
             raise ConnectionClosed("the factory is closed")
-        if self._shared is None:
-            self._shared = self._share()
         self._numbers += 1
-        core = ConnectionCore(self._shared, self._numbers)
+        core = ConnectionCore(self.shared(), self._numbers)
         self._connections[core] = None
         core.on_closed = lambda: self._connections.pop(core, None)
         return core
+
+    def shared(self) -> Shared:
+        """What the connections share, for who looks at a cluster without one; on the event loop."""
+        if self._shared is None:
+            self._shared = self._share()
+        return self._shared
 
     async def close(self) -> None:
         """Close every connection, then everything they shared."""
@@ -222,24 +230,26 @@ class FactoryCore:
 
     def conceal(self, credentials: Credentials) -> None:
         """These are in use: telemetry must not hold them."""
-        if self._recorder is not None:
-            self._recorder.conceal(credentials.user, credentials.password)
+        self.veil.add(credentials.user, credentials.password)
 
     def _make_recorder(self, given: TelemetrySettings | None) -> Recorder | None:
         settings = telemetry_settings.resolve(given, self.options.telemetry)
         if settings is None:
             return None
-        seeds = self.url.seeds
-        recorder = Recorder(
+        return Recorder(
             settings,
-            Veil((self.client_id, *(seed.endpoint.host for seed in seeds))),
+            self.veil,
             backoff_max=self.options.backoff_max,
             backoff_strategy=self.options.backoff_strategy,
         )
+
+    def _make_veil(self) -> Veil:
+        seeds = self.url.seeds
+        veil = Veil((self.client_id, *(seed.endpoint.host for seed in seeds)))
         for seed in seeds:
             known = _seed_credentials(seed)
-            recorder.conceal(known.user, known.password)
-        return recorder
+            veil.add(known.user, known.password)
+        return veil
 
     def _publish(self, connection: int, event: Event) -> None:
         for subscription, wanted in tuple(self._subscriptions.items()):

@@ -3,6 +3,9 @@
 A factory's recorder (``record``) takes its events and turns them into lines (``jsonl``, by the keys of
 ``schema``, with nothing secret, ``veil``); the one writer thread of the process (``writer``) puts
 them into files (``files``).  How, ``settings`` says.
+
+The same events as metrics and spans: a ``sink`` counts them (``tally``, ``track``) for ``prometheus`` or
+``opentelemetry``, which need the extra ``metrics``.
 """
 
 from haclient.telemetry.settings import TelemetrySettings

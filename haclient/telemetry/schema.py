@@ -34,6 +34,7 @@ class Kind(enum.StrEnum):
     MEMBER_PARKED = "haclient.member.parked"
     MEMBER_UNPARKED = "haclient.member.unparked"
     MEMBER_ROLE = "haclient.member.role"
+    MEMBER_SITE = "haclient.member.site"
 
 
 class Type(enum.StrEnum):
@@ -198,6 +199,24 @@ DATA = (
     ),
     Key("haclient.member.name", "member", Type.STRING, "name of the member that writes"),
     Key("haclient.member.role", "role", Type.STRING, "what it is now"),
+    Key("haclient.site.link", "site_link", Type.STRING, "name of a link; null for the events of this site"),
+    Key("haclient.site.sequence", "site_sequence", Type.LONG, "last sequence that was given, or carried out"),
+    Key(
+        "haclient.site.lag.events",
+        "site_lag_events",
+        Type.LONG,
+        "events that the other site has not settled",
+        "events",
+    ),
+    Key(
+        "haclient.site.lag.seconds",
+        "site_lag_seconds",
+        Type.DOUBLE,
+        "age of the oldest of them; of a link, how old the last event was when it was carried out",
+        "s",
+    ),
+    Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "events dropped, as they came again"),
+    Key("haclient.site.gaps", "site_gaps", Type.LONG, "gaps in the sequences"),
 )
 
 KEYS = (*ENVELOPE, *DATA)

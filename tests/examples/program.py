@@ -20,8 +20,17 @@ class Program:
     """``async with Program("worker", url) as program``; what still runs at the end is killed."""
 
     def __init__(self, name: str, *arguments: str) -> None:
-        self._command = (sys.executable, str(EXAMPLES / f"{name}.py"), *arguments)
+        self._command: tuple[str, ...] = (sys.executable, str(EXAMPLES / f"{name}.py"), *arguments)
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._printed: list[str] = []
+
+    @classmethod
+    def of(cls, *command: str | Path, **environment: str | Path) -> Self:
+        """Any other command."""
+        program = cls("")
+        program._command = tuple(map(str, command))
+        program._environment |= {name: str(value) for name, value in environment.items()}
+        return program
 
     async def line(self, pattern: str) -> re.Match[str]:
         """Read on until a line has this in it."""
@@ -54,7 +63,7 @@ class Program:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             stdin=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env=self._environment,
         )
         assert self._process.stdout is not None
         self._stdout = self._process.stdout

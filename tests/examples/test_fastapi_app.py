@@ -12,6 +12,7 @@ import pytest
 
 from broker_stub.manager import Pair, PairOptions
 from haclient import aio
+from haclient.errors import ClusterURLError
 from tests.examples.program import EXAMPLES
 
 TEA = {"item": "tea", "quantity": 2}
@@ -19,7 +20,7 @@ TEA = {"item": "tea", "quantity": 2}
 
 def load(url: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module, as a server would import it."""
-    monkeypatch.setenv("AMQP_URL", url)
+    monkeypatch.setenv("HACLIENT_URL", url)
     spec = importlib.util.spec_from_file_location("fastapi_app", EXAMPLES / "fastapi_app.py")
     assert spec is not None
     assert spec.loader is not None
@@ -50,6 +51,16 @@ async def test_an_order_is_sent_and_answered_with_the_outcome(
 
     async with aio.connect(pair.url) as connection, await connection.create_receiver("orders") as orders:
         assert (await orders.receive(timeout=10)).message.body == TEA
+
+
+async def test_without_a_url_the_application_does_not_start_and_says_which_variable_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = load("", monkeypatch)
+    monkeypatch.delenv("HACLIENT_URL")
+    with pytest.raises(ClusterURLError, match="HACLIENT_URL is missing"):
+        async with client_of(module):
+            pass
 
 
 async def test_orders_during_a_failover_wait_for_the_new_primary(

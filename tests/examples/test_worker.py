@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 
 import pytest
 
 from broker_stub.manager import Pair
 from haclient import Message, aio
-from tests.examples.program import Program
+from tests.examples.program import EXAMPLES, Program
+
+
+def worker_of(pair: Pair) -> Program:
+    return Program.of(sys.executable, EXAMPLES / "worker.py", HACLIENT_URL=pair.url)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -14,7 +19,7 @@ async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, p
     async with (
         aio.connect(pair.url) as connection,
         await connection.create_sender("jobs") as jobs,
-        Program("worker", pair.url) as worker,
+        worker_of(pair) as worker,
     ):
         await jobs.send(Message(body=1))
         await jobs.send(Message(body=2))
@@ -30,7 +35,7 @@ async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, p
 
 
 async def test_an_idle_worker_stops_at_once(pair: Pair) -> None:
-    async with Program("worker", pair.url) as worker:
+    async with worker_of(pair) as worker:
         await worker.line("waiting for jobs")
         worker.signal(signal.SIGTERM)
         await worker.line("stopped")
@@ -38,7 +43,7 @@ async def test_an_idle_worker_stops_at_once(pair: Pair) -> None:
 
 
 async def test_what_is_no_job_is_rejected(pair: Pair) -> None:
-    async with Program("worker", pair.url) as worker, aio.connect(pair.url) as connection:
+    async with worker_of(pair) as worker, aio.connect(pair.url) as connection:
         jobs = await connection.create_sender("jobs")
         await jobs.send(Message(body="sweep the floor"))
         await worker.line("rejected 'sweep the floor'")
@@ -47,7 +52,7 @@ async def test_what_is_no_job_is_rejected(pair: Pair) -> None:
 
 
 async def test_a_job_whose_connection_died_is_not_acknowledged_and_the_next_one_is_done(pair: Pair) -> None:
-    async with Program("worker", pair.url) as worker, aio.connect(pair.url) as connection:
+    async with worker_of(pair) as worker, aio.connect(pair.url) as connection:
         jobs = await connection.create_sender("jobs")
         await jobs.send(Message(body=2))
         await worker.line("working for 2 s")

@@ -35,6 +35,9 @@ from haclient import (
     errors,
     events,
 )
+from haclient.telemetry.opentelemetry import OpenTelemetrySink
+from haclient.telemetry.prometheus import PrometheusSink
+from haclient.tracing import MessageTracing
 
 URL = "amqp://a,b"
 
@@ -78,6 +81,11 @@ def blocking_factory(context: ssl.SSLContext) -> None:
     ConnectionFactory(None)  # type: ignore[arg-type]
     ConnectionFactory(URL, heartbeat=object())  # type: ignore[arg-type]
     ConnectionFactory(URL, hartbeat=5)  # type: ignore[call-arg]
+    ConnectionFactory(URL, on_event=[use_event, PrometheusSink(), OpenTelemetrySink()])
+    assert_type(ConnectionFactory.from_env({"HACLIENT_URL": URL}, window=5), ConnectionFactory)
+    assert_type(ConnectionFactory.from_mapping({"url": URL}), ConnectionFactory)
+    assert_type(ConnectionFactory.from_file("haclient.toml"), ConnectionFactory)
+    ConnectionFactory.from_env(windw=5)  # type: ignore[call-arg]
     with ConnectionFactory(URL) as factory:
         assert_type(factory, ConnectionFactory)
         assert_type(factory.topology, Topology | None)
@@ -89,12 +97,26 @@ async def asyncio_factory(context: ssl.SSLContext) -> None:
     aio.ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
     aio.ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     aio.ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
+    assert_type(aio.ConnectionFactory.from_env(), aio.ConnectionFactory)
     async with aio.ConnectionFactory(URL) as factory, factory.connect() as connection:
         assert_type(factory, aio.ConnectionFactory)
         assert_type(factory.topology, Topology | None)
         assert_type(connection, aio.Connection)
         assert_type(await factory.connect(), aio.Connection)
     await factory.close()
+
+
+async def traced_messages(connection: Connection, other: aio.Connection) -> None:
+    tracing = MessageTracing(carrier="properties")
+    sender = tracing.trace(connection).create_sender("orders", name="link")
+    assert_type(sender.send(Message(body="one"), timeout=5), Outcome)
+    receiver = tracing.trace(connection).create_receiver("orders", credit=10)
+    with receiver.processing(next(receiver)):
+        pass
+    assert_type(await (await tracing.trace(other).create_sender("orders")).send(Message(body="one")), Outcome)
+    async for delivery in await tracing.trace(other).create_receiver("orders"):
+        assert_type(delivery, aio.Delivery)
+    MessageTracing(carrier="headers")  # type: ignore[arg-type]
 
 
 # -- the blocking face ----------------------------------------------------------------------------

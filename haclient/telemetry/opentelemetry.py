@@ -1,0 +1,310 @@
+"""An OpenTelemetry sink: metrics of what connections go through, and a span for each episode.
+
+    connect(url, on_event=OpenTelemetrySink())
+
+An episode is a span, ``connect`` for the first of a connection and ``reconnect`` for the others, from the
+loss (or the first attempt) to the next usable connection, with an event for each attempt, redirect and wait.
+Times come from the monotonic clock of the events, so a clock that is set meanwhile bends no span.
+
+Attributes have OpenTelemetry's names where they exist, and otherwise those of the telemetry files
+(``schema``).  Spans and traces of messages: ``haclient.tracing``.
+
+Source: OpenTelemetry semantic conventions 1.43, messaging and general; needs the extra ``metrics``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from haclient import events
+from haclient.discovery.endpoint import Endpoint
+from haclient.events import Event, Stamp
+from haclient.telemetry.jsonl import long
+from haclient.telemetry.sink import EventCallback
+from haclient.telemetry.tally import RECONNECT, Labels, Place, Tally, kind_of
+from haclient.telemetry.track import CONNECTED, Ended, Track
+from haclient.telemetry.veil import Veil
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.context import Context
+except ModuleNotFoundError as error:
+    message = f"{__name__} needs opentelemetry-api: pip install 'haclient[metrics]'"
+    raise ModuleNotFoundError(message, name=error.name) from error
+
+SCOPE = "haclient"
+# A custom value, for the conventions list products and not the protocol.
+SYSTEM = {"messaging.system": "amqp"}
+# The boundaries that the conventions ask for, and those beyond for episodes.
+OPERATION_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+EPISODE_SECONDS = (*OPERATION_SECONDS, 30.0, 60.0, 300.0)
+
+Attribute = str | int | float | bool
+Attributes = dict[str, Attribute]
+
+
+class OpenTelemetrySink:
+    """Measures and traces the events of factories; give it as ``on_event``.
+
+    :param tracer_provider: whose spans; the global one by default.
+    :param meter_provider: whose instruments; the global one by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
+        self._measures = _Measures(metrics.get_meter(SCOPE, meter_provider=meter_provider))
+        self._labels = Labels()
+
+    def listener(self, veil: Veil) -> EventCallback:
+        """See ``sink.Sink``."""
+        tally = Tally(self._measures, self._labels, veil)
+        episodes = _Episodes(self._tracer, veil)
+
+        def listen(event: Event) -> None:
+            try:
+                tally(event)
+            finally:
+                episodes(event)
+
+        return listen
+
+
+# -- metrics --------------------------------------------------------------------------------------
+
+
+class _Measures:
+    def __init__(self, meter: metrics.Meter) -> None:
+        def name(word: str) -> str:
+            return f"haclient.connection.{word}"
+
+        self._attempts = meter.create_histogram(
+            name("attempt.duration"),
+            "s",
+            "From the dial of an attempt to its end.",
+            explicit_bucket_boundaries_advisory=OPERATION_SECONDS,
+        )
+        self._episodes = meter.create_histogram(
+            name("episode.duration"),
+            "s",
+            "From the loss, or the start, to a usable connection, or to giving up.",
+            explicit_bucket_boundaries_advisory=EPISODE_SECONDS,
+        )
+        self._backoff = meter.create_histogram(
+            name("backoff.delay"),
+            "s",
+            "Waits between two rounds.",
+            explicit_bucket_boundaries_advisory=OPERATION_SECONDS,
+        )
+        self._lost = meter.create_counter(name("lost"), "{connection}", "Connections lost.")
+        self._unsettled = meter.create_counter(
+            name("unsettled"), "{message}", "Messages that were unsettled at a loss."
+        )
+        self._replayed = meter.create_counter(
+            name("replayed"), "{message}", "Messages sent again after a loss."
+        )
+        self._redirects = meter.create_counter(
+            name("redirects"), "{redirect}", "Redirects by passive members."
+        )
+        self._unheard = meter.create_counter(
+            name("dropped"), "{event}", "Events that this sink was too slow for."
+        )
+        self._count = meter.create_up_down_counter(
+            name("count"), "{connection}", "Connections by their state."
+        )
+
+    def attempt(self, place: Place, ended: Ended) -> None:
+        if ended.number:
+            self._attempts.record(ended.duration, {**_server(place), **_error(ended)})
+
+    def episode(self, kind: str, duration: float, cause: str | None) -> None:
+        failed = {} if cause is None else {"error.type": cause}
+        self._episodes.record(duration, {**SYSTEM, "haclient.episode": kind, **failed})
+
+    def lost(self, place: Place, condition: str | None, unsettled: int) -> None:
+        why = {} if condition is None else {"haclient.close.condition": condition}
+        self._lost.add(1, {**_server(place), **why})
+        self._unsettled.add(unsettled, SYSTEM)
+
+    def redirected(self, *, followed: bool) -> None:
+        self._redirects.add(1, {**SYSTEM, "haclient.redirect.followed": followed})
+
+    def backing_off(self, delay: float, *, hinted: bool) -> None:
+        self._backoff.record(delay, {**SYSTEM, "haclient.hinted": hinted})
+
+    def replayed(self, messages: int) -> None:
+        self._replayed.add(messages, SYSTEM)
+
+    def state(self, old: str | None, new: str | None) -> None:
+        for state, change in ((old, -1), (new, 1)):
+            if state is not None:
+                self._count.add(change, {**SYSTEM, "haclient.state": state})
+
+    def unheard(self, count: int) -> None:
+        self._unheard.add(count, SYSTEM)
+
+
+def _server(place: Place) -> Attributes:
+    port: Attributes = {"server.port": place.port} if place.port else {}
+    return {**SYSTEM, "server.address": place.host, **port}
+
+
+def _error(ended: Ended) -> Attributes:
+    return {} if ended.result == CONNECTED else {"error.type": ended.result}
+
+
+# -- spans ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Episode:
+    """An episode under way: its span, and the clock of the events in it."""
+
+    span: trace.Span
+    time: float
+    monotonic: float
+
+    def at(self, monotonic: float) -> int:
+        """Nanoseconds since the Unix epoch."""
+        return int((self.time + monotonic - self.monotonic) * 1e9)
+
+    def add(self, name: str, monotonic: float, attributes: Mapping[str, Attribute | None]) -> None:
+        self.span.add_event(name, _present(attributes), self.at(monotonic))
+
+
+@dataclass(slots=True)
+class _Connection:
+    track: Track = field(default_factory=Track)
+    episode: _Episode | None = None
+    usable: bool = False
+
+    def end(self, stamp: Stamp) -> None:
+        """The episode is over."""
+        if self.episode is not None:
+            self.episode.span.end(self.episode.at(stamp.monotonic))
+            self.episode = None
+
+
+class _Episodes:
+    """Makes the spans of one factory."""
+
+    def __init__(self, tracer: trace.Tracer, veil: Veil) -> None:
+        self._tracer = tracer
+        self._veil = veil
+        self._connections: dict[int, _Connection] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Write one event into the span of its episode."""
+        connection = self._connections.setdefault(event.stamp.connection, _Connection())
+        ended = connection.track.take(event)
+        if isinstance(event, events.Lost):
+            self._lost(connection, event)
+            return
+        if connection.episode is None and not connection.usable and not isinstance(event, events.Closed):
+            connection.episode = self._start(kind_of(event), event.stamp, event.stamp.episode)
+        if connection.episode is not None:
+            for each in ended:
+                connection.episode.add("attempt", each.ended, self._attempt(each))
+            self._write(connection, connection.episode, event)
+        if isinstance(event, events.Closed | events.GaveUp):
+            del self._connections[event.stamp.connection]
+
+    def _start(self, kind: str, stamp: Stamp, episode: int) -> _Episode:
+        attributes: Attributes = {
+            **SYSTEM,
+            "messaging.client.id": stamp.client_id,
+            "haclient.connection.number": stamp.connection,
+            "haclient.outage.number": episode,
+        }
+        span = self._tracer.start_span(
+            kind,
+            Context(),  # an episode belongs to nobody's request
+            trace.SpanKind.CLIENT,
+            attributes,
+            start_time=int(stamp.time * 1e9),
+        )
+        return _Episode(span, stamp.time, stamp.monotonic)
+
+    def _lost(self, connection: _Connection, event: events.Lost) -> None:
+        connection.end(event.stamp)  # of one whose end was not heard
+        connection.usable = False
+        connection.episode = self._start(RECONNECT, event.stamp, event.stamp.episode + 1)
+        facts = {
+            **self._where(event.endpoint),
+            "haclient.close.condition": self._veil.condition(event.condition),
+            "haclient.unsettled": event.unsettled,
+        }
+        connection.episode.add("lost", event.stamp.monotonic, facts)
+
+    def _write(self, connection: _Connection, episode: _Episode, event: Event) -> None:
+        now = event.stamp.monotonic
+        match event:
+            case events.Parked():
+                episode.add(
+                    "parked", now, {**self._where(event.endpoint), "haclient.attempt.number": event.attempt}
+                )
+            case events.Redirected():
+                episode.add("redirect", now, self._redirect(event))
+            case events.BackingOff():
+                episode.add("backoff", now, _backoff(event))
+            case events.Connected() | events.Reconnected():
+                episode.span.set_attributes(_present(self._connected(event)))
+                connection.end(event.stamp)
+                connection.usable = True
+            case events.GaveUp():
+                episode.span.set_attributes(
+                    {"error.type": event.cause, "haclient.attempt.number": event.attempts}
+                )
+                episode.span.set_status(trace.StatusCode.ERROR, event.cause)
+                connection.end(event.stamp)
+            case events.Closed():
+                episode.add("closed", now, {})
+                connection.end(event.stamp)
+
+    def _where(self, endpoint: Endpoint) -> dict[str, Attribute | None]:
+        return {"server.address": self._veil.name(endpoint.host), "server.port": endpoint.port}
+
+    def _attempt(self, ended: Ended) -> dict[str, Attribute | None]:
+        return {
+            **self._where(ended.endpoint),
+            **_error(ended),
+            "haclient.attempt.number": ended.number,
+            "haclient.attempt.duration": ended.duration if ended.number else None,
+            "haclient.close.condition": self._veil.condition(ended.condition),
+            "haclient.hint": ended.hint,
+        }
+
+    def _redirect(self, event: events.Redirected) -> dict[str, Attribute | None]:
+        return {
+            **self._where(event.by),
+            "haclient.redirect.address": self._veil.name(event.target.host),
+            "haclient.redirect.port": event.target.port,
+            "haclient.redirect.followed": event.followed,
+        }
+
+    def _connected(self, event: events.Connected | events.Reconnected) -> dict[str, Attribute | None]:
+        return {
+            **self._where(event.endpoint),
+            "haclient.cluster": self._veil.name(event.cluster),
+            "haclient.generation": long(event.generation),
+            "haclient.attempt.number": event.attempts,
+            "haclient.replayed": event.replayed if isinstance(event, events.Reconnected) else 0,
+        }
+
+
+def _backoff(event: events.BackingOff) -> dict[str, Attribute | None]:
+    return {
+        "haclient.backoff.delay": event.delay,
+        "haclient.backoff.base": event.base,
+        "haclient.backoff.round": event.round,
+        "haclient.hint": event.hint,
+    }
+
+
+def _present(attributes: Mapping[str, Attribute | None]) -> Attributes:
+    return {name: value for name, value in attributes.items() if value is not None}

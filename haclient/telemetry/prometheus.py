@@ -1,0 +1,114 @@
+"""A Prometheus sink: counters, histograms and one gauge of what connections go through.
+
+    connect(url, on_event=PrometheusSink())
+
+Names follow Prometheus's conventions: base units, ``_total`` for counters, one namespace.  Labels have few
+values (``sink``): an ``endpoint`` is ``host:port``, a ``result`` is ``connected`` or a kind of miss.  A sink
+may serve all factories of a process; a second one on the same registry needs another namespace.
+
+Source: prometheus.io, "Metric and label naming" and "Instrumentation"; needs the extra ``metrics``.
+"""
+
+from __future__ import annotations
+
+from haclient.telemetry.sink import OTHER, EventCallback
+from haclient.telemetry.tally import Labels, Place, Tally
+from haclient.telemetry.track import Ended
+from haclient.telemetry.veil import Veil
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ModuleNotFoundError as error:
+    message = f"{__name__} needs prometheus-client: pip install 'haclient[metrics]'"
+    raise ModuleNotFoundError(message, name=error.name) from error
+
+# From a dial on the same host to the longest deadline that is set in practice.
+DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class PrometheusSink:
+    """Counts the events of factories; give it as ``on_event``.
+
+    :param registry: where the metrics are registered.
+    :param namespace: what their names begin with.
+    :raises ValueError: when the registry has such metrics already.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, namespace: str = "haclient") -> None:
+        self._measures = _Measures(registry, namespace)
+        self._labels = Labels()
+
+    def listener(self, veil: Veil) -> EventCallback:
+        """See ``sink.Sink``."""
+        return Tally(self._measures, self._labels, veil)
+
+
+class _Measures:
+    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        def counter(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(name, meaning, labels, namespace=namespace, registry=registry)
+
+        def histogram(name: str, meaning: str, *labels: str) -> Histogram:
+            return Histogram(name, meaning, labels, namespace=namespace, registry=registry, buckets=DURATIONS)
+
+        self._attempts = counter("attempts_total", "Attempts that ended.", "endpoint", "result")
+        self._attempt_seconds = histogram("attempt_duration_seconds", "From the dial to the end.", "result")
+        self._episode_seconds = histogram(
+            "episode_duration_seconds", "From the loss, or the start, to a usable connection.", "episode"
+        )
+        self._gave_up = counter("gave_up_total", "Episodes without a primary.", "episode", "cause")
+        self._lost = counter("connections_lost_total", "Connections lost.", "endpoint", "condition")
+        self._unsettled = counter("unsettled_messages_total", "Messages that were unsettled at a loss.")
+        self._replayed = counter("replayed_messages_total", "Messages sent again after a loss.")
+        self._redirects = counter("redirects_total", "Redirects by passive members.", "followed")
+        self._backoff = histogram("backoff_delay_seconds", "Waits between two rounds.", "hinted")
+        self._unheard = counter("dropped_events_total", "Events that this sink was too slow for.")
+        self._connections = Gauge(
+            "connections",
+            "Connections by their state.",
+            ["state"],
+            namespace=namespace,
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+    def attempt(self, place: Place, ended: Ended) -> None:
+        self._attempts.labels(_name(place), ended.result).inc()
+        if ended.number:
+            self._attempt_seconds.labels(ended.result).observe(ended.duration)
+
+    def episode(self, kind: str, duration: float, cause: str | None) -> None:
+        if cause is None:
+            self._episode_seconds.labels(kind).observe(duration)
+        else:
+            self._gave_up.labels(kind, cause).inc()
+
+    def lost(self, place: Place, condition: str | None, unsettled: int) -> None:
+        self._lost.labels(_name(place), condition or "").inc()
+        self._unsettled.inc(unsettled)
+
+    def redirected(self, *, followed: bool) -> None:
+        self._redirects.labels(_word(value=followed)).inc()
+
+    def backing_off(self, delay: float, *, hinted: bool) -> None:
+        self._backoff.labels(_word(value=hinted)).observe(delay)
+
+    def replayed(self, messages: int) -> None:
+        self._replayed.inc(messages)
+
+    def state(self, old: str | None, new: str | None) -> None:
+        if old is not None:
+            self._connections.labels(old).dec()
+        if new is not None:
+            self._connections.labels(new).inc()
+
+    def unheard(self, count: int) -> None:
+        self._unheard.inc(count)
+
+
+def _name(place: Place) -> str:
+    return f"{place.host}:{place.port}" if place.port else OTHER
+
+
+def _word(*, value: bool) -> str:
+    return "true" if value else "false"

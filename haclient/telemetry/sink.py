@@ -1,0 +1,74 @@
+"""Sinks: what makes metrics and spans of a factory's events.
+
+    connect(url, on_event=PrometheusSink())
+
+Rules
+-----
+* A sink may serve several factories.  Each gets a listener of its own, which is called on a thread of its
+  own: a slow one delays nothing, and one that raises is logged and called again (``subscriptions``).
+* What came over the network passes the factory's veil (``veil``) before it is written, and is not written
+  when it holds a password.  The words of peers are never written, only the names of conditions.
+* Labels have few values: hosts and conditions have at most ``MOST_NAMES`` each, later ones are ``OTHER``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol, runtime_checkable
+
+from haclient.events import Event
+from haclient.telemetry.veil import Veil
+
+# A cluster has a handful of members; redirects of a broken peer may name any number.
+MOST_NAMES = 32
+OTHER = "other"
+
+EventCallback = Callable[[Event], object]
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Makes a listener for one factory."""
+
+    def listener(self, veil: Veil) -> EventCallback:
+        """What to call with each event of a factory.
+
+        :param veil: knows what must not be written.
+        """
+
+
+def callbacks(
+    given: EventCallback | Sink | Iterable[EventCallback | Sink] | None, veil: Veil
+) -> list[EventCallback]:
+    """What to call, for the argument ``on_event`` of a factory.
+
+    :raises TypeError: for what can be neither called nor listened with.
+    """
+    if given is None:
+        return []
+    if isinstance(given, Iterable):
+        return [each for one in given for each in callbacks(one, veil)]
+    if isinstance(given, Sink):
+        return [given.listener(veil)]
+    if not callable(given):
+        raise TypeError(f"on_event: a {type(given).__name__} is neither a function nor a sink")
+    return [given]
+
+
+class Names:
+    """The values of a label, the first ``MOST_NAMES`` of them.  For use by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+
+    def known(self, name: str | None) -> str:
+        """The name, or ``OTHER`` for one too many and for one that must not be written."""
+        if name is None:
+            return OTHER
+        with self._lock:
+            if name not in self._known and len(self._known) >= MOST_NAMES:
+                return OTHER
+            self._known.add(name)
+        return name

@@ -1,0 +1,138 @@
+"""Traced links of the asyncio face; see ``haclient.tracing``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import proton
+from opentelemetry import trace
+
+from haclient import aio
+from haclient.errors import HaclientError, ReceiveTimeout
+from haclient.outcome import Outcome
+from haclient.tracing.carriage import TracingEncoder
+from haclient.tracing.operations import Link, Station
+
+
+class AsyncTraced:
+    """Makes traced links of a connection."""
+
+    def __init__(self, connection: aio.Connection, station: Station) -> None:
+        self._connection = connection
+        self._station = station
+
+    async def create_sender(self, address: str | None, **arguments: Any) -> AsyncTracedSender:
+        """A sender; the arguments are those of ``aio.Connection.create_sender``."""
+        sender = await self._connection.create_sender(address, **arguments)
+        sender._encoder = TracingEncoder(self._station.carriage)
+        return AsyncTracedSender(sender, self._station.link(address))
+
+    async def create_receiver(
+        self, address: str | None, *, dynamic: bool = False, **arguments: Any
+    ) -> AsyncTracedReceiver:
+        """A receiver; the arguments are those of ``aio.Connection.create_receiver``."""
+        receiver = await self._connection.create_receiver(address, dynamic=dynamic, **arguments)
+        return AsyncTracedReceiver(receiver, self._station.link(address, dynamic=dynamic))
+
+
+class AsyncTracedSender:
+    """A sender whose messages are traced; see ``aio.Sender``."""
+
+    def __init__(self, sender: aio.Sender, link: Link) -> None:
+        self._sender = sender
+        self._link = link
+
+    @property
+    def address(self) -> str | None:
+        """The node it sends to."""
+        return self._sender.address
+
+    @property
+    def unsettled(self) -> int:
+        """Messages sent and not settled yet."""
+        return self._sender.unsettled
+
+    async def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+        """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
+        with self._link.sending(message):
+            return await self._sender.send(message, timeout=timeout)
+
+    async def send_nowait(
+        self, message: proton.Message, *, timeout: float | None = None
+    ) -> asyncio.Future[Outcome]:
+        """Send without waiting for the outcome; see ``aio.Sender.send_nowait``."""
+        operation = self._link.send(message)
+        with operation.current():
+            try:
+                future = await self._sender.send_nowait(message, timeout=timeout)
+            except BaseException as error:
+                operation.end(error)
+                raise
+        future.add_done_callback(operation.settled)
+        return future
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is settled; see ``aio.Sender.flush``."""
+        await self._sender.flush(timeout=timeout)
+
+    async def close(self) -> None:
+        """Close the link."""
+        await self._sender.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncTracedReceiver:
+    """A receiver whose messages are traced, and an asynchronous iterator; see ``aio.Receiver``."""
+
+    def __init__(self, receiver: aio.Receiver, link: Link) -> None:
+        self._receiver = receiver
+        self._link = link
+
+    @property
+    def address(self) -> str | None:
+        """The node it receives from."""
+        return self._receiver.address
+
+    async def receive(self, *, timeout: float | None = None) -> aio.Delivery:
+        """The next delivery; see ``aio.Receiver.receive``."""
+        return await self._traced(lambda: self._receiver.receive(timeout=timeout))
+
+    def processing(self, delivery: aio.Delivery) -> AbstractContextManager[trace.Span]:
+        """What is done with a delivery, as a span below that of its sender."""
+        return self._link.processing(delivery.message)
+
+    async def close(self) -> None:
+        """Close the link."""
+        await self._receiver.close()
+
+    def __aiter__(self) -> AsyncIterator[aio.Delivery]:
+        return self
+
+    async def __anext__(self) -> aio.Delivery:
+        return await self._traced(self._receiver.__anext__)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _traced(self, receive: Callable[[], Any]) -> aio.Delivery:
+        operation = self._link.receive()
+        try:
+            delivery: aio.Delivery = await receive()
+        except ReceiveTimeout:
+            raise
+        except HaclientError as error:
+            operation.failed(error)
+            raise
+        operation.arrived(lambda: delivery.message)
+        return delivery

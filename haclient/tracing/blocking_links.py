@@ -1,0 +1,136 @@
+"""Traced links of the blocking face; see ``haclient.tracing``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import proton
+from opentelemetry import trace
+
+from haclient import blocking
+from haclient.errors import HaclientError, ReceiveTimeout
+from haclient.outcome import Outcome
+from haclient.tracing.carriage import TracingEncoder
+from haclient.tracing.operations import Link, Station
+
+
+class Traced:
+    """Makes traced links of a connection."""
+
+    def __init__(self, connection: blocking.Connection, station: Station) -> None:
+        self._connection = connection
+        self._station = station
+
+    def create_sender(self, address: str | None, **arguments: Any) -> TracedSender:
+        """A sender; the arguments are those of ``blocking.Connection.create_sender``."""
+        sender = self._connection.create_sender(address, **arguments)
+        sender._encoder = TracingEncoder(self._station.carriage)
+        return TracedSender(sender, self._station.link(address))
+
+    def create_receiver(
+        self, address: str | None, *, dynamic: bool = False, **arguments: Any
+    ) -> TracedReceiver:
+        """A receiver; the arguments are those of ``blocking.Connection.create_receiver``."""
+        receiver = self._connection.create_receiver(address, dynamic=dynamic, **arguments)
+        return TracedReceiver(receiver, self._station.link(address, dynamic=dynamic))
+
+
+class TracedSender:
+    """A sender whose messages are traced; see ``blocking.Sender``."""
+
+    def __init__(self, sender: blocking.Sender, link: Link) -> None:
+        self._sender = sender
+        self._link = link
+
+    @property
+    def address(self) -> str | None:
+        """The node it sends to."""
+        return self._sender.address
+
+    @property
+    def unsettled(self) -> int:
+        """Messages sent and not settled yet."""
+        return self._sender.unsettled
+
+    def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+        """Send and wait until the primary has settled it; see ``blocking.Sender.send``."""
+        with self._link.sending(message):
+            return self._sender.send(message, timeout=timeout)
+
+    def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> Future[Outcome]:
+        """Send without waiting for the outcome; see ``blocking.Sender.send_nowait``."""
+        operation = self._link.send(message)
+        with operation.current():
+            try:
+                future = self._sender.send_nowait(message, timeout=timeout)
+            except BaseException as error:
+                operation.end(error)
+                raise
+        future.add_done_callback(operation.settled)
+        return future
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is settled; see ``blocking.Sender.flush``."""
+        self._sender.flush(timeout=timeout)
+
+    def close(self) -> None:
+        """Close the link."""
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TracedReceiver:
+    """A receiver whose messages are traced, and an iterator; see ``blocking.Receiver``."""
+
+    def __init__(self, receiver: blocking.Receiver, link: Link) -> None:
+        self._receiver = receiver
+        self._link = link
+
+    @property
+    def address(self) -> str | None:
+        """The node it receives from."""
+        return self._receiver.address
+
+    def receive(self, *, timeout: float | None = None) -> blocking.Delivery:
+        """The next delivery; see ``blocking.Receiver.receive``."""
+        return self._traced(lambda: self._receiver.receive(timeout=timeout))
+
+    def processing(self, delivery: blocking.Delivery) -> AbstractContextManager[trace.Span]:
+        """What is done with a delivery, as a span below that of its sender."""
+        return self._link.processing(delivery.message)
+
+    def close(self) -> None:
+        """Close the link."""
+        self._receiver.close()
+
+    def __iter__(self) -> Iterator[blocking.Delivery]:
+        return self
+
+    def __next__(self) -> blocking.Delivery:
+        return self._traced(self._receiver.__next__)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _traced(self, receive: Callable[[], Any]) -> blocking.Delivery:
+        operation = self._link.receive()
+        try:
+            delivery: blocking.Delivery = receive()
+        except ReceiveTimeout:
+            raise
+        except HaclientError as error:
+            operation.failed(error)
+            raise
+        operation.arrived(lambda: delivery.message)
+        return delivery

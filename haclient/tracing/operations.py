@@ -1,0 +1,234 @@
+"""Operations on messages as spans and measurements, by OpenTelemetry's conventions for messaging.
+
+An operation is ``send``, ``receive`` or ``process``.  Spans are named by it and the address of the link; by
+the operation alone, where there is no address or the peer made it up (a dynamic one).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import proton
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+
+from haclient.discovery.endpoint import Endpoint
+from haclient.errors import HaclientError, MessageNotAccepted
+from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
+from haclient.telemetry.veil import Veil
+from haclient.tracing.carriage import Carriage, span_context
+
+logger = logging.getLogger("haclient")
+
+_KINDS = {
+    "send": trace.SpanKind.PRODUCER,
+    "receive": trace.SpanKind.CLIENT,
+    "process": trace.SpanKind.CONSUMER,
+}
+
+
+class Instruments:
+    """The metrics of the conventions."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self.operation = meter.create_histogram(
+            "messaging.client.operation.duration",
+            "s",
+            "Duration of an operation with messages.",
+            explicit_bucket_boundaries_advisory=OPERATION_SECONDS,
+        )
+        self.processing = meter.create_histogram(
+            "messaging.process.duration",
+            "s",
+            "Duration of processing a message.",
+            explicit_bucket_boundaries_advisory=OPERATION_SECONDS,
+        )
+        self.sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Messages sent.")
+        self.consumed = meter.create_counter(
+            "messaging.client.consumed.messages", "{message}", "Messages received."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What the links of a connection have in common.
+
+    :param endpoint: tells the member that the connection is at.
+    """
+
+    tracer: trace.Tracer
+    instruments: Instruments
+    carriage: Carriage
+    veil: Veil
+    client_id: str
+    endpoint: Callable[[], Endpoint | None]
+
+    def link(self, address: str | None, *, dynamic: bool = False) -> Link:
+        """One link.
+
+        :param dynamic: the peer makes up its address.
+        """
+        destination: Attributes = {"messaging.destination.temporary": True} if dynamic else {}
+        if address is not None and not dynamic:
+            destination["messaging.destination.name"] = address
+        return Link(self, destination)
+
+    def server(self) -> Attributes:
+        """The member that serves now."""
+        endpoint = self.endpoint()
+        host = None if endpoint is None else self.veil.name(endpoint.host)
+        return (
+            {} if endpoint is None or host is None else {"server.address": host, "server.port": endpoint.port}
+        )
+
+
+class Link:
+    """The operations of one sender or receiver."""
+
+    def __init__(self, station: Station, destination: Attributes) -> None:
+        self._station = station
+        self._destination = destination
+
+    def send(self, message: proton.Message) -> Operation:
+        """Begin to send; the operation's context is to be current while the message is encoded."""
+        return self._begin("send", message)
+
+    @contextlib.contextmanager
+    def sending(self, message: proton.Message) -> Iterator[None]:
+        """Send, and wait for the outcome."""
+        with self.send(message).whole():
+            yield
+
+    def receive(self) -> Operation:
+        """Begin to wait for a message.  There is a span only when one has come."""
+        return Operation(self._station, "receive", self._attributes("receive"))
+
+    @contextlib.contextmanager
+    def processing(self, message: proton.Message) -> Iterator[trace.Span]:
+        """Process a message; what happens inside is below it."""
+        operation = self._begin("process", message)
+        with operation.whole():
+            yield operation.span
+
+    def _begin(self, name: str, message: proton.Message) -> Operation:
+        operation = Operation(self._station, name, self._attributes(name))
+        operation.start(message)
+        return operation
+
+    def _attributes(self, name: str) -> Attributes:
+        return {
+            **SYSTEM,
+            "messaging.operation.name": name,
+            "messaging.operation.type": name,
+            **self._destination,
+            **self._station.server(),
+        }
+
+
+class Operation:
+    """One operation under way.  None of its methods raises because of tracing."""
+
+    def __init__(self, station: Station, name: str, attributes: Attributes) -> None:
+        self.span: trace.Span = trace.INVALID_SPAN
+        self._station = station
+        self._name = name
+        self._attributes = attributes
+        self._began = time.perf_counter()
+        self._start_time = time.time_ns()
+
+    def start(self, message: proton.Message | None) -> None:
+        """Start the span, with a link to the context of the message."""
+        with _guard():
+            carried = Context() if message is None else self._station.carriage.context(message)
+            origin = span_context(carried)
+            alone = self._name == "process" and not trace.get_current_span().get_span_context().is_valid
+            ids: Attributes = {"messaging.client.id": self._station.client_id}
+            if message is not None and isinstance(message.id, str | int):
+                ids["messaging.message.id"] = str(message.id)
+            self.span = self._station.tracer.start_span(
+                " ".join(str(word) for word in (self._name, self._destination) if word),
+                # Processing has the sender for its parent, where it happens in nobody else's span.
+                carried if alone and origin.is_valid else None,
+                _KINDS[self._name],
+                {**self._attributes, **ids},
+                [trace.Link(origin)] if origin.is_valid else None,
+                self._start_time,
+            )
+
+    def arrived(self, message: Callable[[], proton.Message]) -> None:
+        """A message has come."""
+        with _guard():
+            self.start(message())
+        self.end()
+
+    def failed(self, error: BaseException) -> None:
+        """No message can come any more."""
+        self.start(None)
+        self.end(error)
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the span the current one."""
+        with trace.use_span(self.span, record_exception=False, set_status_on_exception=False):
+            yield
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """The operation takes as long as this."""
+        with self.current():
+            try:
+                yield
+            except BaseException as error:
+                self.end(error)
+                raise
+            self.end()
+
+    def settled(self, future: Any) -> None:
+        """The outcome of a message is known."""
+        self.end(CancelledError() if future.cancelled() else future.exception())
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The operation is over."""
+        with _guard():
+            seconds = time.perf_counter() - self._began
+            facts = {**self._attributes, **self._station.server()}
+            if error is not None:
+                facts["error.type"] = type(error).__name__
+                self.span.set_status(trace.StatusCode.ERROR, type(error).__name__)
+            self.span.set_attributes(facts)
+            self.span.end()
+            self._measure(seconds, facts, error)
+
+    def _measure(self, seconds: float, facts: Attributes, error: BaseException | None) -> None:
+        instruments = self._station.instruments
+        if self._name == "process":
+            instruments.processing.record(seconds, facts)
+            return
+        instruments.operation.record(seconds, facts)
+        if self._name == "receive":
+            instruments.consumed.add(error is None, facts)
+        elif not _never_left(error):
+            instruments.sent.add(1, facts)
+
+    @property
+    def _destination(self) -> object:
+        return self._attributes.get("messaging.destination.name")
+
+
+def _never_left(error: BaseException | None) -> bool:
+    refused = isinstance(error, MessageNotAccepted)
+    return isinstance(error, HaclientError) and error.delivered is False and not refused
+
+
+@contextlib.contextmanager
+def _guard() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        logger.exception("a message could not be traced")

@@ -1,0 +1,65 @@
+"""One failover of a real pair, watched by a sink, for the tests of sinks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+import haclient
+from haclient import aio
+from haclient.discovery.evidence import MissKind
+from haclient.events import AttemptFailed, Closed, Connected, Event, Reconnected, Redirected
+from haclient.telemetry.sink import Sink
+from tests.members import Members
+from tests.telemetry.lines import until
+
+FAST = "backoff_base=0.01&backoff_max=0.1"
+
+
+@dataclass
+class Watched:
+    """What the client's own events say of it."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def of(self, *kinds: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+    @property
+    def results(self) -> Counter[str]:
+        """How the attempts ended, by the events; one that succeeded has the event of the connection."""
+        missed = [event.record.miss.kind.value for event in self.events if isinstance(event, AttemptFailed)]
+        redirected = [
+            event.record.miss.kind.value
+            for event in self.events
+            if isinstance(event, Redirected)
+            and event.record is not None
+            and event.record.miss.kind is MissKind.REDIRECTED
+        ]
+        return Counter([*missed, *redirected, *("connected" for _ in self.of(Connected, Reconnected))])
+
+    @property
+    def durations(self) -> list[float]:
+        """Seconds of the episodes."""
+        return [event.duration for event in self.events if isinstance(event, Connected | Reconnected)]
+
+
+async def fail_over(members: Members, sink: Sink, *, body: str = "x", password: str | None = None) -> Watched:
+    """Connect by way of the passive member, kill the primary, promote the other, go on, close."""
+    users = {} if password is None else {"app": password}
+    primary, passive = members.pair(users=users, anonymous=password is None)
+    credentials = None if password is None else haclient.Credentials("app", password)
+    watched = Watched()
+    url = f"amqp://{passive.address},{primary.address}?{FAST}"
+    async with aio.connect(
+        url, credentials=credentials, on_event=(sink, watched.events.append)
+    ) as connection:
+        sender = await connection.create_sender("q")
+        await sender.send(haclient.Message(body=body))
+        await asyncio.to_thread(primary.kill)
+        pending = await sender.send_nowait(haclient.Message(body=body))
+        await asyncio.to_thread(passive.promote)
+        await pending
+    await until(lambda: watched.of(Closed))
+    return watched

@@ -1,0 +1,279 @@
+"""Prometheus's own library says the same as the client's events, through a failover too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+import haclient
+from haclient import Message, aio
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.errors import ConnectionGaveUp
+from haclient.events import (
+    AttemptFailed,
+    AttemptStarted,
+    BackingOff,
+    Closed,
+    Connected,
+    Event,
+    GaveUp,
+    Lost,
+    Reconnected,
+    Redirected,
+    Stamp,
+)
+from haclient.telemetry.prometheus import PrometheusSink
+from haclient.telemetry.sink import MOST_NAMES, EventCallback
+from haclient.telemetry.veil import Veil
+from tests.members import Members
+from tests.peers import primary, url
+from tests.telemetry.failing_over import FAST, Watched, fail_over
+from tests.telemetry.lines import until
+
+PASSWORD = "Vq7PlantedPasswordZx"
+BODY = "Vq7PlantedBodyZx"
+HERE = Endpoint("broker-a", 5672)
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    with Members(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+def stamp(sequence: int, connection: int = 1, episode: int = 1) -> Stamp:
+    return Stamp(
+        client_id="c", connection=connection, sequence=sequence, time=1e9, monotonic=5.0, episode=episode
+    )
+
+
+def missed(sequence: int, endpoint: Endpoint, kind: MissKind = MissKind.REFUSED) -> AttemptFailed:
+    record = AttemptRecord(number=1, endpoint=endpoint, started=1.0, ended=1.5, miss=Miss(kind=kind))
+    return AttemptFailed(stamp(sequence), record)
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    return registry.get_sample_value(f"haclient_{name}", labels) or 0.0
+
+
+def labels(registry: CollectorRegistry, name: str, label: str) -> set[str]:
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {
+        sample.labels[label]
+        for family in families
+        for sample in family.samples
+        if sample.name == f"haclient_{name}"
+    }
+
+
+def check_against(registry: CollectorRegistry, watched: Watched) -> None:
+    """Every figure is that of the events."""
+    results = watched.results
+    families = {
+        each.name: each for each in text_string_to_metric_families(generate_latest(registry).decode())
+    }
+    attempts = [each for each in families["haclient_attempts"].samples if each.name.endswith("_total")]
+    for result, count in results.items():
+        assert sum(each.value for each in attempts if each.labels["result"] == result) == count, result
+    assert sum(each.value for each in attempts) == results.total()
+    first, second = watched.durations
+    assert value(registry, "episode_duration_seconds_sum", episode="connect") == first
+    assert value(registry, "episode_duration_seconds_sum", episode="reconnect") == second
+    (lost,) = watched.of(Lost)
+    (back,) = watched.of(Reconnected)
+    assert isinstance(lost, Lost)
+    assert isinstance(back, Reconnected)
+    where = f"{lost.endpoint.host}:{lost.endpoint.port}"
+    assert value(registry, "connections_lost_total", endpoint=where, condition=lost.condition or "") == 1
+    assert value(registry, "unsettled_messages_total") == lost.unsettled
+    assert value(registry, "replayed_messages_total") == back.replayed
+    waits = [event for event in watched.events if isinstance(event, BackingOff)]
+    counted = [value(registry, "backoff_delay_seconds_count", hinted=each) for each in ("true", "false")]
+    assert sum(counted) == len(waits)
+    assert value(registry, "redirects_total", followed="true") == len(watched.of(Redirected)) > 0
+    assert labels(registry, "connections", "state") == {"connected", "reconnecting"}
+    assert value(registry, "connections", state="connected") == 0
+    assert value(registry, "connections", state="reconnecting") == 0
+    assert value(registry, "dropped_events_total") == 0
+
+
+async def test_a_failover_is_counted_as_the_client_saw_it(
+    members: Members, registry: CollectorRegistry
+) -> None:
+    watched = await fail_over(members, PrometheusSink(registry), body=BODY, password=PASSWORD)
+    await until(lambda: value(registry, "connections", state="connected") == 0)
+    check_against(registry, watched)
+    written = generate_latest(registry).decode()
+    assert PASSWORD not in written
+    assert BODY not in written
+
+
+async def test_a_client_that_gives_up_is_counted_with_the_cause(registry: CollectorRegistry) -> None:
+    with pytest.raises(ConnectionGaveUp):
+        await aio.connect(
+            f"amqp://127.0.0.1:1?{FAST}", on_event=PrometheusSink(registry), startup_deadline=0.2
+        )
+    await until(lambda: value(registry, "gave_up_total", episode="connect", cause="deadline") == 1)
+    assert value(registry, "attempts_total", endpoint="127.0.0.1:1", result="refused") > 0
+    assert value(registry, "connections", state="reconnecting") == 0
+
+
+async def test_several_connections_and_factories_share_a_sink(
+    members: Members, registry: CollectorRegistry
+) -> None:
+    member = members.start("a", role="primary")
+    sink = PrometheusSink(registry)
+    async with (
+        aio.ConnectionFactory(member.url, on_event=sink) as one,
+        aio.ConnectionFactory(member.url, on_event=[sink]) as other,
+        one.connect(),
+        one.connect(),
+        other.connect(),
+    ):
+        await until(lambda: value(registry, "connections", state="connected") == 3)
+    await until(lambda: value(registry, "connections", state="connected") == 0)
+    assert value(registry, "connections", state="reconnecting") == 0
+    assert value(registry, "episode_duration_seconds_count", episode="connect") == 3
+
+
+# -- names and labels -------------------------------------------------------------------------
+
+
+def every_kind(listen: EventCallback) -> None:
+    listen(AttemptStarted(stamp(1), 1, HERE))
+    listen(missed(2, HERE))
+    listen(BackingOff(stamp(3), 0.1, 0.2, None, 1))
+    listen(Redirected(stamp(4), HERE, Endpoint("broker-b", 5672), followed=True))
+    listen(Connected(stamp(5), HERE, 1, 2, 0.5))
+    listen(Lost(stamp(6), HERE, "gone", 3, "amqp:connection:forced"))
+    listen(GaveUp(stamp(9, episode=2), "no primary", None, "deadline", 1, 2.0))
+
+
+def test_names_follow_the_conventions_and_are_documented(registry: CollectorRegistry) -> None:
+    every_kind(PrometheusSink(registry).listener(Veil()))
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    families = list(text_string_to_metric_families(generate_latest(registry).decode()))
+    assert len(families) >= 11
+    for family in families:
+        if family.name.endswith("_created"):
+            continue
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert name.startswith("haclient_")
+        assert family.documentation.endswith(".")
+        assert family.type != "histogram" or name.endswith("_seconds")
+        assert f"`{name}`" in page, name
+
+
+def test_events_that_were_dropped_are_counted(registry: CollectorRegistry) -> None:
+    every_kind(PrometheusSink(registry).listener(Veil()))
+    assert value(registry, "dropped_events_total") == 2
+
+
+def test_labels_have_few_values(registry: CollectorRegistry) -> None:
+    listen = PrometheusSink(registry).listener(Veil())
+    for number in range(10 * MOST_NAMES):
+        listen(missed(2 * number + 1, Endpoint(f"h{number}", 5672)))
+        listen(Lost(stamp(2 * number + 2), HERE, "gone", 0, f"x:{number}"))
+    assert len(labels(registry, "attempts_total", "endpoint")) <= MOST_NAMES + 1
+    assert len(labels(registry, "connections_lost_total", "condition")) == MOST_NAMES + 1
+    assert value(registry, "attempts_total", endpoint="other", result="refused") >= 9 * MOST_NAMES
+
+
+def test_a_password_that_a_peer_sends_back_is_no_label(registry: CollectorRegistry) -> None:
+    veil = Veil()
+    veil.add("app", PASSWORD)
+    listen = PrometheusSink(registry).listener(veil)
+    listen(missed(1, Endpoint(f"{PASSWORD.lower()}.example", 5672)))
+    listen(Lost(stamp(2), HERE, f"refused {BODY}", 0, f"amqp:{PASSWORD}"))
+    listen(GaveUp(stamp(3), f"no primary: {BODY}", Miss(kind=MissKind.CLOSED, detail=BODY), "deadline"))
+    written = generate_latest(registry).decode().casefold()
+    assert PASSWORD.casefold() not in written
+    assert BODY.casefold() not in written
+    assert value(registry, "attempts_total", endpoint="other", result="refused") == 1
+
+
+def test_a_second_sink_needs_a_namespace_of_its_own(registry: CollectorRegistry) -> None:
+    PrometheusSink(registry)
+    with pytest.raises(ValueError, match="Duplicated"):
+        PrometheusSink(registry)
+    listen = PrometheusSink(registry, namespace="orders").listener(Veil())
+    listen(missed(1, HERE))
+    assert registry.get_sample_value(
+        "orders_attempts_total", {"endpoint": "broker-a:5672", "result": "refused"}
+    )
+
+
+# -- a sink never harms a connection ----------------------------------------------------------
+
+
+def heard(events: list[Event], kind: type[Event]) -> bool:
+    return any(isinstance(event, kind) for event in events)
+
+
+class Broken:
+    """A sink whose listener does this with each event."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self.heard = 0
+        self._do = do
+
+    def listener(self, veil: Veil) -> EventCallback:
+        def listen(event: Event) -> None:
+            self.heard += 1
+            self._do()
+
+        return listen
+
+
+async def test_a_sink_that_raises_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    sink, events = Broken(lambda: 1 / 0), list[Event]()
+    async with primary() as good:
+        async with aio.connect(url(good), on_event=(sink, events.append)) as connection:
+            await (await connection.create_sender("q")).send(Message(body="x"))
+        await until(lambda: heard(events, Closed) and sink.heard == len(events))
+    assert len([each for each in caplog.records if "an event callback failed" in each.message]) == len(events)
+
+
+async def test_a_sink_that_hangs_delays_nothing() -> None:
+    go_on = threading.Event()
+    sink, events = Broken(lambda: go_on.wait(60)), list[Event]()
+    try:
+        async with primary() as good:
+            async with aio.connect(url(good), on_event=(sink, events.append)) as connection:
+                await (await connection.create_sender("q")).send(Message(body="x"))
+                good.drop()
+                await until(lambda: heard(events, Reconnected))
+                await (await connection.create_sender("q")).send(Message(body="y"))
+            await until(lambda: heard(events, Closed))
+        await until(lambda: sink.heard == 1)
+    finally:
+        go_on.set()
+
+
+def test_what_is_neither_a_function_nor_a_sink_is_refused() -> None:
+    with pytest.raises(TypeError, match="on_event: a int is neither a function nor a sink"):
+        haclient.ConnectionFactory("amqp://a", on_event=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("module", "library"), [("prometheus", "prometheus_client"), ("opentelemetry", "opentelemetry")]
+)
+def test_without_the_library_the_error_says_what_to_install(module: str, library: str) -> None:
+    program = f"import sys; sys.modules[{library!r}] = None; import haclient.telemetry.{module}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "pip install 'haclient[metrics]'" in done.stderr.splitlines()[-1]
