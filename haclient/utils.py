@@ -37,7 +37,7 @@ from proton.utils import ConnectionClosed, LinkDetached, SendException
 from haclient.reactor import Container
 from haclient.reactor.binding import Binding
 from haclient.reactor.endpoints import Connection
-from haclient.reactor.keeping import Turning, keeper_of, let_go
+from haclient.reactor.keeping import keeper_of, let_go, turn_until
 
 __all__ = [
     "BlockingConnection",
@@ -54,6 +54,7 @@ _Timeout = float | Literal[False] | None
 _DEFAULT_TIMEOUT = 60.0
 # A search that gives up knows why; the call that waits for it lets it speak first.
 _GRACE = 0.5
+_CLOSED = "the connection is closed"
 
 
 class _Fetcher(ProtonFetcher):
@@ -242,9 +243,8 @@ class BlockingConnection(proton_utils.BlockingConnection):
 
     def _say_goodbye(self, binding: Binding) -> None:
         self.conn.close()
-        with Turning(self.container) as container:
-            closed = container.run_until(lambda: binding.closed, self.timeout)
-        if not closed and not container.over:
+        container = self.container
+        if not turn_until(container, lambda: binding.closed, self.timeout) and not container.over:
             raise Timeout(f"Connection {self.url} timed out: Closing connection")
 
     @property
@@ -254,8 +254,8 @@ class BlockingConnection(proton_utils.BlockingConnection):
 
     def run(self) -> None:
         """Let handlers be called until the connection is closed."""
-        with self.lock, Turning(self.container) as container:
-            container.run_until(lambda: False, None)
+        with self.lock:
+            turn_until(self._turned, lambda: False, None)
 
     def wait(
         self,
@@ -270,8 +270,13 @@ class BlockingConnection(proton_utils.BlockingConnection):
         :raises proton.ConnectionException: when the connection is gone for good.
         """
         seconds = self.timeout if timeout is False else timeout
-        with self.lock, Turning(self.container) as container:
-            holds = container.run_until(lambda: self.disconnected or condition(), seconds)
+        with self.lock:
+            container = self._turned
+            holds = turn_until(container, lambda: self.disconnected or condition(), seconds)
+        if self.conn is None and holds:  # a handler closed it
+            return
+        if self.conn is None:
+            raise ConnectionException(_CLOSED)
         if self.disconnected and not self._is_closed():
             raise self._binding.failure or ConnectionException(
                 f"Connection {self.url} disconnected: {self.disconnected}"
@@ -308,6 +313,13 @@ class BlockingConnection(proton_utils.BlockingConnection):
     def _binding(self) -> Binding:
         connection: Connection = self.conn
         return connection._binding
+
+    @property
+    def _turned(self) -> Container:
+        if self.container is None:
+            raise ConnectionException(_CLOSED)
+        container: Container = self.container
+        return container
 
     def _opened(self) -> bool:
         return not self.conn.state & Endpoint.REMOTE_UNINIT

@@ -211,6 +211,16 @@ class ReceiverLink:
         """Close the link, with the reason when there is one."""
         _close(self, condition)
 
+    def release(self) -> None:
+        """The link is closed: give back what has no outcome, and say so.
+
+        Proton would settle it without a state when the link is freed.  That is no answer to some peers.
+        """
+        for delivery in self._unsettled:
+            lib.pn_delivery_update(delivery, lib.PN_RELEASED)
+            lib.pn_delivery_settle(delivery)
+        self._unsettled.clear()
+
     def kill(self) -> list[Any]:
         """The connection is gone: forget proton's objects."""
         self.dead = True

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -45,6 +45,10 @@ _PN_EOS: int = lib.PN_EOS
 _WRITE_HIGH_WATER = 256 * 1024
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.
 _GOODBYE_TIMEOUT = 5.0
+# Conditions of an End that say nothing of a link (DESIGN section 4, rule 5, for a Close).
+_TROUBLES_OF_THE_PEER = frozenset(
+    {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,14 @@ class Engine(asyncio.Protocol):
         name = self._socket.get_extra_info("peername") if self._socket is not None else None
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "nowhere"
 
+    @property
+    def tls_version(self) -> str | None:
+        """The version of TLS in use, as ``TLSv1.3``; ``None`` without TLS."""
+        if self.settings.tls_domain is not None and self.ending is None:
+            return proton.SSL(self.transport, self.settings.tls_domain).protocol_name()
+        tls = self._socket.get_extra_info("ssl_object") if self._socket is not None else None
+        return None if tls is None else str(tls.version())
+
     # -- links --------------------------------------------------------------------------------
 
     def sender(self, session: proton.Session, name: str, owner: SenderOwner) -> SenderLink:
@@ -262,7 +274,12 @@ class Engine(asyncio.Protocol):
                 break
             position += taken
             self._dispatch()
-        if self.ending is None and self._reason is None and not self._peer_closed and capacity(pt) < 0:
+        if (
+            self.ending is None
+            and self._reason is None
+            and capacity(pt) < 0
+            and not self.connection.state & proton.Endpoint.REMOTE_CLOSED  # a taker may see it later
+        ):
             # proton refuses some frames without a word: it just takes no more.
             self.abort(proton.Condition("amqp:connection:framing-error", "the peer sent what is not AMQP"))
         self.wake()
@@ -422,22 +439,27 @@ class Engine(asyncio.Protocol):
 
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
-        self._drop_links(event.session)
+        condition = event.session.remote_condition
+        self._drop_links(event.session, condition)
         event.session.close()
         self.wake()
         if self.settings.sasl_server is None:
-            condition = event.session.remote_condition
-            ended = proton.Condition("amqp:session:errant-link", "the peer ended the session")
-            self.close(condition or ended)
+            ended = condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
+            if self._reason is None:
+                self._reason = Ending(ended)
+            self.close(ended)
 
-    def _drop_links(self, session: proton.Session) -> None:
-        """An End takes the session's links with it, without a Detach (part 2, section 2.5.6)."""
-        ended = [link for pn, link in self._links.items() if lib.pn_link_session(pn) == session._impl]
-        for link in ended:
+    def _drop_links(self, session: proton.Session, condition: proton.Condition | None) -> None:
+        """An End takes the session's links with it, without a Detach (part 2, section 2.5.6).
+
+        A client's links that are not told of it go on: their connection ends next, as after a loss.
+        """
+        links = [link for pn, link in self._links.items() if lib.pn_link_session(pn) == session._impl]
+        for link in links if self.settings.sasl_server is not None else _refused_by_end(links, condition):
             del self._links[link._pn]
             link.dead = True
             if link.owner is not None:
-                link.owner.link_closed(link, session.remote_condition)  # type: ignore[arg-type]
+                link.owner.link_closed(link, condition)  # type: ignore[arg-type]
             link.kill()
             link.endpoint.free()
 
@@ -466,6 +488,8 @@ class Engine(asyncio.Protocol):
         condition = endpoint.remote_condition
         link.endpoint.close()
         self.wake()
+        if isinstance(link, ReceiverLink):
+            link.release()
         link.dead = True
         if link.owner is not None:
             link.owner.link_closed(link, condition)  # type: ignore[arg-type]
@@ -523,3 +547,15 @@ _RARE_EVENTS = {
     lib.PN_LINK_FLOW: Engine._on_link_flow,
     lib.PN_TRANSPORT_ERROR: Engine._on_transport_error,
 }
+
+
+def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -> Sequence[Link]:
+    """The links that a peer means with the condition of an End.
+
+    A peer that knows no better refuses a link so (RabbitMQ's AMQP 1.0 plugin): it is the first one that
+    has no answer yet, for Attaches are answered in order.
+    """
+    if condition is None or condition.name in _TROUBLES_OF_THE_PEER:
+        return ()
+    unanswered = [link for link in links if link.endpoint.state & proton.Endpoint.REMOTE_UNINIT]
+    return unanswered[:1] or links

@@ -16,6 +16,8 @@ DEFAULT_HEARTBEAT = 10.0
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 # The capability of a connection that may be held, its Begin unanswered, until the member serves (DESIGN 6).
 PARK = "haclient:park"
+# Links that such a client may attach while it is held; they are answered together with the Begin.
+MOST_HELD = 100
 # Which connection of its container it is (an Open property): each has its own slot at a busy primary.
 NUMBER = "haclient:connection"
 

@@ -68,6 +68,7 @@ class Attempt:
 
     :param park: whether to ask the member to park it.
     :ivar parked: whether the member did.
+    :ivar begun: the session that was asked for; ``session``: the same, when the Begin was answered.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Attempt:
         self.endpoint = endpoint
         self.parked = False
         self.engine: Engine | None = None
+        self.begun: proton.Session | None = None
         self.session: proton.Session | None = None
         self.plan: Plan | None = None
         self._planner = planner
@@ -188,7 +190,7 @@ class Attempt:
             connection.close()
             raise
         self.engine.open()
-        self.engine.begin()
+        self.begun = self.engine.begin()
 
     # -- the engine's side --------------------------------------------------------------------
 

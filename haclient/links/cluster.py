@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.cluster_url import ClusterURL, second_site
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Evidence, Resolved
 from haclient.discovery.policy import Policy
@@ -48,7 +48,9 @@ class Cluster:
         self.policy = policy
         self.resolver = resolver
         self.topology = Topology(
-            seeds=tuple(seed.endpoint for seed in url.seeds), pushed_members=policy.pushed_members
+            seeds=tuple(seed.endpoint for seed in url.seeds),
+            pushed_members=policy.pushed_members,
+            dr=second_site(policy.dr, tls=url.seeds[0].endpoint.tls),
         )
         self._srv = url.srv
         self._seats: dict[Seat, None] = {}

@@ -2,8 +2,8 @@
 
 Theory of operation
 -------------------
-``_supervise`` is the one task of a connection.  It searches (``episode``), adopts the session
-that the search found, attaches every link to it, waits for its end, tells the links, and
+``_supervise`` is the one task of a connection.  It searches (``episode``), which ends with a session that
+was adopted and has every link attached, waits for its end, tells the links, and
 searches again, until the application closes it or the search gives up.  The application sees
 one connection all the while; ``epoch`` counts its sessions.  Beside the live session it keeps the
 warm ``standby``, where the policy says so, and gives it to the next search.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import itertools
 import logging
 import random
 import time
@@ -39,7 +40,7 @@ from haclient.discovery.options import Options
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
-from haclient.engine.settings import NUMBER
+from haclient.engine.settings import MOST_HELD, NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.links import episode as episodes
 from haclient.links import misses
@@ -116,6 +117,8 @@ class ConnectionCore:
         self._farewell: Miss | None = None
         self._unstable: Endpoint | None = None
         self._was_parked = False
+        self._ahead: dict[LinkCore, Engine] = {}
+        """Which links are attached already to a session that may become usable."""
         self._cluster_id: str | None = None
 
     # -- the application's side ---------------------------------------------------------------
@@ -202,7 +205,6 @@ class ConnectionCore:
             spare: Attempt | None = None
             while True:
                 attempt = await self._find(spare)
-                self._adopt(attempt)
                 self._standby.start(attempt.endpoint)
                 ending = await self._ended()
                 spare = await self._standby.stop()
@@ -235,7 +237,7 @@ class ConnectionCore:
             credentials=shared.credentials,
             unstable=self._unstable,
         )
-        episode = episodes.Episode(shared.cluster, search, self._plan, self)
+        episode = episodes.Episode(shared.cluster, search, self._plan, self, self)
         if spare is not None:
             episode.resume(spare)
         return await episode.run()
@@ -246,7 +248,18 @@ class ConnectionCore:
         properties = {**plan.settings.properties, NUMBER: self.number}
         return replace(plan, settings=replace(plan.settings, properties=properties))
 
-    def _adopt(self, attempt: Attempt) -> None:
+    def attach_ahead(self, attempt: Attempt) -> None:
+        """A member holds this attempt: attach as many links as it holds with it."""
+        engine, session = attempt.engine, attempt.begun
+        assert engine is not None
+        assert session is not None
+        may = (link for link in self._links if link.may_attach_ahead)
+        self._ahead = dict.fromkeys(itertools.islice(may, MOST_HELD), engine)
+        for link in self._ahead:
+            self._attach(link, engine, session)
+
+    def adopt(self, attempt: Attempt) -> None:
+        """The search found a usable session."""
         self._over = self._loop.create_future()
         engine, session = attempt.adopt(self)
         if engine.ending is not None:
@@ -262,9 +275,10 @@ class ConnectionCore:
         self.state = State.CONNECTED
         replayed = 0
         for link in tuple(self._links):
-            replayed += link.ledger.sent if isinstance(link, SenderCore) else 0
-            if engine.ending is None:
+            replayed += link.to_replay
+            if engine.ending is None and self._ahead.get(link) is not engine:
                 self._attach(link, engine, session)
+        self._ahead.clear()
         self._announce(attempt.endpoint, replayed)
         if not self._first.done():
             self._first.set_result(None)
@@ -296,7 +310,7 @@ class ConnectionCore:
         self._unstable = None if stable else self.endpoint
         if stable:
             self._backoff.reset()
-        unsettled = sum(_unsettled(link) for link in self._links)
+        unsettled = sum(link.unsettled for link in self._links)
         for link in tuple(self._links):
             link.detach()
         condition = None if ending.condition is None else str(ending.condition.name)
@@ -528,10 +542,6 @@ def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
 def _last(attempts: Iterable[AttemptRecord], kind: MissKind) -> AttemptRecord | None:
     found = [record for record in attempts if record.miss.kind is kind]
     return found[-1] if found else None
-
-
-def _unsettled(link: LinkCore) -> int:
-    return len(link.ledger) if isinstance(link, SenderCore) else 0
 
 
 __all__ = ["ConnectionCore", "Miss", "Shared", "State", "give_up_error"]

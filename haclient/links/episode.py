@@ -2,10 +2,11 @@
 
 The search decides (``discovery.search``, pure); this class carries its orders out, tells it what
 happened, and reports both as events.  It owns the attempts: when ``run`` returns or is
-cancelled, every attempt but the one it returns is over.
+cancelled, every attempt but the one that was adopted is over.
 
 A parked attempt gives its dial back at once, and claims no generation: that of its Open is old by the
-time the Begin is answered.
+time the Begin is answered.  Its links are attached while it is parked, and their answers come with that of
+the Begin; so it is adopted in the very call that tells of the Begin, before the links hear theirs.
 """
 
 from __future__ import annotations
@@ -45,6 +46,16 @@ class Observer(Protocol):
         """A name has no address, so there was nothing to dial."""
 
 
+class Owner(Protocol):
+    """Whom the session is for.  It belongs to the same event loop."""
+
+    def attach_ahead(self, attempt: Attempt) -> None:
+        """A member holds this attempt, and will hold its Attaches as well."""
+
+    def adopt(self, attempt: Attempt) -> None:
+        """This attempt won: its session is usable."""
+
+
 class GaveUpError(Exception):
     """The search is over without a session."""
 
@@ -56,11 +67,21 @@ class GaveUpError(Exception):
 class Episode:
     """One search under way."""
 
-    def __init__(self, cluster: Cluster, search: Search, planner: Planner, observer: Observer) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        search: Search,
+        planner: Planner,
+        observer: Observer,
+        owner: Owner,
+    ) -> None:
         self.search = search
         self._cluster = cluster
         self._planner = planner
         self._observer = observer
+        self._owner = owner
+        self._under_way = False
+        self._adopted: Attempt | None = None
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         self._seat = Seat(self._woken.set)
@@ -83,27 +104,28 @@ class Episode:
         attempt.hand_over(number, self._reports)
         if attempt.session is not None:
             self._usable(number)
+        else:
+            self._owner.attach_ahead(attempt)
 
     async def run(self) -> Attempt:
         """Search until something is usable.
 
-        :returns: the attempt that is; the caller adopts it.
+        :returns: the attempt that was adopted.
         :raises GaveUpError: when the search gives up.
         """
         self._cluster.join(self._seat)
+        self._under_way = True
         try:
             while True:
-                order = self._next()
-                self._report_ended()
-                if isinstance(order, decide.Found):
-                    return self._found(order)
+                order = self._go_on()
+                if self._adopted is not None:
+                    return self._adopted
                 if isinstance(order, decide.GiveUp):
                     raise GaveUpError(order)
-                if isinstance(order, decide.Wait):
-                    await self._wait(order)
-                else:
-                    self._carry_out(order)
+                assert isinstance(order, decide.Wait)
+                await self._wait(order)
         finally:
+            self._under_way = False
             self._cluster.leave(self._seat)
             for attempt in self._attempts.values():
                 attempt.cancel()
@@ -112,6 +134,21 @@ class Episode:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     # -- orders -------------------------------------------------------------------------------
+
+    def _go_on(self) -> decide.Decision:
+        """Carry out orders as long as there is anything to do at once; the order that is left."""
+        while True:
+            order = self._next()
+            self._report_ended()
+            match order:
+                case decide.Wait() | decide.GiveUp():
+                    return order
+                case decide.Found():
+                    if self._adopted is None:
+                        self._found(order)
+                    return order
+                case _:
+                    self._carry_out(order)
 
     def _next(self) -> decide.Decision:
         self._woken.clear()
@@ -161,11 +198,11 @@ class Episode:
             self._tasks[order.attempt].cancel()
         self._over(order.attempt, attempt.endpoint, order.miss)
 
-    def _found(self, order: decide.Found) -> Attempt:
-        attempt = self._attempts.pop(order.attempt)
+    def _found(self, order: decide.Found) -> None:
+        self._adopted = attempt = self._attempts.pop(order.attempt)
         generation, cluster = _claim(attempt)
         self._cluster.learn(Claimed(attempt.endpoint, generation, cluster, self._cluster.topology.epoch))
-        return attempt
+        self._owner.adopt(attempt)
 
     async def _wait(self, order: decide.Wait) -> None:
         if self._cluster.room <= 0:
@@ -195,15 +232,20 @@ class Episode:
 
     def _when_parked(self, number: int) -> None:
         self.search.parked(number, self._loop.time())
+        attempt = self._attempts[number]
         self._parked.add(number)
         self._cluster.release(self._seat)
-        self._observer.attempt_parked(number, self._attempts[number].endpoint)
+        self._observer.attempt_parked(number, attempt.endpoint)
+        if len(self._parked) == 1:  # a second one is given up again; a link is at one member
+            self._owner.attach_ahead(attempt)
         self._woken.set()
 
     def _usable(self, number: int) -> None:
         attempt = self._attempts[number]
         generation, cluster = _claim(attempt)
         self.search.usable(number, self._loop.time(), generation, cluster)
+        if attempt.parked and self._under_way:
+            self._go_on()
         self._woken.set()
 
     def _missed(self, number: int, miss: Miss) -> None:

@@ -103,6 +103,11 @@ class ReceiverCore:
 
     # -- the connection's side ----------------------------------------------------------------
 
+    may_attach_ahead = True
+    """Whether it may be attached to a session whose Begin is not answered yet."""
+    unsettled = to_replay = 0
+    """Nothing is sent here."""
+
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """A new connection is usable: attach the link and grant the window."""
         self.epoch += 1

@@ -135,6 +135,19 @@ class SenderCore:
 
     # -- the connection's side ----------------------------------------------------------------
 
+    may_attach_ahead = True
+    """Whether it may be attached to a session whose Begin is not answered yet."""
+
+    @property
+    def unsettled(self) -> int:
+        """Messages without an outcome."""
+        return len(self.ledger)
+
+    @property
+    def to_replay(self) -> int:
+        """Those of them that a connection was lost with: they are sent again."""
+        return self.ledger.sent
+
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """A new connection is usable: attach the link and send the ledger."""
         link = engine.sender(session, self.name, self)

@@ -117,6 +117,14 @@ class Binding:
         """Whether what was sent and not settled is sent again after a loss."""
         return self.line is not None and self.line.failover
 
+    def unsettled(self, *, left: bool = False) -> int:
+        """How many messages were sent and have no outcome.
+
+        :param left: only those that a lost connection had on its wire.
+        """
+        senders = (link for link in self._links.values() if isinstance(link, Sender))
+        return sum(delivery.left or not left for link in senders for delivery in link.deliveries.values())
+
     # -- the application's side ---------------------------------------------------------------
 
     def session(self, impl: Any) -> Session:
@@ -248,10 +256,13 @@ class Binding:
     def take_events(self, engine: Engine) -> None:
         """Dispatch what proton has for the handlers (``EventTaker``)."""
         container = self.container
-        if container.held:
-            container.missed = True
-            return
         peek, pop, collector = lib.pn_collector_peek, lib.pn_collector_pop, engine._pc
+        if container.held:
+            while (raw := peek(collector)) and lib.pn_event_type(raw) == _TRANSPORT:
+                pop(collector)
+            if raw:
+                container.miss()
+            return
         while engine.ending is None and not container.failed and (raw := peek(collector)):
             self._take(engine, raw, pop, collector)
         container.missed |= container.failed

@@ -24,6 +24,8 @@ class Delivery(Rebindable, proton.Delivery):
     """The encoded message, while a ledger keeps it."""
     mark: str | None = None
     """Its duplicate-detection id."""
+    left = False
+    """Whether it was on the wire of a connection that is lost."""
     forgotten = False
     """Whether it was settled here before there was a connection to send it over."""
     transaction: Any = None

@@ -1,5 +1,8 @@
 """The event loop of blocking calls: turned by the caller, and by a keeper in between.
 
+A call turns the loop until something waits for a handler, and calls it while the loop stands still:
+a handler may make a blocking call in its turn, or close the connection, as with proton.
+
 Between two calls nobody runs the loop of a container; a thread of its own turns it from time to
 time, with every handler held off, so that heartbeats and failovers go on.  One lock stands between
 that thread and the application.
@@ -11,7 +14,7 @@ import atexit
 import functools
 import threading
 import weakref
-from typing import Any
+from collections.abc import Callable
 
 from haclient.reactor.loop import Reactor
 
@@ -59,18 +62,28 @@ class Keeper:
             del container
 
 
-class Turning:
-    """The application is in a call: handlers may be called."""
+def turn_until(container: Reactor, condition: Callable[[], object], timeout: float | None) -> bool:
+    """Turn the loop, and call handlers, until a condition holds, the time is over, or the end.
 
-    def __init__(self, container: Any) -> None:
-        self._container = container
-
-    def __enter__(self) -> Any:
-        self._container.release_hold()
-        return self._container
-
-    def __exit__(self, *_: object) -> None:
-        self._container.held = True
+    :param timeout: seconds; ``None`` is no limit.
+    :returns: whether it holds.
+    """
+    loop = container.loop
+    end = None if timeout is None else loop.time() + timeout
+    timer = None if end is None else loop.call_at(end, loop.stop)
+    held, container.held = container.held, True
+    try:
+        while True:
+            container.catch_up()
+            if condition():
+                return True
+            if container.over or (end is not None and loop.time() >= end):
+                return False
+            container.turn_on()
+    finally:
+        container.held = held
+        if timer is not None:
+            timer.cancel()
 
 
 def keeper_of(container: Reactor, heartbeat: float | None) -> Keeper:

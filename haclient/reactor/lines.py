@@ -130,6 +130,8 @@ class FailoverLine:
 
     failover = True
     address = None
+    may_attach_ahead = False
+    """Handlers see a session when it is usable."""
 
     def __init__(self, binding: Binding, url: ClusterURL, wishes: Wishes) -> None:
         self._binding = binding
@@ -142,6 +144,8 @@ class FailoverLine:
         self.failure: Exception | None = None
         self.on_closed: Callable[[], None] = lambda: None
         """Set by the core, as for every link of its."""
+        self.unsettled = 0
+        """Messages without an outcome at the last loss: handlers send more before the core asks."""
 
     def start(self) -> None:
         """Search for the primary."""
@@ -158,6 +162,7 @@ class FailoverLine:
 
     def ended(self) -> None:
         """The core searches again."""
+        self.unsettled = self._binding.unsettled()
 
     async def _run(self) -> None:
         if not self._finished.is_set():
@@ -185,9 +190,21 @@ class FailoverLine:
 
     # -- the core's side: what it does with its links -----------------------------------------
 
+    @property
+    def to_replay(self) -> int:
+        """Messages that are sent again over the next connection."""
+        return self._binding.unsettled(left=True)
+
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """A usable session was found."""
-        if self._finished.is_set():
+        """A usable session was found.
+
+        This is called from the dispatch of the very event; the engine goes on with what came behind it,
+        and the binding takes the events of an engine that is at rest.
+        """
+        self._binding.container.loop.call_soon(self._bind, engine, session)
+
+    def _bind(self, engine: Engine, session: proton.Session) -> None:
+        if self._finished.is_set() or engine.ending is not None:
             return
         assert self._core is not None
         self._was_bound = True

@@ -156,7 +156,12 @@ class Sender(_Link, proton.Sender):
         return self.delivery_of(cproton.pn_delivery(self._impl, tag))
 
     def stream(self, data: bytes) -> int:
-        """Write some bytes of the current delivery."""
+        """Write some bytes of the current delivery.
+
+        :raises proton.LinkException: when there is none: a loss has taken it, with what was written.
+        """
+        if lib.pn_link_current(self._impl) == ffi.NULL:
+            raise proton.LinkException(f"there is no delivery to write to on {self.name}: make one first")
         count: int = super().stream(data)
         if self._unfinished is None:
             self._unfinished = bytearray()
@@ -207,8 +212,11 @@ class Sender(_Link, proton.Sender):
         }
         self._again = {}
         for delivery in self.deliveries.values():
+            data = delivery.data or b""
+            # proton drops the bytes that it has written.
+            delivery.left = delivery.left or lib.pn_delivery_pending(delivery._impl) < len(data)
             with contextlib.suppress(proton.MessageException):  # bytes that were streamed
-                identity = decode(delivery.data or b"").id
+                identity = decode(data).id
                 if identity is not None:
                     self._again[identity] = delivery
         return []

@@ -15,7 +15,8 @@ Rules
 -----
 * What a handler raises ends ``run()`` and is raised by it.
 * While ``held`` is set nothing reaches a handler, and sockets and heartbeats go on: that is how
-  ``haclient.utils`` keeps a connection alive while the application computes.
+  ``haclient.utils`` keeps a connection alive while the application computes, and calls handlers
+  while the loop stands still (``keeping``).
 """
 
 from __future__ import annotations
@@ -37,14 +38,11 @@ from haclient.engine.codec import Encoder
 from haclient.reactor.binding import Binding
 from haclient.reactor.happenings import Event
 from haclient.reactor.listening import Acceptor
-from haclient.reactor.selecting import Selectables
+from haclient.reactor.selecting import SELECTABLE_EVENTS, Selectables
 from haclient.reactor.timers import Task
 
 # The iterations that a timer needs whose callback has something sent: the timer, the flush, the rest.
 _TURNS = 3
-_SELECTABLE_EVENTS = frozenset(
-    {ProtonEvent.SELECTABLE_INIT, ProtonEvent.SELECTABLE_UPDATED, ProtonEvent.SELECTABLE_FINAL}
-)
 
 
 class Reactor(proton_reactor.Container):
@@ -66,6 +64,8 @@ class Reactor(proton_reactor.Container):
         self.held = False
         self.missed = False
         """Whether something happened while it was."""
+        self.stops = False
+        """Whether the loop stops when something is missed."""
         self.begun = False
         self.keeper: Any = None
         """What ``haclient.utils`` turns the loop with between two calls."""
@@ -109,6 +109,7 @@ class Reactor(proton_reactor.Container):
         """Take a loop of its own, even where one is running: for blocking calls."""
         if self._loop is None:
             self._loop, self._own_loop = asyncio.new_event_loop(), True
+        self.held = True
 
     def start(self) -> None:
         """Let the handlers know, before anything else happens."""
@@ -179,6 +180,14 @@ class Reactor(proton_reactor.Container):
             if timer is not None:
                 timer.cancel()
         return holds
+
+    def turn_on(self) -> None:
+        """Let the loop run until something waits for a handler, or a timer stops it."""
+        self.stops = True
+        try:
+            self._run_loop()
+        finally:
+            self.stops = False
 
     def turn(self) -> bool:
         """Let sockets and timers have what they need now, and no handler anything.
@@ -301,7 +310,7 @@ class Reactor(proton_reactor.Container):
     def dispatch(self, event: Any) -> None:
         """Give an event to its handler, now or as soon as it can be."""
         if self.held or self.error is not None:
-            self.missed = True
+            self.miss()
             self._queue.append(event)
             return
         self._dispatched += 1
@@ -326,18 +335,25 @@ class Reactor(proton_reactor.Container):
         self._dirty[binding] = None
         self._pump_soon()
 
-    def release_hold(self) -> None:
-        """Handlers may be called again, and are, with what came meanwhile."""
-        self.held = False
+    def miss(self) -> None:
+        """Something waits for a handler."""
+        self.missed = True
+        if self.stops:
+            self.loop.stop()
+
+    def catch_up(self) -> None:
+        """Call handlers with what they missed.  The loop stands still, so they may turn it themselves."""
         if not self.missed:
             return
-        self.missed = False
-        self._pump_soon()  # the queue is older than what proton has collected
-        for kept in tuple(self._alive):
-            if isinstance(kept, Binding):
-                kept.wake()
-        self.loop.call_soon(self.loop.stop)
-        self._run_loop()
+        held, self.held, self.missed = self.held, False, False
+        try:
+            self._pump_now()  # the queue is older than what proton has collected
+            for kept in tuple(self._alive):
+                if isinstance(kept, Binding) and kept.engine is not None:
+                    kept.take_events(kept.engine)
+        finally:
+            self.held = held
+            self.missed |= self.failed
         self.raise_error()
 
     def took_events(self) -> None:
@@ -346,16 +362,23 @@ class Reactor(proton_reactor.Container):
             self.loop.stop()
 
     def _pump_soon(self) -> None:
-        if self._pump_handle is None and not self.loop.is_closed():
-            self._pump_handle = self.loop.call_soon(self._pump)
+        if self._pump_handle is None and self._loop is not None and not self._loop.is_closed():
+            self._pump_handle = self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pump_handle = None
+        if self.held:
+            self.miss()
+        else:
+            self._pump_now()
+            self.took_events()
+
+    def _pump_now(self) -> None:
         while not self.held and self.error is None:
             if self._queue:
                 event = self._queue.popleft()
                 self.dispatch(event)
-                if event.type in _SELECTABLE_EVENTS:
+                if event.type in SELECTABLE_EVENTS:
                     self._selectables_watched.follow(event.type, event.context)
             elif self._dirty:
                 binding = next(iter(self._dirty))
@@ -363,7 +386,6 @@ class Reactor(proton_reactor.Container):
                 binding.drain()
             elif not self._end_if_idle():
                 break
-        self.took_events()
 
     def _end_if_idle(self) -> bool:
         """Whether there is more to dispatch after all."""
@@ -386,7 +408,7 @@ class Reactor(proton_reactor.Container):
         if self._ended is not None:
             if not self._ended.done():
                 self._ended.set_result(None)
-        elif self._loop is not None:
+        elif self._loop is not None and self._loop.is_running():
             self._loop.stop()
 
 

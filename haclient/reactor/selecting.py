@@ -2,6 +2,9 @@
 
 The selectable is proton's; whether its file descriptor is readable or writable asyncio tells, which
 has no limit at 1024.
+
+A descriptor is not watched from the moment that it is ready until the handlers were told: they may
+read without being able to wait, and asyncio tells again what has not been read yet.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from proton import Event as ProtonEvent
@@ -16,6 +20,12 @@ from proton import reactor as proton_reactor
 
 if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor
+
+_WATCHED_AGAIN = frozenset(
+    {ProtonEvent.SELECTABLE_UPDATED, ProtonEvent.SELECTABLE_READABLE, ProtonEvent.SELECTABLE_WRITABLE}
+)
+SELECTABLE_EVENTS = _WATCHED_AGAIN | {ProtonEvent.SELECTABLE_INIT, ProtonEvent.SELECTABLE_FINAL}
+"""Those that ask something of the loop."""
 
 
 class EventInjector(proton_reactor.EventInjector):
@@ -67,7 +77,7 @@ class Selectables:
         if kind is ProtonEvent.SELECTABLE_INIT:
             self._container.hold(selectable)
             self._watch(selectable)
-        elif kind is ProtonEvent.SELECTABLE_UPDATED:
+        elif kind in _WATCHED_AGAIN and not selectable.is_terminal:
             self._watch(selectable)
         elif kind is ProtonEvent.SELECTABLE_FINAL:
             self._unwatch(selectable)
@@ -90,13 +100,17 @@ class Selectables:
         if descriptor >= 0 and not selectable.is_terminal:
             reading, writing = bool(selectable.reading), bool(selectable.writing)
             if reading:
-                loop.add_reader(descriptor, selectable.readable)
+                loop.add_reader(descriptor, self._tell, selectable, selectable.readable)
             if writing:
-                loop.add_writer(descriptor, selectable.writable)
+                loop.add_writer(descriptor, self._tell, selectable, selectable.writable)
             self._watched[selectable] = (descriptor, reading, writing)
         if selectable.deadline:
             delay = max(0.0, selectable.deadline - self._container.mark())
             self._timers[selectable] = loop.call_later(delay, selectable.expired)
+
+    def _tell(self, selectable: Any, ready: Callable[[], None]) -> None:
+        self._unwatch(selectable)
+        ready()
 
     def _unwatch(self, selectable: Any) -> None:
         descriptor, reading, writing = self._watched.pop(selectable, (-1, False, False))

@@ -30,6 +30,18 @@ async def test_a_sender_and_a_receiver_finish(programs: Programs, pair: Pair) ->
     assert sorted(numbers) == sorted(str({"sequence": n}) for n in range(1, 3001))
 
 
+@pytest.mark.parametrize("name", ["timed_send", "event_send"])
+async def test_what_timers_and_other_threads_have_sent_arrives(
+    programs: Programs, pair: Pair, name: str
+) -> None:
+    async with programs.start(name, pair.url, "orders", "300") as sender:
+        await sender.line("^50 confirmed")
+        await pair.kill_primary()
+        assert "300 confirmed" in await sender.end()
+    received = await asyncio.to_thread(run, programs.ours("simple_recv"), f"{pair.url}/orders", "300")
+    assert lines("{", received) == [str({"sequence": number}) for number in range(1, 301)]
+
+
 @pytest.mark.parametrize("client", ["client", "sync_client"])
 async def test_requests_are_all_answered(programs: Programs, pair: Pair, client: str) -> None:
     async with programs.start("server", pair.url, "service") as server:

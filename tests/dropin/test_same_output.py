@@ -125,9 +125,36 @@ def test_a_selector_is_refused_in_the_same_words(programs: Programs, broker: Mem
     assert "refused: amqp:not-implemented" in ours
 
 
-def test_a_transaction_is_refused_in_the_same_words(programs: Programs, broker: Member) -> None:
-    theirs, ours = run_both(programs, "tx_send", broker.address, "orders")
+@pytest.mark.parametrize("name", ["tx_send", "tx_recv"])
+def test_a_transaction_is_refused_in_the_same_words(programs: Programs, broker: Member, name: str) -> None:
+    theirs, ours = run_both(programs, name, broker.address, "orders")
     assert ours == theirs == "refused: amqp:not-implemented there are no transactions here\n"
+
+
+@pytest.mark.parametrize("server", ["theirs", "ours"])
+@pytest.mark.parametrize("client", ["theirs", "ours"])
+async def test_transactions_with_a_listening_coordinator(
+    programs: Programs, server: str, client: str
+) -> None:
+    address = free_port()
+    make = programs.start_theirs if server == "theirs" else programs.start
+    asking = programs.theirs("tx_both") if client == "theirs" else programs.ours("tx_both")
+    async with make("tx_direct", address) as coordinator:
+        await coordinator.line("listening")
+        told = await asyncio.to_thread(run, asking, address, "orders")
+        kept = await coordinator.end()
+    assert told.splitlines() == ["declared b'tx-1'", "rolled back", "declared b'tx-2'", "committed"]
+    assert kept.splitlines() == [
+        "listening",
+        "b'tx-1' dropped ['never mind']",
+        "b'tx-2' kept ['for good']",
+    ]
+
+
+def test_a_peer_of_oneself(programs: Programs) -> None:
+    theirs, ours = run_both(programs, "hello_direct", free_port())
+    assert ours == theirs
+    assert ours.splitlines()[0] == "Hello World!"
 
 
 @pytest.mark.parametrize("name", ["recurring_timer", "application_events"])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import proton
@@ -19,6 +16,8 @@ from proton.reactor import AtMostOnce, Copy
 from haclient import errors
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from haclient.reactor import Container
+from haclient.testing.peers.listening import url
+from haclient.testing.threads import in_thread
 from haclient.utils import (
     BlockingConnection,
     ConnectionClosed,
@@ -26,46 +25,11 @@ from haclient.utils import (
     SendException,
     SyncRequestResponse,
 )
-from tests.peers.listening import url
+from tests.dropin.recorder import FAST, PATIENCE
+from tests.dropin.waiting import on_its_thread, wait_until
 from tests.peers.primary import Primary, primary
-from tests.peers.threaded import in_thread
 
-FAST: dict[str, Any] = {"backoff_base": 0.01, "backoff_max": 0.05}
-PATIENCE = 20.0
 TIMEOUT = 0.2
-
-
-@pytest.fixture
-def peer() -> Iterator[Primary]:
-    """A primary on another thread; every link to ``forbidden`` is refused."""
-    refusal = Condition("amqp:unauthorized-access", "not for you")
-    with in_thread(primary(refuses={"forbidden": refusal})) as peer:
-        yield peer
-
-
-@pytest.fixture
-def connection(peer: Primary) -> Iterator[BlockingConnection]:
-    with BlockingConnection(url(peer), timeout=PATIENCE, **FAST) as connection:
-        yield connection
-
-
-def on_its_thread(peer: Primary, call: Callable[..., Any], *arguments: Any) -> None:
-    """Have a peer do something, and wait until it has."""
-    done = threading.Event()
-
-    def do() -> None:
-        call(*arguments)
-        done.set()
-
-    next(iter(peer.engines))._loop.call_soon_threadsafe(do)
-    assert done.wait(PATIENCE)
-
-
-def wait_until(true: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_the_exceptions_are_protons_own() -> None:
@@ -139,19 +103,6 @@ def test_without_a_primary_it_gives_up_in_time() -> None:
         BlockingConnection(address, timeout=PATIENCE, reconnect=False)
 
 
-def test_calls_go_on_over_losses(peer: Primary, connection: BlockingConnection) -> None:
-    sender, receiver = connection.create_sender("orders"), connection.create_receiver("news")
-    for number in range(5):
-        on_its_thread(peer, peer.drop)
-        assert sender.send(Message(body=number)).remote_state == Delivery.ACCEPTED
-        wait_until(lambda: peer.engines)
-        on_its_thread(peer, peer.put, "news", f"news {number}")
-        assert receiver.receive().body == f"news {number}"
-        receiver.accept()
-        wait_until(lambda: len(peer.outcomes) > number)  # noqa: B023 - called here
-    assert peer.bodies == [0, 1, 2, 3, 4]
-
-
 def test_a_plain_connection_raises_when_it_is_lost(peer: Primary) -> None:
     connection = BlockingConnection(url(peer), timeout=PATIENCE, reconnect=False)
     sender = connection.create_sender("orders")
@@ -160,24 +111,6 @@ def test_a_plain_connection_raises_when_it_is_lost(peer: Primary) -> None:
         sender.send(Message(body="one"))
     connection.close()
     assert len(peer.accepted) == 1
-
-
-def test_what_was_fetched_before_a_loss_is_received_once(
-    peer: Primary, connection: BlockingConnection
-) -> None:
-    receiver = connection.create_receiver("news", credit=10)
-    on_its_thread(peer, peer.put, "news", "one", "two", "three")
-    assert receiver.receive().body == "one"
-    receiver.accept()
-    wait_until(lambda: len(peer.outcomes) == 1)
-    on_its_thread(peer, peer.drop)
-    peer.credit.clear()
-    wait_until(lambda: peer.credit and not peer.queues["news"])
-    assert [receiver.receive().body for _ in range(2)] == ["two", "three"]
-    receiver.accept()
-    receiver.accept()
-    wait_until(lambda: len(peer.outcomes) == 3)
-    assert peer.outcomes == [ACCEPTED] * 3
 
 
 @pytest.mark.parametrize(
@@ -200,18 +133,6 @@ def test_every_way_to_settle(
     outcome = peer.outcomes[0]
     assert outcome is not None
     assert outcome.state is state
-
-
-def test_heartbeats_go_on_while_the_application_computes() -> None:
-    """proton's connection is closed by its peer."""
-    with (
-        in_thread(primary(heartbeat=2.0)) as peer,
-        BlockingConnection(url(peer), heartbeat=2.0) as connection,
-    ):
-        sender = connection.create_sender("orders")
-        time.sleep(6)  # the computing; a busy machine may stall for a part of the heartbeat
-        sender.send(Message(body="still there"))
-        assert len(peer.accepted) == 1
 
 
 def test_a_failover_goes_on_while_the_application_computes(
@@ -257,28 +178,6 @@ def test_a_request_without_an_address_is_refused(connection: BlockingConnection)
     client.connection, client.address = connection, None
     with pytest.raises(ValueError, match="no address"):
         client.call(Message(body="to whom?"))
-
-
-def test_many_connections_leave_nothing_behind(peer: Primary) -> None:
-    def visit() -> None:
-        with BlockingConnection(url(peer), timeout=PATIENCE) as connection:
-            connection.create_sender("orders")
-
-    visit()
-    wait_until(lambda: not peer.transports)
-    before = _resources()
-    for _ in range(1000):
-        visit()
-    wait_until(lambda: not peer.transports)
-    assert _resources() <= before
-
-
-def _resources() -> tuple[int, int, int]:
-    """File descriptors, threads, and objects of proton and of the drop-in that are alive."""
-    gc.collect()
-    kinds = (proton.Endpoint, proton.Transport, proton.Collector, Container)
-    alive = sum(issubclass(type(each), kinds) for each in gc.get_objects())
-    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), alive
 
 
 def _keepers() -> list[threading.Thread]:

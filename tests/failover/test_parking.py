@@ -12,10 +12,10 @@ import pytest
 from haclient import aio
 from haclient.errors import DeadlineExceeded
 from haclient.events import AttemptFailed, Connected, Event, Parked, Reconnected
+from haclient.testing.peers.listening import url
+from haclient.testing.peers.passive import redirection
 from tests.failover.waiting import next_of
-from tests.peers.listening import url
 from tests.peers.parking import Member, member
-from tests.peers.passive import redirection
 
 QUICK = {"backoff_base": "0.02", "backoff_max": "0.1"}
 

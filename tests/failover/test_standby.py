@@ -9,12 +9,12 @@ import pytest
 
 from haclient import aio
 from haclient.events import AttemptStarted, BackingOff, Reconnected
+from haclient.testing.peers.listening import url
+from haclient.testing.peers.passive import redirection
 from tests.failover.test_parking import QUICK, pair, stop
 from tests.failover.waiting import next_of
 from tests.peers.faces import FACES, Face
-from tests.peers.listening import url
 from tests.peers.parking import member
-from tests.peers.passive import redirection
 from tests.peers.primary import primary
 
 WARM = {**QUICK, "standby": "warm"}

@@ -1,0 +1,83 @@
+"""Defects of proton's reconnect that the drop-in has not: blocking calls.
+
+Each test says what proton 0.40.0 does.  ``test_proton_has_them`` shows proton itself.
+"""
+
+from __future__ import annotations
+
+import time
+
+from proton import Delivery, Message
+
+from haclient.outcome import ACCEPTED
+from haclient.testing.peers.deaf import silence
+from haclient.testing.peers.listening import url
+from haclient.testing.threads import in_thread
+from haclient.utils import BlockingConnection
+from tests.dropin.recorder import FAST, PATIENCE
+from tests.dropin.waiting import on_its_thread, wait_until
+from tests.failover.forwarder import Forwarder
+from tests.peers.primary import Primary, primary
+
+
+def test_calls_go_on_over_losses(peer: Primary, connection: BlockingConnection) -> None:
+    """proton connects again if asked to, and still raises in every call: it never forgets the loss."""
+    sender, receiver = connection.create_sender("orders"), connection.create_receiver("news")
+    for number in range(5):
+        on_its_thread(peer, peer.drop)
+        assert sender.send(Message(body=number)).remote_state == Delivery.ACCEPTED
+        wait_until(lambda: peer.engines)
+        on_its_thread(peer, peer.put, "news", f"news {number}")
+        assert receiver.receive().body == f"news {number}"
+        receiver.accept()
+        wait_until(lambda: len(peer.outcomes) > number)  # noqa: B023 - called here
+    assert peer.bodies == [0, 1, 2, 3, 4]
+
+
+def test_what_was_fetched_before_a_loss_is_received_once(
+    peer: Primary, connection: BlockingConnection
+) -> None:
+    """proton hands out what the lost connection had fetched, and the same again from the next."""
+    receiver = connection.create_receiver("news", credit=10)
+    on_its_thread(peer, peer.put, "news", "one", "two", "three")
+    assert receiver.receive().body == "one"
+    receiver.accept()
+    wait_until(lambda: len(peer.outcomes) == 1)
+    on_its_thread(peer, peer.drop)
+    peer.credit.clear()
+    wait_until(lambda: peer.credit and not peer.queues["news"])
+    assert [receiver.receive().body for _ in range(2)] == ["two", "three"]
+    receiver.accept()
+    receiver.accept()
+    wait_until(lambda: len(peer.outcomes) == 3)
+    assert peer.outcomes == [ACCEPTED] * 3
+
+
+def test_heartbeats_go_on_while_the_application_computes() -> None:
+    """proton's connection is closed by its peer."""
+    with (
+        in_thread(primary(heartbeat=2.0)) as peer,
+        BlockingConnection(url(peer), heartbeat=2.0) as connection,
+    ):
+        sender = connection.create_sender("orders")
+        time.sleep(6)  # the computing; a busy machine may stall for a part of the heartbeat
+        sender.send(Message(body="still there"))
+        assert len(peer.accepted) == 1
+
+
+def test_closing_does_not_wait_for_a_peer_that_is_gone(peer: Primary) -> None:
+    """proton waits for its Close as long as any call may take, 60 s by default, and raises."""
+    with Forwarder(peer.address) as forwarder:
+        connection = BlockingConnection(f"127.0.0.1:{forwarder.port}", timeout=10 * PATIENCE)
+        connection.create_sender("orders")
+        forwarder.vanish(silently=True)
+        connection.close()
+
+
+def test_a_member_that_says_nothing_does_not_use_up_the_time_of_a_call(peer: Primary) -> None:
+    """proton stays with the first of its ``urls`` until the time is over."""
+    with in_thread(silence()) as member:
+        urls = [member.address, peer.address]
+        with BlockingConnection(urls=urls, timeout=10 * PATIENCE, **FAST) as connection:
+            connection.create_sender("orders").send(Message(body="one"))
+    assert peer.bodies == ["one"]

@@ -1,0 +1,202 @@
+"""A thousand connections through each face leave nothing behind, losses in between included.
+
+Counted are file descriptors, threads, tasks, and the objects of proton and of this package that are
+alive, once the peer has seen the last connection go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import cproton
+import proton
+import psutil
+import pytest
+from proton import Message
+from proton.handlers import MessagingHandler
+
+import haclient
+from haclient import aio
+from haclient.engine.protocol import Engine
+from haclient.errors import ConnectionGaveUp
+from haclient.factory import FactoryCore
+from haclient.links.connection import ConnectionCore
+from haclient.reactor import Container
+from haclient.reactor.binding import Binding
+from haclient.testing.peers.listening import url
+from haclient.testing.threads import in_thread
+from haclient.utils import BlockingConnection
+from tests.dropin.waiting import on_its_thread, wait_until
+from tests.peers.primary import Primary, primary
+
+MANY = 1000
+# One connection in so many is lost and found again before it is closed.
+LOST = 10
+FAST: dict[str, Any] = {"backoff_base": 0.001, "backoff_max": 0.001}
+KINDS = (
+    *(proton.Endpoint, proton.Transport, proton.Collector, proton.Delivery),
+    *(Engine, ConnectionCore, FactoryCore, Binding, Container),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a process holds."""
+
+    descriptors: int
+    threads: int
+    objects: dict[str, int]
+    retained: int
+
+    @classmethod
+    def now(cls, peer: Primary) -> Held:
+        """What this one does, when the last connection is gone."""
+        wait_until(lambda: not peer.transports)
+        gc.collect()
+        alive: dict[str, int] = {}
+        for each in gc.get_objects():
+            if issubclass(type(each), KINDS):
+                alive[type(each).__name__] = alive.get(type(each).__name__, 0) + 1
+        return cls(psutil.Process().num_fds(), threading.active_count(), alive, int(cproton.retained_count()))
+
+
+def drop(peer: Primary) -> None:
+    """Reset every connection, as a dying process does."""
+    on_its_thread(peer, peer.drop)
+
+
+def through_asyncio(peer: Primary, numbers: Iterable[int]) -> None:
+    async def visits() -> None:
+        for number in numbers:
+            async with aio.connect(url(peer), **FAST) as connection:
+                sender = await connection.create_sender("orders")
+                await connection.create_receiver("news")
+                await sender.send(Message(body=number))
+                if number % LOST == 0:
+                    drop(peer)
+                    await sender.send(Message(body=number))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(visits())
+
+
+def through_blocking_calls(peer: Primary, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        with haclient.connect(url(peer), **FAST) as connection:
+            sender = connection.create_sender("orders")
+            connection.create_receiver("news")
+            sender.send(Message(body=number))
+            if number % LOST == 0:
+                drop(peer)
+                sender.send(Message(body=number))
+
+
+class Visitor(MessagingHandler):
+    """Sends a message, and another after a loss, and closes."""
+
+    def __init__(self, peer: Primary, number: int) -> None:
+        super().__init__()
+        self.peer = peer
+        self.losses = int(number % LOST == 0)
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(url(self.peer), **FAST)
+        self.sender = event.container.create_sender(connection, "orders")
+        event.container.create_receiver(connection, "news")
+        self.sender.send(Message(body="one"))
+
+    def on_accepted(self, event: Any) -> None:
+        if self.losses:
+            self.losses -= 1
+            drop(self.peer)
+            self.sender.send(Message(body="another"))
+        else:
+            event.connection.close()
+
+
+def through_containers(peer: Primary, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        Container(Visitor(peer, number)).run()
+
+
+def through_containers_in_a_loop(peer: Primary, numbers: Iterable[int]) -> None:
+    async def visits() -> None:
+        for number in numbers:
+            await Container(Visitor(peer, number)).run_async()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(visits())
+
+
+def through_blocking_connections(peer: Primary, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        with BlockingConnection(url(peer), **FAST) as connection:
+            sender = connection.create_sender("orders")
+            connection.create_receiver("news")
+            sender.send(Message(body=number))
+            if number % LOST == 0:
+                drop(peer)
+                sender.send(Message(body=number))
+
+
+FACES = [
+    through_asyncio,
+    through_blocking_calls,
+    through_containers,
+    through_containers_in_a_loop,
+    through_blocking_connections,
+]
+
+
+@pytest.mark.parametrize("visit", FACES)
+def test_many_connections_leave_nothing_behind(visit: Callable[[Primary, Iterable[int]], None]) -> None:
+    with in_thread(primary()) as peer:
+        visit(peer, range(2 * LOST))
+        before = Held.now(peer)
+        visit(peer, range(MANY))
+        assert Held.now(peer) == before
+        assert len(peer.accepted) >= MANY + MANY // LOST
+
+
+class Hopeful(MessagingHandler):
+    """Connects to where nobody is."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.address = address
+
+    def on_start(self, event: Any) -> None:
+        event.container.connect(self.address, reconnect=[0, 0.001, 0.001])
+
+
+def give_up_in_a_container(address: str) -> None:
+    Container(Hopeful(address)).run()
+
+
+def give_up_in_a_blocking_connection(address: str) -> None:
+    with pytest.raises(proton.ConnectionException):
+        BlockingConnection(address, reconnect=[0, 0.001, 0.001])
+
+
+def give_up_in_blocking_calls(address: str) -> None:
+    with pytest.raises(ConnectionGaveUp):
+        haclient.connect(f"amqp://{address}", max_attempts=3, **FAST)
+
+
+@pytest.mark.parametrize(
+    "try_it", [give_up_in_a_container, give_up_in_a_blocking_connection, give_up_in_blocking_calls]
+)
+def test_attempts_that_fail_leave_nothing_behind(try_it: Callable[[str], None]) -> None:
+    with in_thread(primary()) as peer:
+        address = peer.address
+    for _ in range(3):
+        try_it(address)
+    before = Held.now(peer)
+    for _ in range(100):
+        try_it(address)
+    assert Held.now(peer) == before
