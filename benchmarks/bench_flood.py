@@ -294,9 +294,17 @@ class Regular(Good):
 def storm(address: Address, count: int, settings: dict[str, Any], begin: Any, over: Any) -> None:
     """So many newcomers at once, until all of them are in; then until the end of the process."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    os.nice(_NICE)
+    _make_nice()
     begin.wait()
     asyncio.run(_storm(address, count, settings, over))
+
+
+def _make_nice() -> None:
+    os.nice(_NICE)
+    session = Path("/proc/self/autogroup")
+    if session.exists():  # then niceness counts within a session only, and between sessions their own
+        os.setsid()
+        session.write_text(str(_NICE))
 
 
 async def _storm(address: Address, count: int, settings: dict[str, Any], over: Any) -> None:

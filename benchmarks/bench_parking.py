@@ -5,22 +5,23 @@ primary, and one that the passive member holds, with Open done and Begin not ans
 primary is killed (SIGKILL), the client has a message in its ledger, and a moment later the passive
 member is promoted.  Then the dead one is started again as the passive member of the next round.
 
-``became`` is read from the new primary's own clock, as in ``bench_failover``: the answer to the promotion
-says how long the member had been up when it was primary.  The promotion's own time, from the command
-to then, is printed beside it, and the time from the command to the settled message as well.  The
-command comes from a process of its own, so that its answer takes none of the client's time.
+``became`` is when the new primary's telemetry says that it serves.  The promotion's own time, from the
+command to then, is printed beside it, and the time from the command to the settled message as well: what
+the command goes through, a management request from a process that was asleep, is no part of parking.
+The command comes from a process of its own, so that its answer takes none of the client's time.
 
 The peer is a bare engine with a connection to the same member whose Open is done: Begin, Attach, one
-message, its settle; once a round, after the failover.  Both of them send to a queue that the member makes
-when they attach, for it was passive before.
+message, its settle; once a round, after the failover, and after as long a rest as the client had before the
+promotion, for processors forget.  Both of them send to a queue that the member makes when they
+attach, for it was passive before.  The members have no arbiter and no store: a promotion in a
+pair waits for both (``bench_takeover``), and the client cannot be faster than that.
 
-Bar: within 1.2 times the bare begin-attach-send.
+Bar: from ``became`` to the settled message within 1.2 times the bare begin-attach-send.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 import statistics
@@ -34,7 +35,7 @@ from pathlib import Path
 
 import measure
 from bare import BareClient
-from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair, _started_at
+from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair
 
 import haclient
 from broker_stub.access import write_users
@@ -42,6 +43,7 @@ from broker_stub.address import Address
 from broker_stub.admin import AdminClient, Credentials
 from haclient import aio
 from haclient.engine.codec import Encoder
+from haclient.storm.member_lines import served_between
 
 _BARE_ADDRESS = "bare"
 _LOOK = 0.02
@@ -60,6 +62,24 @@ class Figures:
     bare: list[float] = field(default_factory=list)
 
 
+class ToldPair(Pair):
+    """Members that write down what they become."""
+
+    def __init__(self, folder: Path) -> None:
+        self.telemetry = folder / "telemetry"
+        super().__init__(folder)
+
+    def _start(self, number: int, role: str) -> measure.BrokerProcess:
+        arguments = ("--name", f"member-{number}", "--users", self._users, "--telemetry", str(self.telemetry))
+        return measure.BrokerProcess(*arguments, role=role, listen=self.addresses[number].authority)
+
+    def became(self, killed_at: float) -> float:
+        """When somebody became primary after that."""
+        served = served_between(self.telemetry, killed_at, time.monotonic())
+        assert served is not None
+        return served.since
+
+
 async def _parked(admin: AdminClient) -> None:
     """Wait until the member holds the client's second connection."""
     async with asyncio.timeout(_PATIENCE):
@@ -68,16 +88,15 @@ async def _parked(admin: AdminClient) -> None:
 
 
 async def _command(member: str) -> None:
-    """The commander: promotes the member when a line comes, and says when that was done."""
+    """The commander: promotes the member when a line comes, and says when that was."""
     async with await AdminClient.connect(Address.parse(member), Credentials(_PASSWORD)) as admin:
         await _parked(admin)
-        started_at = await _started_at(admin)
         print("parked", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         commanded = time.monotonic()
-        status = await admin.promote()
+        await admin.promote()
         await asyncio.sleep(_QUIET)
-        print(json.dumps({"commanded": commanded, "became": started_at + status.facts["uptime"]}))
+        print(commanded)
 
 
 async def _commander(member: Address) -> Process:
@@ -89,12 +108,13 @@ async def _commander(member: Address) -> Process:
     return process
 
 
-async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
+async def _round(pair: ToldPair, sender: aio.Sender, figures: Figures) -> None:
     loop = asyncio.get_running_loop()
     await sender.send(haclient.Message(body=b"before"))
     new_primary = pair.passive
     commander = await _commander(new_primary)
     pair.kill_primary()
+    killed_at = time.monotonic()
     outcome = await sender.send_nowait(haclient.Message(body=b"after"))
     settled = loop.create_future()
     outcome.add_done_callback(lambda _: settled.set_result(time.monotonic()))
@@ -105,11 +125,12 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
         settled_at = await settled
         output, _ = await commander.communicate()
     outcome.result()
-    moments = json.loads(output)
-    figures.promotion.append(moments["became"] - moments["commanded"])
-    figures.from_command.append(settled_at - moments["commanded"])
-    figures.from_became.append(settled_at - moments["became"])
+    commanded = float(output)
     figures.bare.append(await _bare(new_primary))
+    became = pair.became(killed_at)
+    figures.promotion.append(became - commanded)
+    figures.from_command.append(settled_at - commanded)
+    figures.from_became.append(settled_at - became)
     await pair.revive()
 
 
@@ -117,6 +138,7 @@ async def _bare(primary: Address) -> float:
     encoder = Encoder()
     client = BareClient(_BARE_ADDRESS)
     await client.connect(primary.host, primary.port)
+    await asyncio.sleep(random.uniform(*_OUTAGE))
     began = time.monotonic()
     await client.begin()
     await client.send_all(1, lambda _: encoder.encode(haclient.Message(body=b"bare")), futures=True)
@@ -125,7 +147,7 @@ async def _bare(primary: Address) -> float:
     return seconds
 
 
-async def _run(pair: Pair, rounds: int) -> Figures:
+async def _run(pair: ToldPair, rounds: int) -> Figures:
     figures = Figures()
     async with aio.connect(pair.url, standby="warm") as connection:
         sender = await connection.create_sender(_ADDRESS)
@@ -147,7 +169,7 @@ def main() -> None:
     measure.print_header("From a promotion to the first settled message of a warm client", arguments)
     with tempfile.TemporaryDirectory(prefix="bench-parking-") as users:
         write_users(Path(users), {"cluster-admin": _PASSWORD})
-        with closing(Pair(Path(users))) as pair:
+        with closing(ToldPair(Path(users))) as pair:
             figures = asyncio.run(_run(pair, arguments.rounds))
     print(f"\n  milliseconds{'':<34}{'median':>8}{'p90':>8}")
     for name, values in (

@@ -1,4 +1,4 @@
-"""Accepts sockets, a few in each turn of the event loop.
+"""Accepts sockets, one in each turn of the event loop.
 
 asyncio's own server accepts as many as its backlog is long before anything else runs again, and
 libuv's as many as there are; when every client of a dead primary comes in the same second, those
@@ -6,8 +6,8 @@ already in would wait for all of them.
 
 Rules
 -----
-* A turn accepts ``_BATCH`` sockets; the others wait in the kernel, up to ``_BACKLOG``.  It is fewer
-  where the turns are long for it: a password's check takes as long as fifteen set-ups without.
+* A turn accepts one socket for each address; the others wait in the kernel, up to ``_BACKLOG``.  Making
+  an engine is a quarter of a millisecond, and in a storm the turns are not much longer than that.
 * Accepting rests, never for long, when ``room`` says so, and when there are no more file descriptors
   (or buffers): the oldest handshake is cut then, for the next newcomer may be the cluster-admin.
 * TLS is the engine's, so there is none here.
@@ -21,7 +21,6 @@ import asyncio
 import errno
 import logging
 import socket
-import time
 from collections.abc import Callable
 
 from broker_stub.address import Address
@@ -30,10 +29,6 @@ logger = logging.getLogger("broker_stub.listener")
 
 # Every client of a dead primary comes in the same second; Linux cuts this at somaxconn (4096).
 _BACKLOG = 4096
-# Making an engine is a quarter of a millisecond: those already in wait one millisecond for these.
-_BATCH = 4
-# Processor seconds of a turn beyond which the next one accepts half as many.
-_LONG_TURN = 0.004
 # Until the next look when there was no descriptor left, in seconds.
 _PAUSE = 0.05
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -63,9 +58,6 @@ class Listener:
         self._taking: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._complained_at = float("-inf")
-        self._batch = _BATCH
-        self._full_at: float | None = None
-        """Processor time at the end of the last turn, if it left somebody waiting."""
 
     async def listen(self, address: Address) -> None:
         """Accept from now on.
@@ -116,30 +108,20 @@ class Listener:
 
     def _ready(self, listening: socket.socket) -> None:
         """Somebody is at the door."""
-        self._adapt_batch()
-        for _ in range(self._batch):
-            wait = self._room()
-            if wait > 0:
-                self._rest(wait)
-                return
-            try:
-                accepted, _where = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _NOTHING_LEFT:
-                    raise
-                self._nothing_left(error)
-                return
-            self._take(accepted)
-        self._full_at = time.thread_time()
-
-    def _adapt_batch(self) -> None:
-        if self._full_at is not None and time.thread_time() - self._full_at > _LONG_TURN:
-            self._batch = max(1, self._batch // 2)
-        else:
-            self._batch = min(_BATCH, self._batch + 1)
-        self._full_at = None
+        wait = self._room()
+        if wait > 0:
+            self._rest(wait)
+            return
+        try:
+            accepted, _where = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in _NOTHING_LEFT:
+                raise
+            self._nothing_left(error)
+            return
+        self._take(accepted)
 
     def _nothing_left(self, error: OSError) -> None:
         now = self._loop.time()

@@ -11,7 +11,7 @@ Rules
 -----
 * There are at most ``limit``, each for at most ``timeout`` seconds.
 * Turns come in the order in which they are due, and those that are due together in the order in
-  which the clients came.  In one turn of the event loop at most ``_BATCH`` leave, whatever the reason.
+  which the clients came.  In one turn of the event loop a ``portion`` of them leave, whatever the reason.
 * ``leave`` is called for everybody, whatever ends it.
 
 Source: DESIGN section 6.
@@ -27,8 +27,7 @@ from typing import Protocol
 
 import proton
 
-# Answering a Begin takes a tenth of a millisecond, and those already in wait for it.
-_BATCH = 8
+from broker_stub.portion import Portion
 
 
 class Guest(Hashable, Protocol):
@@ -64,7 +63,7 @@ class Lot:
         self._since: dict[Guest, float] = {}
         self._due: list[tuple[float, int, Guest, bool]] = []
         self._numbers = itertools.count()
-        self._next: asyncio.TimerHandle | None = None
+        self._next: asyncio.Handle | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -116,16 +115,23 @@ class Lot:
     def _wait_for_the_next(self) -> None:
         if self._next is not None:
             self._next.cancel()
-        self._next = self._loop.call_at(self._due[0][0], self._take_turns) if self._due else None
+            self._next = None
+        if self._due:
+            due = self._due[0][0]
+            if due <= self._loop.time():
+                self._next = self._loop.call_soon(self._take_turns)
+            else:
+                self._next = self._loop.call_at(due, self._take_turns)
 
     def _take_turns(self) -> None:
         self._next = None
-        now, taken = self._loop.time(), 0
-        while self._due and self._due[0][0] <= now and taken < _BATCH:
+        now, portion = self._loop.time(), Portion()
+        while self._due and self._due[0][0] <= now:
             _due, _number, guest, at_once = heapq.heappop(self._due)
             if guest in self._since:
-                taken += 1
                 self._turn(guest, at_once)
+                if portion.is_used_up:
+                    break
         self._wait_for_the_next()
 
     # -- the time-out ---------------------------------------------------------------------------
@@ -133,12 +139,13 @@ class Lot:
     def _expire(self) -> None:
         """Send away who has been here too long, and look again when the next one has."""
         self._expiry = None
-        now = self._loop.time()
-        over = itertools.takewhile(lambda guest: self._since[guest] + self._timeout <= now, self._since)
-        for guest in tuple(itertools.islice(over, _BATCH)):
-            guest.turn_away(
-                proton.Condition("amqp:connection:forced", f"parked for {self._timeout:g} s without a turn")
-            )
+        now, portion = self._loop.time(), Portion()
+        why = f"parked for {self._timeout:g} s without a turn"
+        while self._since and not portion.is_used_up:
+            guest, since = next(iter(self._since.items()))
+            if since + self._timeout > now:
+                break
+            guest.turn_away(proton.Condition("amqp:connection:forced", why))
         oldest = next(iter(self._since.values()), None)
         if oldest is not None:
             self._expiry = self._loop.call_at(oldest + self._timeout, self._expire)

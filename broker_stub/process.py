@@ -22,9 +22,10 @@ logger = logging.getLogger("broker_stub.process")
 _PR_SET_PDEATHSIG = 1
 # Store, arbiter, telemetry, and the links to the other members.
 _FILES = 200
-# A queue of a million messages is a million objects that never form cycles: the collector
-# would walk all of them again and again for nothing.
-_GC_THRESHOLDS = (10_000, 20, 100)
+# A collection holds up everybody.  Young objects are walked a thousand at a time, which takes half a
+# millisecond, and five thousand at most; all of them, hardly ever: a queue of a million messages, or
+# thousands of connections, are objects that never form cycles, and would be walked for nothing.
+_GC_THRESHOLDS = (1_000, 5, 4_000)
 
 
 def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:

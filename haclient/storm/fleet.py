@@ -1,8 +1,9 @@
 """The clients of a storm: worker processes of one kind, told what to do and listened to.
 
-Workers end when their input ends, so none of them outlives the storm, however that ends.  They stay in
-this process's session: Linux shares processors out among sessions first (``sched_autogroup``), and each
-member has one of its own.
+Workers end when their input ends, so none of them outlives the storm, however that ends.  Linux shares
+processors out among sessions first (``sched_autogroup``), and each member has one of its own.  So workers
+stay in this process's session and count as one more, or they get sessions of their own (``apart``), whose
+niceness then counts beside the members.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class FleetPlan:
     :param first: number of the first client.
     :param processes: how many workers; proton takes more where its ``select()`` needs them.
     :param nice: what is added to the workers' niceness.
+    :param apart: whether they leave the processors to the members, and not only to this session.
     :param node_modules: directory that has rhea; ``None`` for where node looks by itself.
     """
 
@@ -58,6 +60,7 @@ class FleetPlan:
     address: str = "storm"
     seed: int = 1
     nice: int = _NICE
+    apart: bool = False
     node_modules: Path | None = None
 
     def shares(self) -> list[tuple[int, int]]:
@@ -132,15 +135,26 @@ class Fleet:
     async def _spawn(self, command: list[str], environment: dict[str, str]) -> None:
         with self._log.open("ab") as log:
             worker = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=log, env=environment
+                *command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                env=environment,
+                start_new_session=self._plan.apart,
             )
         self._workers.append(worker)
-        os.setpriority(os.PRIO_PROCESS, worker.pid, self._plan.nice)
+        self._make_nice(worker.pid)
         assert worker.stdout is not None
         first = read_line(await worker.stdout.readline())
         if first is None or first.what != "ready":
             raise FleetError(f"a worker did not come up: {self._last_words()}")
         self._listening.append(asyncio.create_task(self._listen(worker.stdout)))
+
+    def _make_nice(self, pid: int) -> None:
+        os.setpriority(os.PRIO_PROCESS, pid, self._plan.nice)
+        session = Path(f"/proc/{pid}/autogroup")
+        if self._plan.apart and session.exists():
+            session.write_text(str(self._plan.nice))
 
     async def _listen(self, output: asyncio.StreamReader) -> None:
         async for text in output:

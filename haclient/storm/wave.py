@@ -22,7 +22,7 @@ from haclient.storm.lines import Command
 _PAUSE = 0.1
 _WARM_UP = 2.0
 _BEFORE = 8.0
-# What is measured is the member; a crowd that takes the senders' processor would be measured instead.
+# What is measured is the member; a crowd that takes its processor would be measured instead.
 _CROWD_NICE = 10
 _QUEUE = "storm-established"
 _P99 = 0.99
@@ -118,6 +118,7 @@ def _crowd(plan: WavePlan) -> FleetPlan:
         processes=plan.processes,
         seed=plan.seed,
         nice=_CROWD_NICE,
+        apart=True,
     )
 
 

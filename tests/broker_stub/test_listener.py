@@ -1,4 +1,4 @@
-"""Sockets are accepted a few at a time, and accepting never stops for good."""
+"""Sockets are accepted one at a time, and accepting never stops for good."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def dial(port: int, count: int = 1) -> list[socket.socket]:
     return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
 
 
-async def test_a_turn_of_the_loop_accepts_a_few_and_the_next_ones_the_rest() -> None:
+async def test_a_turn_of_the_loop_accepts_one_and_the_next_ones_the_rest() -> None:
     async with opened() as door:
-        sockets = dial(door.listener.port, 3 * module._BATCH)
+        sockets = dial(door.listener.port, 12)
         turns = []
         ready = door.listener._ready
         loop = asyncio.get_running_loop()
@@ -67,28 +67,9 @@ async def test_a_turn_of_the_loop_accepts_a_few_and_the_next_ones_the_rest() -> 
         [listening] = door.listener._sockets
         loop.add_reader(listening, counted, listening)
         await until(lambda: len(door.made) == len(sockets))
-        assert max(turns) == module._BATCH
+        assert max(turns) == 1
         for each in sockets:
             each.close()
-
-
-async def test_long_turns_make_the_batches_small_and_short_ones_large_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(module.time, "thread_time", lambda: now)
-    async with opened() as door:
-        batches = []
-        for _ in range(5):
-            door.listener._full_at = now
-            now += 2 * module._LONG_TURN
-            door.listener._adapt_batch()
-            batches.append(door.listener._batch)
-        assert batches == [2, 1, 1, 1, 1]
-        for _ in range(20):
-            door.listener._full_at = now
-            door.listener._adapt_batch()
-        assert door.listener._batch == module._BATCH
 
 
 async def test_it_rests_when_there_is_no_room_and_goes_on_afterwards() -> None:

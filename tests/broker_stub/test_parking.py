@@ -76,6 +76,15 @@ async def test_a_passive_member_holds_who_asks_for_it_and_serves_him_when_it_is_
         await client.close()
 
 
+async def test_the_first_who_are_parked_are_served_before_the_promotion_is_answered() -> None:
+    async with passive() as broker:
+        [client] = await parked(broker)
+        await broker.promote()
+        assert broker.status()["entrance"]["parked_now"] == 0
+        await begun(client)
+        await client.close()
+
+
 async def test_every_attach_of_a_link_from_either_end_tells_the_generation() -> None:
     async with passive() as broker:
         [client] = await parked(broker)
