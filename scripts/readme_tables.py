@@ -1,4 +1,4 @@
-"""Write the generated tables of README.md and docs/ anew: run it after changing an option or a telemetry key.
+"""Write the generated tables of docs/ anew: run it after changing an option or a telemetry key.
 
 .venv/bin/python scripts/readme_tables.py
 """
@@ -8,13 +8,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from haclient.discovery.foreign_options import counterparts_table
+from haclient.discovery.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_JMS_MEMBER
 from haclient.discovery.options import options_table
+from haclient.discovery.qpid_options import QPID_CPP
 from haclient.telemetry.schema import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
+URLS = ROOT / "docs" / "urls.md"
 TABLES = (
-    (ROOT / "README.md", "options", options_table),
+    (ROOT / "docs" / "options.md", "options", options_table),
     (ROOT / "docs" / "telemetry.md", "keys", markdown_table),
+    (URLS, "qpid-jms", lambda: counterparts_table(QPID_JMS_LIST)),
+    (URLS, "activemq", lambda: counterparts_table(ACTIVEMQ_LIST)),
+    (URLS, "qpid-cpp", lambda: counterparts_table(QPID_CPP)),
+    (URLS, "qpid-jms-members", lambda: counterparts_table(QPID_JMS_MEMBER)),
 )
 
 

@@ -1,7 +1,6 @@
-"""The command ``haclient``: ``analyze`` telemetry, or ``simulate`` a storm and go through a real one.
+"""The command ``haclient``: look at a cluster, send and receive, analyse telemetry, simulate storms.
 
-Exit codes, for scripts: 0 done, 1 a threshold is broken, 2 usage, 3 the input or this machine cannot be
-used (the reason is on standard error).
+Exit codes, for scripts: those of ``exits``, the same for every command.
 
 A command's module is imported when it is asked for.  A host of the analysis may have no proton, and one of
 the client no pyspark.
@@ -13,9 +12,20 @@ import importlib
 
 import click
 
+from haclient.cli.exits import codes_table
 from haclient.cli.options import UnusableError
 
-_COMMANDS = ("analyze", "simulate", "storm", "telemetry")
+_COMMANDS = (
+    "members",
+    "send",
+    "receive",
+    "watch",
+    "explain",
+    "analyze",
+    "telemetry",
+    "simulate",
+    "storm",
+)
 
 
 class _Commands(click.Group):
@@ -50,6 +60,10 @@ def _lacking(name: str, error: ModuleNotFoundError) -> click.Command:
     )
 
 
-@click.group(cls=_Commands)
+@click.group(cls=_Commands, epilog=codes_table())
 def main() -> None:
-    """What connections go through: analyse it, simulate it, or let it happen."""
+    """Look at a broker cluster and use it; see what connections go through: analyse, simulate, let it happen.
+
+    Where a command takes a URL, the variable HACLIENT_URL may hold it, and HACLIENT_USER, HACLIENT_PASSWORD
+    or HACLIENT_PASSWORD_FILE the credentials.
+    """

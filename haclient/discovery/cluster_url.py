@@ -37,8 +37,10 @@ from haclient.discovery.authority import (
     tls_name,
 )
 from haclient.discovery.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint
+from haclient.discovery.foreign_options import Written
 from haclient.discovery.jms_options import parse_failover_options
 from haclient.discovery.options import Options, format_options, parse_options
+from haclient.discovery.qpid_options import divide_urls, parse_qpid_options
 from haclient.discovery.seed import MASK, Secret, Seed
 from haclient.discovery.url_error import ClusterURLError
 
@@ -63,11 +65,13 @@ class ClusterURL:
 
     :param seeds: in the order written, each endpoint once.
     :param srv: whether the one seed is a name whose SRV records list the members.
+    :param written: the options that the text gives, each with the name by which it spells it.
     """
 
     seeds: tuple[Seed, ...]
     srv: bool = False
     options: Options = field(default_factory=Options)
+    written: Written = field(default=(), compare=False)
 
     @classmethod
     def parse(cls, text: str) -> ClusterURL:
@@ -121,7 +125,7 @@ def _parse_uri(match: re.Match[str]) -> ClusterURL:
     srv = match["scheme"].lower().endswith("+srv")
     if srv:
         _check_srv(match["authority"], seeds)
-    return ClusterURL(_distinct(seeds), srv, parse_options(pairs))
+    return ClusterURL(_distinct(seeds), srv, parse_options(pairs), tuple((name, name) for name, _ in pairs))
 
 
 def _seeds_of(match: re.Match[str]) -> tuple[list[Seed], _Pairs]:
@@ -151,6 +155,11 @@ def _check_srv(authority: str, seeds: list[Seed]) -> None:
 def _seed(text: str, user: str | None, password: Secret | None, *, tls: bool) -> Seed:
     host, port = split_host_port(text, AMQPS_PORT if tls else AMQP_PORT)
     return Seed(Endpoint(host, port, tls, server_name=tls_name(host)), user, password)
+
+
+def second_site(members: Iterable[str] | None, *, tls: bool) -> tuple[Endpoint, ...]:
+    """The endpoints of the option ``dr``: with TLS where the URL has it, and with its credentials."""
+    return tuple(_seed(member, None, None, tls=tls).endpoint for member in members or ())
 
 
 def _distinct(seeds: Iterable[Seed]) -> tuple[Seed, ...]:
@@ -192,7 +201,9 @@ def _parse_failover(rest: str) -> ClusterURL:
         )
     members = [_member(text) for text in _COMMA.split(match["inside"] or match["bare"] or "")]
     pairs = (*_pairs(query), *_common([pairs for _, pairs in members]))
-    return ClusterURL(_distinct(seed for seed, _ in members), options=parse_failover_options(pairs))
+    seeds = _distinct(seed for seed, _ in members)
+    options, written = parse_failover_options(pairs, len(seeds))
+    return ClusterURL(seeds, options=options, written=written)
 
 
 def _member(text: str) -> tuple[Seed, _Pairs]:
@@ -225,8 +236,10 @@ def _parse_qpid(rest: str) -> ClusterURL:
         raise ClusterURLError(
             "write amqp://user:password@host:port, or amqp:user/password@tcp:host:port as Qpid C++ does"
         )
-    seeds = [_qpid_seed(text, user, password) for text in hosts.split(",")]
-    return ClusterURL(_distinct(seeds), options=parse_options(_pairs(query)))
+    more, pairs = divide_urls(_pairs(query))
+    seeds = _distinct(_qpid_seed(text, user, password) for text in (*hosts.split(","), *more))
+    options, written = parse_qpid_options(pairs, len(seeds))
+    return ClusterURL(seeds, options=options, written=written)
 
 
 def _qpid_seed(text: str, user: str | None, password: Secret | None) -> Seed:

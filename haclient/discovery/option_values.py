@@ -127,6 +127,13 @@ def _mechanisms(text: str) -> tuple[str, ...]:
     return names
 
 
+def _members(text: str) -> tuple[str, ...]:
+    members = tuple(dict.fromkeys(text.split(",")))
+    for member in members:
+        split_host_port(member, DNS_PORT)
+    return members
+
+
 def _nameserver(text: str) -> str:
     try:
         split_nameserver(text)
@@ -148,6 +155,8 @@ PATH = Kind(parse=_text, unit="path")
 DIRECTORY = Kind(parse=_directory, unit="directory")
 HOST = Kind(parse=parse_host)
 MECHANISMS = Kind(parse=_mechanisms)
+# Hosts, each with its port or without.
+MEMBERS = Kind(parse=_members)
 NAMESERVER = Kind(parse=_nameserver)
 
 

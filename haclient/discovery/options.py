@@ -25,6 +25,7 @@ from haclient.discovery.option_values import (
     DIRECTORY,
     HOST,
     MECHANISMS,
+    MEMBERS,
     MOST_DELIVERIES,
     NAMESERVER,
     PATH,
@@ -145,6 +146,16 @@ class Options:
             seconds(0),
             "delays that servers ask for are obeyed up to here, in sum since the last stable connection",
         ),
+    )
+    dr: tuple[str, ...] | None = field(
+        default=_POLICY.dr,
+        metadata=_about(
+            MEMBERS, "members of a second site, as `host:port,host:port`, see `docs/sites.md`", optional=True
+        ),
+    )
+    dr_after: float = field(
+        default=_POLICY.dr_after,
+        metadata=_about(seconds(0), "when no primary is found for this long the other site is tried as well"),
     )
     standby: Standby = field(
         default=_POLICY.standby,

@@ -68,6 +68,13 @@ class Policy:
     max_hint: float = 60.0
     """Delays that servers ask for are obeyed up to here, all since the last stable connection together."""
 
+    dr: tuple[str, ...] | None = None
+    """The members of a second site, as ``host`` or ``host:port``."""
+
+    dr_after: float = 30.0
+    """An episode this long may end at the other site (DESIGN has no number; three times
+    ``attempt_timeout``, so that each member of a pair was asked, and a failover there is over)."""
+
     standby: Standby = "outage"
     """When to ask a passive member to hold the connection until it serves (DESIGN section 6): never;
     during an outage; or always, with one parked connection beside the live one."""

@@ -26,7 +26,9 @@ Rules
    that member is dialled first and alone, with or without the lead: see ``appointments``.  The wait
    ends early for a primary elsewhere that another connection has found.  When ``backoff`` does
    not obey hints any more, they are not there: a miss is a miss.
-10. An attempt that a member parked holds no dial and has no deadline.  From the second round on
+10. The members of the site that is not in use are candidates when the episode has lasted ``dr_after``,
+   behind the others.  A redirect to one of them is followed at once, as any other.
+11. An attempt that a member parked holds no dial and has no deadline.  From the second round on
    nothing more is dialled beside it; in the first one the list is walked to its end, for the primary may
    be alive and the parked connection one that was kept beside it.  Then the round stays open until the
    parked attempt has ended, a redirect or a newly known primary has come, or ``park_timeout`` is over;
@@ -110,6 +112,7 @@ class Search:
         "_flights",
         "_limits",
         "_make_room_at",
+        "_other_site_at",
         "_pause",
         "_policy",
         "_referrals",
@@ -143,6 +146,7 @@ class Search:
         self._pause = None if first else self._back_off(now)
         self._announced = first
         self._dial_at = now
+        self._other_site_at = now + policy.dr_after if policy.dr else math.inf
         self._make_room_at = now
         self._referrals: list[tuple[Flight, Miss, Endpoint]] = []
         self._ahead: list[Target] = []
@@ -243,7 +247,7 @@ class Search:
         """
         if self._ended is not None:
             return self._ended
-        view = _View(now, topology, self._candidates(topology), lead, room, resolving)
+        view = _View(now, topology, self._candidates(topology, now), lead, room, resolving)
         if self._referrals or self._ahead:
             self._judge(view)
         return (
@@ -257,8 +261,8 @@ class Search:
             or self._wait(view)
         )
 
-    def _candidates(self, topology: Topology) -> tuple[Endpoint, ...]:
-        candidates = topology.candidates()
+    def _candidates(self, topology: Topology, now: float) -> tuple[Endpoint, ...]:
+        candidates = topology.candidates(other_site=now >= self._other_site_at)
         barred = self._limits.barred
         if barred:
             candidates = tuple(c for c in candidates if c not in barred)
@@ -503,7 +507,7 @@ class Search:
         return self._flights.total >= self._limits.attempts
 
     def _wait(self, view: _View) -> Wait:
-        times = [self._limits.deadline]
+        times = [self._limits.deadline, self._other_site_at]
         if self._pause is not None:
             times.append(self._pause.until)
         looking = bool(self._walking or self._ahead or self._appointment) or view.topology.primary is not None

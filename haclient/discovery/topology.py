@@ -10,7 +10,7 @@ Rules
 2. An empty answer of the resolver keeps the last good one.
 3. ``failover-server-list``: *add* puts the new members before the older pushed ones, *replace*
    drops the older pushed ones, *ignore* does nothing.  When every seed is ``amqps``, pushed
-   endpoints without TLS are dropped: a list is no way round rule 8.
+   endpoints without TLS are dropped: a list is no way round rule 9.
 4. Generations count per cluster id.  A claim with a lower generation than the highest seen of
    its cluster is a stale primary.  So is a claim *without* a generation that names a cluster
    whose generation is known: a real primary of that cluster would tell it.  A claim that
@@ -23,7 +23,10 @@ Rules
    names the client's slot says that it is the primary.
 7. A name of the seed list that has no address yet is not a candidate; resolving it comes
    first.  A pushed name without an address is one: it is resolved when it is dialled.
-8. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
+8. A second site (``dr``) is known, and no candidate before the search says so.  A primary there makes
+   it the site in use: its members come first then, and the seeds are the other site.  What the members
+   of a site have pushed is forgotten with it.
+9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
    known members and to hosts with the parent domain of a seed.
 
 The shape is that of pymongo's ``topology_description``: one record, one update function.
@@ -60,6 +63,8 @@ class Topology:
 
     :param seeds: the endpoints of the cluster URL, in its order.
     :param pushed_members: the option of that name.
+    :param dr: the endpoints of a second site.
+    :param away: whether the last primary was one of these.
     :param resolved: the last good addresses of each name, seed or pushed.
     :param pushed: members from ``failover-server-list``.
     :param primary: who is believed to be primary.
@@ -70,13 +75,17 @@ class Topology:
 
     seeds: tuple[Endpoint, ...]
     pushed_members: PushedMembers = "add"
+    dr: tuple[Endpoint, ...] = ()
+    away: bool = False
     resolved: tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...] = ()
     pushed: tuple[Endpoint, ...] = ()
     primary: Endpoint | None = None
     generations: tuple[tuple[str | None, int], ...] = ()
     epoch: int = 0
     misses: tuple[tuple[Endpoint, Miss], ...] = ()
-    _candidates: tuple[Endpoint, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    _candidates: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     @property
     def generation(self) -> int | None:
@@ -88,24 +97,50 @@ class Topology:
         """The cluster id that ``generation`` belongs to."""
         return self.generations[-1][0] if self.generations else None
 
-    def candidates(self) -> tuple[Endpoint, ...]:
-        """What can be dialled, in the order to try it: the primary, the seeds, the pushed."""
+    def candidates(self, *, other_site: bool = False) -> tuple[Endpoint, ...]:
+        """What can be dialled, in the order to try it: the primary, the seeds, the pushed.
+
+        :param other_site: then the members of the site that is not in use.
+        """
         if self._candidates is None:
             # Every step of every search asks, and a topology never changes: worked out once.
             object.__setattr__(self, "_candidates", self._list())
-        return self._candidates or ()
+        assert self._candidates is not None, "worked out just now"
+        return self._candidates[other_site]
 
-    def _list(self) -> tuple[Endpoint, ...]:
+    def _list(self) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
+        here, there = (self.dr, self.seeds) if self.away else (self.seeds, self.dr)
+        others = self._reach(there)
         known = [] if self.primary is None else [self.primary]
-        for seed in self.seeds:
-            known += self.addresses(seed) or ([seed] if _is_literal(seed.host) else [])
+        known += self._reach(here)
         for member in self.pushed:
-            known += self.addresses(member) or ([] if member in self.seeds else [member])
-        return tuple(dict.fromkeys(known))
+            found = self.addresses(member) or ([] if member in self.listed else [member])
+            known += [each for each in found if each not in others]
+        return tuple(dict.fromkeys(known)), tuple(dict.fromkeys((*known, *others)))
+
+    def _reach(self, names: Iterable[Endpoint]) -> list[Endpoint]:
+        """The addresses of names, as far as they are known."""
+        found: list[Endpoint] = []
+        for name in names:
+            found += self.addresses(name) or ([name] if _is_literal(name.host) else [])
+        return found
+
+    @property
+    def listed(self) -> tuple[Endpoint, ...]:
+        """The members of both sites, as the cluster URL has them."""
+        return (*self.seeds, *self.dr)
+
+    def is_away(self, endpoint: Endpoint) -> bool | None:
+        """Whether an endpoint is of the second site; ``None`` when it is listed in neither."""
+        place = _place(endpoint)
+        for away, names in ((False, self.seeds), (True, self.dr)):
+            if place in {_place(each) for each in (*names, *self._reach(names))}:
+                return away
+        return None
 
     def names(self) -> tuple[Endpoint, ...]:
         """The seeds and pushed members that a resolver has to look up, in every round."""
-        return tuple(e for e in dict.fromkeys((*self.seeds, *self.pushed)) if not _is_literal(e.host))
+        return tuple(e for e in dict.fromkeys((*self.listed, *self.pushed)) if not _is_literal(e.host))
 
     def addresses(self, name: Endpoint) -> tuple[Endpoint, ...]:
         """The last good answer of the resolver for this name; empty when there was none."""
@@ -124,13 +159,13 @@ class Topology:
 
     def is_member(self, endpoint: Endpoint) -> bool:
         """Whether host and port are those of a seed, one of its addresses, or a pushed member."""
-        known = (*self.seeds, *self.pushed, *(a for _, found in self.resolved for a in found))
+        known = (*self.listed, *self.pushed, *(a for _, found in self.resolved for a in found))
         return _place(endpoint) in {_place(member) for member in known}
 
     def may_follow(
         self, source: Endpoint, target: Endpoint, policy: Policy, *, credentials: bool
     ) -> str | None:
-        """Why a redirect must not be followed, or ``None`` when it may be (rule 8).
+        """Why a redirect must not be followed, or ``None`` when it may be (rule 9).
 
         :param credentials: whether credentials would be sent; without them a foreign target
             can learn nothing, and ``redirects=members`` lets it pass.
@@ -148,7 +183,7 @@ class Topology:
             return True
         domain = parent_domain(target.host)
         return domain is not None and domain in {
-            parent_domain(name) for seed in self.seeds for name in (seed.host, seed.tls_name)
+            parent_domain(name) for seed in self.listed for name in (seed.host, seed.tls_name)
         }
 
 
@@ -192,7 +227,9 @@ def _claimed(topology: Topology, claim: Claimed) -> Topology:
         others = [pair for pair in generations if pair[0] != claim.cluster]
         generations = (*others, (claim.cluster, claim.generation))[-_MAX_CLUSTERS:]
     misses = _without(topology.misses, claim.endpoint)
-    return replace(topology, primary=claim.endpoint, generations=generations, misses=misses)
+    claimed = replace(topology, primary=claim.endpoint, generations=generations, misses=misses)
+    away = topology.is_away(claim.endpoint) if topology.dr else None
+    return claimed if away in (None, topology.away) else replace(claimed, away=away, pushed=())
 
 
 def _missed(topology: Topology, missed: Missed) -> Topology:
@@ -223,7 +260,7 @@ def _pushed(topology: Topology, push: Pushed) -> Topology:
 def _kept(
     topology: Topology, pushed: Iterable[Endpoint]
 ) -> tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...]:
-    names = {*topology.seeds, *pushed}
+    names = {*topology.listed, *pushed}
     return tuple(pair for pair in topology.resolved if pair[0] in names)
 
 

@@ -171,9 +171,9 @@ OPTION_ERRORS = [
     ("amqp://a?deadline=5&deadline=6", "deadline", "given twice"),
     ("amqp://a?vhost=%zz", "vhost", "two hexadecimal digits"),
     ("amqp://a?reconnectDelay=5", "reconnectDelay", "unknown option"),
-    ("failover:(amqp://a)?jms.username=x", "jms.username", "unknown option"),
-    ("failover:(amqp://a)?failover.randomize=true", "failover.randomize", "unknown option"),
-    ("failover:(amqp://a?amqp.idleTimeout=5)", "amqp.idleTimeout", "unknown option"),
+    ("failover:(amqp://a)?jms.username=x", "jms.username", "before the hosts"),
+    ("failover:(amqp://a)?failover.randomise=true", "failover.randomise", "unknown option"),
+    ("failover:(amqp://a?amqp.idleTimeout=5s)", "amqp.idleTimeout", "number of milliseconds"),
     (
         "failover:(amqp://a)?failover.startupMaxReconnectAttempts=5",
         "failover.startupMaxReconnectAttempts",

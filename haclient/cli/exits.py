@@ -1,0 +1,71 @@
+"""Exit codes: one table for every command, and the errors of the client as sentences with one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import click
+
+from haclient.cli.options import UnusableError
+
+DONE, LESS, USAGE, UNUSABLE, NO_PRIMARY, REFUSED = range(6)
+
+CODES: Mapping[int, str] = MappingProxyType(
+    {
+        DONE: "done; also a stream without an end of its own that was interrupted",
+        LESS: "less than was asked for: a broken threshold, no primary among the members, "
+        "a message not accepted or not settled, fewer messages than --count",
+        USAGE: "wrong usage: arguments, the URL, an option of it",
+        UNUSABLE: "the input, or this machine, cannot be used",
+        NO_PRIMARY: "no primary was found in time, at the start or after a loss",
+        REFUSED: "the primary refuses: credentials, certificate or address",
+    }
+)
+
+
+# Tells click not to fill the lines that follow.
+_AS_WRITTEN = "\b\n"
+
+
+def codes_table() -> str:
+    """The table for ``--help``."""
+    rows = (f"  {code}  {meaning}" for code, meaning in CODES.items())
+    return _AS_WRITTEN + "\n".join(("Exit codes:", *rows))
+
+
+def examples(*lines: str) -> str:
+    """Examples for ``--help``, and where the exit codes are."""
+    shown = "\n".join(("Examples:", *(f"  {line}" for line in lines)))
+    return f"{_AS_WRITTEN}{shown}\n\nExit codes: see haclient --help."
+
+
+class NoPrimaryError(click.ClickException):
+    """No primary was found in time."""
+
+    exit_code = NO_PRIMARY
+
+
+class RefusedError(click.ClickException):
+    """The primary refuses."""
+
+    exit_code = REFUSED
+
+
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Turn what the client raises into a sentence and an exit code."""
+    from haclient import errors  # noqa: PLC0415  # proton may be missing
+
+    refusals = (errors.AuthenticationFailed, errors.TLSVerificationFailed, errors.LinkRefused)
+    try:
+        yield
+    except errors.ClusterURLError as error:
+        raise click.UsageError(str(error)) from error
+    except errors.SaslUnavailableError as error:
+        raise UnusableError(str(error)) from error
+    except refusals as error:
+        raise RefusedError(str(error)) from error
+    except errors.HaclientError as error:
+        raise NoPrimaryError(str(error)) from error

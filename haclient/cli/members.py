@@ -1,0 +1,129 @@
+"""``haclient members``: who is there, who serves, and why the others do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import click
+from rich.table import Table
+
+from haclient.cli.consoles import wide_console
+from haclient.cli.exits import LESS, client_errors, examples
+from haclient.cli.probe import Finding, Survey, name_of
+from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
+
+_EXAMPLES = examples(
+    "haclient members amqp://broker-a,broker-b",
+    "haclient members amqps://user:password@broker-a,broker-b -o tls_ca=ca.pem",
+    "until haclient members -q --timeout 1; do sleep 1; done",
+    "haclient members --json | jq -r .primary",
+)
+
+
+@click.command(epilog=_EXAMPLES)
+@URL_ARGUMENT
+@OVERRIDES
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.05, max=3600),
+    default=1.2,
+    show_default=True,
+    help="Seconds for all answers together.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing: the exit code tells.")
+def members(
+    url: str | None, overrides: Sequence[tuple[str, str]], timeout: float, *, as_json: bool, quiet: bool
+) -> None:
+    """Ask every member of a cluster who it is, all at once.
+
+    Asked are the members in URL (or in the variable HACLIENT_URL), those that a member names, and targets
+    of redirects.  Of each: whether it answers, its role and generation, the time to the TCP connection and
+    to its AMQP Open, TLS, SASL mechanism, product, and why it is not usable.
+
+    Exits with 0 when one of them is the primary, and with 1 when none is.
+    """
+    target = target_of(url, overrides)
+    began = time.monotonic()
+    with client_errors():
+        found = asyncio.run(_survey(target, timeout))
+    seconds = time.monotonic() - began
+    if as_json and not quiet:
+        click.echo(json.dumps(_document(target, found, seconds), indent=2))
+    elif not quiet:
+        _show(found, seconds)
+    if not any(each.primary for each in found):
+        raise click.exceptions.Exit(LESS)
+
+
+async def _survey(target: Target, timeout: float) -> tuple[Finding, ...]:
+    core = target.core()
+    try:
+        return await Survey(core.shared()).run(timeout)
+    finally:
+        await core.close()
+
+
+def _document(target: Target, found: Sequence[Finding], seconds: float) -> dict[str, Any]:
+    primary = next((each for each in found if each.primary), None)
+    return {
+        "url": str(target.url),
+        "primary": None if primary is None else str(primary.endpoint),
+        "generation": None if primary is None else primary.generation,
+        "cluster": None if primary is None else primary.cluster,
+        "seconds": round(seconds, 6),
+        "members": [_facts(each) for each in found],
+    }
+
+
+def _facts(finding: Finding) -> dict[str, Any]:
+    endpoint = finding.endpoint
+    facts = {each.name: getattr(finding, each.name) for each in fields(finding) if each.name != "endpoint"}
+    where = {"endpoint": str(endpoint), "name": endpoint.tls_name, "origin": endpoint.origin.value}
+    return {**where, **{name: _rounded(value) for name, value in facts.items()}}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _show(found: Sequence[Finding], seconds: float) -> None:
+    console = wide_console()
+    table = Table(box=None, pad_edge=False)
+    for heading in ("member", "answers", "role", "generation", "TCP", "Open", "TLS", "SASL", "product"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("why not", overflow="fold")
+    for each in found:
+        table.add_row(*_row(each), style=None if each.primary else "dim" if each.reachable else "red")
+    console.print(table)
+    console.print(_verdict(found, seconds))
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    product = " ".join(word for word in (finding.product, finding.version) if word)
+    return (
+        name_of(finding.endpoint),
+        "yes" if finding.reachable else "no",
+        finding.role or ("primary" if finding.primary else "-"),
+        "-" if finding.generation is None else str(finding.generation),
+        _milliseconds(finding.tcp_seconds),
+        _milliseconds(finding.open_seconds),
+        finding.tls or "-",
+        finding.mechanism or "-",
+        product or "-",
+        finding.why or finding.kind or "",
+    )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def _verdict(found: Sequence[Finding], seconds: float) -> str:
+    primaries = ", ".join(name_of(each.endpoint) for each in found if each.primary)
+    return f"primary: {primaries or 'none'} ({len(found)} asked in {seconds:.2f} s)"

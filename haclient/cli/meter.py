@@ -1,0 +1,135 @@
+"""What ``send`` and ``receive`` tell about their progress, on standard error.
+
+A bar where that is a terminal, a line for each loss and return, and a summary at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from haclient import events
+from haclient.cli.words import line_of
+from haclient.events import Event
+
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors.")
+VERBOSE = click.option(
+    "-v", "--verbose", is_flag=True, help="Every event of the connection on standard error."
+)
+_SHOWN = (events.Lost, events.Reconnected)
+_STATES = {
+    events.Connected: "connected",
+    events.Reconnected: "connected",
+    events.Lost: "reconnecting",
+    events.Parked: "parked",
+    events.Closed: "closed",
+    events.GaveUp: "gave up",
+}
+
+
+class Meter:
+    """Counts, and shows how it goes.
+
+    :param verb: what is counted, as ``sent``.
+    :param total: how many there will be, if that is known.
+    :param quiet: show nothing.
+    :param verbose: show every event.
+    :param bar: whether there may be a bar: not where standard output is lines on the same terminal.
+    :ivar count: how many there are.
+    :ivar failovers: how often the connection came back.
+    """
+
+    def __init__(
+        self,
+        verb: str,
+        *,
+        total: int | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+        bar: bool = True,
+    ) -> None:
+        self.count = 0
+        self.failovers = 0
+        self._verb = verb
+        self._quiet, self._verbose = quiet, verbose
+        self._began = time.monotonic()
+        self._console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=quiet or not bar or not self._console.is_terminal,
+            redirect_stdout=False,
+        )
+        self._task: TaskID = self._bar.add_task(verb, total=total, rate="", state="connecting")
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._began
+
+    def add(self, count: int) -> None:
+        """So many more."""
+        self.count += count
+        if not self._bar.disable:
+            self._bar.update(self._task, completed=self.count, rate=f"{self._rate:,.0f}/s")
+
+    def take(self, event: Event) -> None:
+        """An event of the connection, on whatever thread."""
+        self.failovers += isinstance(event, events.Reconnected)
+        if type(event) in _STATES:
+            self._bar.update(self._task, state=_STATES[type(event)])
+        if self._verbose or isinstance(event, _SHOWN):
+            self.say(line_of(event))
+
+    def say(self, text: str) -> None:
+        """A line on standard error."""
+        self._console.print(text, soft_wrap=True)
+
+    def summary(self, **more: Any) -> dict[str, Any]:
+        """The figures, for ``--json``."""
+        return {
+            self._verb: self.count,
+            **more,
+            "failovers": self.failovers,
+            "seconds": round(self.seconds, 6),
+            "rate": round(self._rate, 3),
+        }
+
+    def conclude(self, *more: str) -> None:
+        """The figures, for people."""
+        times = {0: "", 1: ", 1 failover"}.get(self.failovers, f", {self.failovers} failovers")
+        parts = (f"{self._verb} {self.count:,} in {self.seconds:.2f} s, {self._rate:,.0f}/s{times}", *more)
+        self.say("; ".join(parts))
+
+    @property
+    def _rate(self) -> float:
+        return self.count / self.seconds if self.seconds else 0.0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

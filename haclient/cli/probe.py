@@ -1,0 +1,282 @@
+"""Every member of a cluster, asked at once, each for a short time: what ``haclient members`` shows.
+
+Rules
+-----
+* What is asked: the members in the URL and of its second site, whatever DNS says about their names; those
+  that a member's Open lists; and targets of redirects, where credentials may go to them.  As in a search,
+  but all of them.
+* A member is asked to the usable session and no further, with the credentials it would be given, and never
+  to park the connection.  A session that is usable is closed in order.
+* One deadline holds for all.  Whoever has not answered by then is described by the last thing it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from haclient.discovery.endpoint import Endpoint, Origin
+from haclient.discovery.evidence import Claimed, Miss, MissKind, Pushed
+from haclient.engine import sasl
+from haclient.links import episode
+from haclient.links.attempt import Attempt, Reports
+from haclient.links.cluster import Seat
+from haclient.links.connection import Shared
+
+# How long a member may take to answer the Close of a session that was usable.
+_FAREWELL = 0.25
+_ANSWERS = frozenset(
+    {
+        MissKind.AUTHENTICATION,
+        MissKind.AUTHENTICATION_TEMPORARY,
+        MissKind.CLOSED,
+        MissKind.REDIRECTED,
+        MissKind.REDIRECT_REFUSED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is known about one endpoint.
+
+    :param reachable: whether it answered in AMQP.
+    :param primary: whether it serves, and not as a stale primary.
+    :param role: in its own words, if it told them.
+    :param tcp_seconds: from the dial to the TCP connection; ``open_seconds``: to its Open.
+    :param tls: the version of TLS; ``mechanism``: that of SASL.
+    :param kind: in one word why it is not usable, see ``MissKind``; ``why``: in a sentence.
+    """
+
+    endpoint: Endpoint
+    reachable: bool = False
+    primary: bool = False
+    role: str | None = None
+    generation: int | None = None
+    cluster: str | None = None
+    product: str | None = None
+    version: str | None = None
+    tls: str | None = None
+    mechanism: str | None = None
+    tcp_seconds: float | None = None
+    open_seconds: float | None = None
+    kind: str | None = None
+    why: str | None = None
+
+
+class _Probe:
+    """One attempt at one endpoint, and what came of it."""
+
+    def __init__(
+        self, number: int, endpoint: Endpoint, shared: Shared, tell: Callable[[_Probe], None]
+    ) -> None:
+        self.endpoint = endpoint
+        self.miss: Miss | None = None
+        self.usable = self.over = self.opened = False
+        self.told: dict[str, object] = {}
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._tcp: float | None = None
+        self._open: float | None = None
+        self._tls: str | None = None
+        self._mechanism: str | None = None
+        reports = Reports(self._connected, self._opened, lambda _: None, self._usable, self._missed)
+        self.attempt = Attempt(number, endpoint, shared.planner, shared.cluster.resolver, reports)
+        self.task = self._loop.create_task(self.attempt.run(), name=f"haclient probe {endpoint}")
+
+    def _connected(self, _: int) -> None:
+        self._tcp = self._loop.time() - self._began
+
+    def _opened(self, _: int) -> None:
+        engine = self.attempt.engine
+        assert engine is not None
+        self.opened = True
+        self._open = self._loop.time() - self._began
+        self._tls, self._mechanism = engine.tls_version, sasl.mechanism(engine.transport)
+        self.told = dict(engine.peer_properties)
+        self._tell(self)
+
+    def _usable(self, _: int) -> None:
+        assert self.attempt.engine is not None
+        self.usable = True
+        self.attempt.engine.close()
+        self._loop.call_later(_FAREWELL, self._finish)
+
+    def _missed(self, _: int, miss: Miss) -> None:
+        if not self.usable:
+            self.miss = miss
+            self._mechanism = miss.mechanism or self._mechanism
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self.over:
+            self.over = True
+            self._tell(self)
+
+    def give_up(self, seconds: float) -> None:
+        """The time is over."""
+        if not self.usable:
+            self.miss = Miss(
+                kind=MissKind.TIMED_OUT, detail=f"{self._silence()} within {seconds:g} s: {self._guess()}"
+            )
+        self.over = True
+
+    def _silence(self) -> str:
+        engine = self.attempt.engine
+        if self._tcp is None:
+            return "TCP is not answered"
+        if self.opened:
+            return "it sent Open, but no answer to the Begin"
+        if engine is None or engine.ending is not None:
+            return "TCP connects, but the TLS handshake is not answered"
+        if sasl.mechanism(engine.transport) is None:
+            return "TCP connects, but the AMQP header is not answered"
+        return "SASL has begun, but no Open came"
+
+    def _guess(self) -> str:
+        return "is the host down?" if self._tcp is None else "is the process stopped?"
+
+    async def end(self) -> None:
+        """Drop what is left of it."""
+        self.attempt.cancel()
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    @property
+    def generation(self) -> int | None:
+        """The one that it told."""
+        return episode.told_generation(self.told)
+
+    @property
+    def cluster(self) -> str | None:
+        """The id of the cluster that it told."""
+        return episode.told_cluster(self.told)
+
+    def finding(self, stale: str | None) -> Finding:
+        """What is known in the end.
+
+        :param stale: why it is no primary although it serves.
+        """
+        miss = self.miss
+        if stale is not None:
+            miss = Miss(kind=MissKind.STALE_PRIMARY, detail=stale)
+        return Finding(
+            endpoint=self.endpoint,
+            reachable=self.opened or (miss is not None and miss.kind in _ANSWERS),
+            primary=stale is None and (self.usable or (miss is not None and miss.is_slot)),
+            role=_text(self.told.get("haclient:role")),
+            generation=self.generation,
+            cluster=self.cluster,
+            product=_text(self.told.get("product")),
+            version=_text(self.told.get("version")),
+            tls=self._tls,
+            mechanism=self._mechanism,
+            tcp_seconds=self._tcp,
+            open_seconds=self._open,
+            kind=None if miss is None else miss.kind.value,
+            why=None if miss is None else miss.detail or miss.condition,
+        )
+
+
+class Survey:
+    """Asks all members of a cluster."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._cluster = shared.cluster
+        self._woken = asyncio.Event()
+        self._seat = Seat(self._woken.set)
+        self._probes: dict[Endpoint, _Probe] = {}
+        self._asked: set[Endpoint] = set()
+        self._unresolved: dict[Endpoint, str] = {}
+
+    async def run(self, timeout: float) -> tuple[Finding, ...]:
+        """Ask, and wait for the answers.
+
+        :param timeout: seconds for all of it.
+        """
+        self._cluster.join(self._seat)
+        self._cluster.lead(self._seat)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._until_answered()
+        except TimeoutError:
+            self._give_up(timeout)
+        finally:
+            self._cluster.leave(self._seat)
+            await asyncio.gather(*(probe.end() for probe in self._probes.values()))
+        return self._findings()
+
+    async def _until_answered(self) -> None:
+        while True:
+            self._woken.clear()
+            names = set(self._cluster.topology.names())
+            if names - self._asked:
+                self._asked |= names
+                self._cluster.resolve(self._not_resolved)
+            for endpoint in self._cluster.topology.candidates(other_site=True):
+                if endpoint not in names:
+                    self._ask(endpoint)
+            if not self._cluster.resolving and all(probe.over for probe in self._probes.values()):
+                return
+            await self._woken.wait()
+
+    def _ask(self, endpoint: Endpoint) -> None:
+        if endpoint not in self._probes:
+            number = len(self._probes) + 1
+            self._probes[endpoint] = _Probe(number, endpoint, self._shared, self._heard)
+
+    def _not_resolved(self, name: Endpoint, reason: str) -> None:
+        self._unresolved[name] = reason
+
+    def _heard(self, probe: _Probe) -> None:
+        topology = self._cluster.topology
+        if not probe.over:
+            members = episode.pushed_members(probe.attempt)
+            if members:
+                self._cluster.learn(Pushed(members, topology.epoch))
+        elif probe.usable:
+            self._cluster.learn(Claimed(probe.endpoint, probe.generation, probe.cluster, topology.epoch))
+        elif probe.miss is not None and probe.miss.redirect is not None:
+            self._follow(probe.endpoint, probe.miss.redirect)
+        self._woken.set()
+
+    def _follow(self, source: Endpoint, target: Endpoint) -> None:
+        topology, policy = self._cluster.topology, self._shared.options.policy()
+        refusal = topology.may_follow(source, target, policy, credentials=self._shared.credentials)
+        if refusal is None and not topology.is_member(target):
+            self._ask(target)
+
+    def _give_up(self, seconds: float) -> None:
+        for probe in self._probes.values():
+            if not probe.over:
+                probe.give_up(seconds)
+        topology = self._cluster.topology
+        for name in topology.names():
+            if not topology.addresses(name):
+                self._unresolved.setdefault(name, f"no address within {seconds:g} s")
+
+    def _findings(self) -> tuple[Finding, ...]:
+        names = tuple(
+            Finding(endpoint=name, kind=MissKind.UNRESOLVED.value, why=reason)
+            for name, reason in self._unresolved.items()
+        )
+        return (*(probe.finding(self._stale(probe)) for probe in self._probes.values()), *names)
+
+    def _stale(self, probe: _Probe) -> str | None:
+        topology = self._cluster.topology
+        if not probe.usable or not topology.is_stale(probe.generation, probe.cluster):
+            return None
+        return f"serves with generation {probe.generation}, and another member with {topology.generation}"
+
+
+def name_of(endpoint: Endpoint) -> str:
+    """The endpoint, with the name that its address was found by."""
+    found = endpoint.origin is Origin.RESOLVED and endpoint.tls_name != endpoint.host
+    return f"{endpoint} ({endpoint.tls_name})" if found else str(endpoint)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

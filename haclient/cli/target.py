@@ -1,0 +1,157 @@
+"""The cluster that a command speaks to: its URL, and the options and credentials beside it.
+
+Rules
+-----
+* The URL is the argument, or what ``HACLIENT_URL`` says; the other variables of that prefix hold as they do
+  for ``ConnectionFactory.from_env``.  ``-o`` wins over all of them.
+* Credentials in a URL that is an argument win over those of the environment, which were meant for another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import click
+
+from haclient import aio, configuration
+from haclient.cli.exits import client_errors
+from haclient.configuration import Configuration
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.options import OPTION_NAMES, Options, with_overrides
+from haclient.events import Event
+from haclient.factory import FactoryCore
+
+VARIABLE = "HACLIENT_URL"
+_CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE")
+_MISSING = f"the URL is missing: write it, as in amqp://broker-a,broker-b, or set {VARIABLE}"
+_MOST_PLACES = 2
+_URL = re.compile(r"[a-z+]+://|amqp:|failover:", re.IGNORECASE)
+
+URL_ARGUMENT = click.argument("url", metavar="[URL]", required=False)
+PLACE_ARGUMENT = click.argument("place", metavar="[URL] ADDRESS", nargs=-1, required=True)
+
+
+class OverrideType(click.ParamType[tuple[str, str]]):
+    """An option of a cluster URL."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Divide it; whether there is such an option is seen later."""
+        if isinstance(value, tuple):
+            return value
+        name, sign, text = value.partition("=")
+        if not sign or not name:
+            self.fail(f"{value!r} is not like deadline=30", param, ctx)
+        return name, text
+
+
+OVERRIDES = click.option(
+    "-o",
+    "--option",
+    "overrides",
+    type=OverrideType(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the URL, which wins over what is written there: -o deadline=30.  Can be repeated.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster, and how to speak to it.
+
+    :param text: the URL as it was written, in an argument or a variable.
+    :param from_argument: whether that was an argument.
+    """
+
+    configuration: Configuration
+    overrides: Mapping[str, str]
+    text: str | None = field(repr=False)
+    from_argument: bool
+
+    @property
+    def url(self) -> ClusterURL:
+        """The cluster URL."""
+        return self.configuration.url
+
+    def options(self) -> Options:
+        """All options, wherever they come from.
+
+        :raises ClusterURLError: names the option at fault.
+        """
+        return self.configuration.make(_options, self.overrides)
+
+    def factory(self, on_event: Callable[[Event], object]) -> aio.ConnectionFactory:
+        """A factory of connections."""
+        return self.configuration.make(aio.ConnectionFactory, {**self.overrides, "on_event": on_event})
+
+    def core(self) -> FactoryCore:
+        """The factory without a face and without telemetry, for what looks below."""
+        return self.configuration.make(FactoryCore, {**self.overrides, "telemetry": ""})
+
+
+def _options(url: ClusterURL, **arguments: Any) -> Options:
+    given = {name: value for name, value in arguments.items() if name in OPTION_NAMES}
+    return with_overrides(url.options, **given)
+
+
+def target_of(url: str | None, overrides: Sequence[tuple[str, str]]) -> Target:
+    """The cluster that the arguments and the environment name.
+
+    :raises click.UsageError: says what is missing or wrong, and where.
+    """
+    _log_defects_only()
+    text = url or os.environ.get(VARIABLE)
+    if not text and not os.environ.get("HACLIENT_CONFIG"):
+        raise click.UsageError(_MISSING)
+    with client_errors():
+        found = configuration.from_env(_environment(url))
+        target = Target(found, dict(overrides), text, url is not None)
+        target.options()
+        target.core()  # what it reads from files is wrong now, or never
+    return target
+
+
+def _environment(url: str | None) -> Mapping[str, str]:
+    """The variables, with the URL of the argument."""
+    if url is None:
+        return os.environ
+    parsed: Any = ClusterURL.parse(url)  # now: an error must not speak of a variable
+    hidden = _CREDENTIALS if any(seed.user is not None for seed in parsed.seeds) else ()
+    variables = {name: value for name, value in os.environ.items() if name not in hidden}
+    return cast("Mapping[str, str]", {**variables, VARIABLE: parsed})
+
+
+class _Defects(logging.Handler):
+    """What the client logs with a traceback, on whatever standard error is then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            click.echo(self.format(record), err=True)
+
+
+def _log_defects_only() -> None:
+    """Events are told by the commands themselves; the log of them would say it again."""
+    logger = logging.getLogger("haclient")
+    if not logger.handlers:
+        logger.addHandler(_Defects())
+
+
+def divide(place: Sequence[str]) -> tuple[str | None, str]:
+    """``[URL] ADDRESS``: the URL, if it is there, and the address."""
+    if len(place) > _MOST_PLACES:
+        raise click.UsageError(f"there are {len(place)} arguments: write [URL] ADDRESS")
+    *url, address = place
+    if not address:
+        raise click.UsageError("ADDRESS is empty: it names a queue or another node")
+    if not url and _URL.match(address):
+        raise click.UsageError("ADDRESS is missing: the queue, after the URL")
+    return (url[0] if url else None), address

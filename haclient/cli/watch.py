@@ -1,0 +1,96 @@
+"""``haclient watch``: what a connection goes through, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from haclient.cli.exits import client_errors, examples
+from haclient.cli.running import until_stopped
+from haclient.cli.streams import Output, descriptor_of
+from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
+from haclient.cli.words import json_of, line_of
+from haclient.events import GaveUp
+from haclient.subscriptions import AsyncEvents
+
+_EXAMPLES = examples(
+    "haclient watch amqp://broker-a,broker-b",
+    "haclient watch --duration 3600 --json > night.jsonl    # the URL is in HACLIENT_URL",
+    "haclient watch amqp://a,b -o standby=warm -o deadline=60",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to watch, and for how long."""
+
+    count: int | None
+    duration: float | None
+    as_json: bool
+
+
+@click.command(epilog=_EXAMPLES)
+@URL_ARGUMENT
+@OVERRIDES
+@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many events.")
+@click.option("--duration", type=click.FloatRange(min=0, min_open=True), help="End after so many seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Each event is a JSON object on a line.")
+def watch(
+    url: str | None,
+    overrides: Sequence[tuple[str, str]],
+    count: int | None,
+    duration: float | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Keep a connection to the primary, and print what it goes through, one line for each event.
+
+    Attempts, redirects, delays, connected, lost, reconnected.  Ends with Ctrl-C or SIGTERM, after --count
+    events or --duration seconds, or when the search for a primary gives up (see the options `deadline` and
+    `startup_deadline`), which is an error.
+    """
+    target = target_of(url, overrides)
+    plan = Plan(count=count, duration=duration, as_json=as_json)
+    with client_errors():
+        asyncio.run(_run(target, plan))
+
+
+async def _run(target: Target, plan: Plan) -> None:
+    async def limited() -> None:
+        with contextlib.suppress(TimeoutError, BrokenPipeError):
+            async with asyncio.timeout(plan.duration):
+                await _watch(target, plan)
+
+    await until_stopped(limited())
+
+
+async def _watch(target: Target, plan: Plan) -> None:
+    core = target.core()
+    events = AsyncEvents()
+    core.subscribe(events, None)
+    connection = core.connection()
+    opening = asyncio.create_task(connection.open())
+    try:
+        await _print(events, plan)
+        if connection.error is not None:
+            raise connection.error
+    finally:
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await core.close()
+
+
+async def _print(events: AsyncEvents, plan: Plan) -> None:
+    output, seen = Output(descriptor_of(sys.stdout, "output")), 0
+    async for event in events:
+        line = json.dumps(json_of(event), ensure_ascii=False) if plan.as_json else line_of(event)
+        await output.write(f"{line}\n".encode())
+        seen += 1
+        if seen == plan.count or isinstance(event, GaveUp):
+            return

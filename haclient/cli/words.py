@@ -1,0 +1,84 @@
+"""Events in words, one line each, and as JSON."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from haclient import events
+from haclient.discovery.endpoint import Endpoint
+from haclient.discovery.evidence import Miss
+from haclient.events import Event
+
+
+def name_of(event: Event) -> str:
+    """``attempt-failed`` for ``AttemptFailed``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
+
+
+def in_words(event: Event) -> str:
+    """What happened, without its name."""
+    match event:
+        case events.AttemptStarted():
+            return f"{event.attempt}: {event.endpoint}"
+        case events.AttemptFailed():
+            return f"{event.record.number}: {event.record.endpoint}: {miss_words(event.record.miss)}"
+        case events.Parked():
+            return f"{event.attempt}: {event.endpoint} holds the connection until it serves"
+        case events.Redirected():
+            refusal = "" if event.followed else f", not followed: {event.detail}"
+            return f"{event.by} names {event.target}{refusal}"
+        case events.BackingOff():
+            return f"{event.delay:.3f} s after round {event.round}" + _hint(event.hint)
+        case events.Connected() | events.Reconnected():
+            return _served(event)
+        case events.Lost():
+            return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
+        case events.GaveUp():
+            return f"{event.reason}, after {event.attempts:,} attempts in {event.duration:.3f} s"
+        case events.Closed():
+            return ""
+
+
+def miss_words(miss: Miss) -> str:
+    """Why an attempt failed."""
+    detail = f": {miss.detail}" if miss.detail else ""
+    return f"{miss.kind.value}{detail}" + _hint(miss.retry_after)
+
+
+def line_of(event: Event) -> str:
+    """The time of day, what happened, and how."""
+    time = datetime.fromtimestamp(event.stamp.time, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    return f"{time}  {name_of(event):<15}  {in_words(event)}".rstrip()
+
+
+def json_of(event: Event) -> dict[str, Any]:
+    """The event as JSON has it: the fields of its dataclass, and those of its stamp beside them."""
+    facts = {each.name: _plain(getattr(event, each.name)) for each in fields(event) if each.name != "stamp"}
+    stamp = _plain(event.stamp)
+    stamp["time"] = datetime.fromtimestamp(event.stamp.time, UTC).isoformat()
+    return {"event": name_of(event), **stamp, **facts}
+
+
+def _served(event: events.Connected | events.Reconnected) -> str:
+    generation = "" if event.generation is None else f", generation {event.generation}"
+    again = f", {event.replayed:,} sent again" if isinstance(event, events.Reconnected) else ""
+    attempts = "1 attempt" if event.attempts == 1 else f"{event.attempts:,} attempts"
+    return f"{event.endpoint}{generation}, {attempts} in {event.duration:.3f} s{again}"
+
+
+def _hint(hint: float | None) -> str:
+    return "" if hint is None else f" (the server asks for {hint:g} s)"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Endpoint):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    return value

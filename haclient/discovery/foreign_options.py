@@ -1,0 +1,197 @@
+"""Options of other clients: what each of them is here.
+
+Rules:
+
+- An option with a name of ours is ours.
+- A published option of theirs is mapped, or refused by its name and with a reason: one that is silently
+  dropped is a setting that somebody relies on.  Some are taken with one value only: that which this
+  client has built in.
+- What is refused altogether is not quoted: it may be a password.
+- Whatever they count in passes over the list, we count in attempts: a pass is one for each member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from haclient.discovery.option_values import as_text
+from haclient.discovery.options import OPTION_NAMES, Options, parse_options
+from haclient.discovery.url_error import ClusterURLError
+
+Written = tuple[tuple[str, str], ...]
+"""Options of ours, each with the name by which the user spelt it."""
+
+_Pairs = Iterable[tuple[str, str]]
+_OURS = {each.name: as_text(each.default) for each in fields(Options)}
+_TRUE = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterpart:
+    """What one option of another client is here.
+
+    :param default: theirs, as their manual has it; empty when there is none.
+    :param read: their text, and how many members the list has, to options of ours; ``ValueError`` says why
+        it cannot be.
+    :param ours: the options it may set.
+    :param remark: for the table.
+    """
+
+    default: str
+    read: Callable[[str, int], Mapping[str, str]]
+    ours: tuple[str, ...] = ()
+    remark: str = ""
+
+
+# -- kinds of counterparts ------------------------------------------------------------------------
+
+
+def equal(option: str, default: str, remark: str = "") -> Counterpart:
+    """The same thing under another name."""
+    return Counterpart(default=default, read=lambda text, _: {option: text}, ours=(option,), remark=remark)
+
+
+def seconds(*options: str, default: str, remark: str = "") -> Counterpart:
+    """Seconds, for one or more options."""
+    return Counterpart(
+        default=default, read=lambda text, _: dict.fromkeys(options, text), ours=options, remark=remark
+    )
+
+
+def milliseconds(option: str, default: str, remark: str = "", *, endless: bool = False) -> Counterpart:
+    """A whole number of milliseconds.
+
+    :param endless: whether -1 says that there is no limit.
+    """
+
+    def read(text: str, _: int) -> Mapping[str, str]:
+        if endless and text == "-1":
+            return {option: "none"}
+        if not text.isdecimal():
+            raise ValueError(f"{text!r} is not a number of milliseconds")
+        return {option: f"{text}ms"}
+
+    return Counterpart(default=default, read=read, ours=(option,), remark=remark)
+
+
+def passes(default: str) -> Counterpart:
+    """How often the whole list is tried; -1 has no end."""
+
+    def read(text: str, members: int) -> Mapping[str, str]:
+        if text == "-1":
+            return {"max_attempts": "none"}
+        if not text.isdecimal():
+            raise ValueError(f"{text!r} is not a number of attempts, nor -1 for no limit")
+        if int(text) == 0:
+            raise ValueError("this client always reconnects: 0 has no counterpart")
+        return {"max_attempts": str(int(text) * members)}
+
+    remark = "there a pass over the list, here a single attempt: the number times the members; -1 is `none`"
+    return Counterpart(default=default, read=read, ours=("max_attempts",), remark=remark)
+
+
+def words(option: str, default: str, meanings: Mapping[str, str]) -> Counterpart:
+    """One word of a list, whatever its case."""
+
+    def read(text: str, _: int) -> Mapping[str, str]:
+        if text.upper() not in meanings:
+            raise ValueError(f"{text!r} is not one of {', '.join(meanings)}")
+        return {option: meanings[text.upper()]}
+
+    remark = ", ".join(f"`{theirs}` is `{ours}`" for theirs, ours in meanings.items())
+    return Counterpart(default=default, read=read, ours=(option,), remark=remark)
+
+
+def switch(
+    default: str, *, on: Mapping[str, str] | str = "", off: Mapping[str, str] | str = "", remark: str = ""
+) -> Counterpart:
+    """True or false.
+
+    :param on: what true sets here, or why it cannot be; empty when it is so anyway.
+    """
+
+    def read(text: str, _: int) -> Mapping[str, str]:
+        value = _TRUE.get(text.lower())
+        if value is None:
+            raise ValueError(f"{text!r} is neither true nor false")
+        meaning = on if value else off
+        if isinstance(meaning, str) and meaning:
+            raise ValueError(f"{text!r} has no counterpart here: {meaning}")
+        return {} if isinstance(meaning, str) else meaning
+
+    ours = tuple(option for meaning in (on, off) if isinstance(meaning, Mapping) for option in meaning)
+    shown = remark or "; ".join(_shown(word, meaning) for word, meaning in (("true", on), ("false", off)))
+    return Counterpart(default=default, read=read, ours=tuple(dict.fromkeys(ours)), remark=shown)
+
+
+def only(value: str, default: str, why: str) -> Counterpart:
+    """Taken with the one value that this client has built in."""
+
+    def read(text: str, _: int) -> Mapping[str, str]:
+        if text != value:
+            raise ValueError(f"only {value!r} has a counterpart here: {why}")
+        return {}
+
+    return Counterpart(default=default, read=read, remark=f"only `{value}`: {why}")
+
+
+def refused(why: str, default: str = "") -> Counterpart:
+    """Nothing here is like it."""
+
+    def read(_text: str, _members: int) -> Mapping[str, str]:
+        raise ValueError(f"has no counterpart here: {why}")
+
+    return Counterpart(default=default, read=read, remark=f"refused: {why}")
+
+
+def _shown(word: str, meaning: Mapping[str, str] | str) -> str:
+    if isinstance(meaning, Mapping):
+        return f"`{word}` is {', '.join(f'`{name}={value}`' for name, value in meaning.items())}"
+    return f"`{word}` is refused: {meaning}" if meaning else f"`{word}` is built in"
+
+
+# -- reading and showing --------------------------------------------------------------------------
+
+
+def translate(
+    pairs: _Pairs, counterpart: Callable[[str], Counterpart | str], members: int
+) -> tuple[Options, Written]:
+    """Options from the names and decoded texts of somebody else's URL.
+
+    :param counterpart: what a name is: theirs, or the name of an option of ours.
+    :param members: how many the list has.
+    :raises ClusterURLError: names the option at fault as it was written.
+    """
+    written: dict[str, str] = {}
+    ours: list[tuple[str, str]] = []
+    for spelt, text in pairs:
+        for name, value in _translated(spelt, text, counterpart(spelt), members).items():
+            if name in written:
+                raise ClusterURLError(f"option {spelt!r}: {name} was already set by {written[name]!r}", spelt)
+            written[name] = spelt
+            ours.append((name, value))
+    return parse_options(ours, written), tuple(written.items())
+
+
+def _translated(spelt: str, text: str, what: Counterpart | str, members: int) -> Mapping[str, str]:
+    if isinstance(what, str):
+        return {what: text}
+    try:
+        return what.read(text, members)
+    except ValueError as error:
+        message = f"option {spelt!r}: {error}"
+    raise ClusterURLError(message, spelt)
+
+
+def counterparts_table(counterparts: Mapping[str, Counterpart]) -> str:
+    """Their options and ours as a Markdown table."""
+    head = ("| theirs | default | ours | default | remark |", "|---|---|---|---|---|")
+    return "\n".join((*head, *(_row(name, each) for name, each in counterparts.items())))
+
+
+def _row(name: str, counterpart: Counterpart) -> str:
+    ours = counterpart.ours or ((name,) if name in OPTION_NAMES else ())
+    names, defaults = ", ".join(f"`{each}`" for each in ours), ", ".join(f"`{_OURS[each]}`" for each in ours)
+    theirs = f"`{counterpart.default}`" if counterpart.default else ""
+    return f"| `{name}` | {theirs} | {names} | {defaults} | {counterpart.remark} |"

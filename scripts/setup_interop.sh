@@ -1,0 +1,84 @@
+#!/bin/sh
+# Installs what tests/interop speaks with: RabbitMQ, rhea, and further clients of our broker.
+#
+# System packages come with apt where it may, otherwise the one line to run is printed.  What is not
+# packaged goes to .interop (clients) and benchmarks/node (rhea, which a benchmark uses too).  The stamp
+# is written last; a run that has nothing to do compares one checksum.  .interop belongs to this script.
+#
+# Where an init system runs, Debian's rabbitmq-server also starts a broker of its own; the tests
+# start theirs, and have no need of it.
+set -eu
+cd "$(dirname "$0")/.."
+
+client=rabbitmq-amqp-python-client==1.0.1
+checksum=$( { cat scripts/setup_interop.sh benchmarks/node/package-lock.json; pwd; } | cksum | cut -d ' ' -f 1)
+stamp=.interop/.ready-$checksum
+say() { echo "setup_interop: $*" >&2; }
+
+[ -e "$stamp" ] && [ -d benchmarks/node/node_modules/rhea ] && exit 0
+[ -x .venv/bin/python ] || { say "make setup comes first"; exit 1; }
+
+# --- System packages, by their Debian names -----------------------------------------------------
+
+missing=
+need() { # PACKAGE CHECK...: add the package unless the check succeeds
+    package=$1; shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+need rabbitmq-server [ -e /usr/lib/rabbitmq/bin/rabbitmq-server ]
+need nodejs command -v node
+need npm command -v npm
+need g++ command -v c++
+need libqpid-proton-cpp12-dev [ -e /usr/include/proton/container.hpp ]
+need libqpid-proton11-dev-examples [ -e /usr/share/proton/examples/cpp/simple_send.cpp ]
+need python3-uamqp [ -d /usr/lib/python3/dist-packages/uamqp ]
+
+if [ -n "$missing" ]; then
+    if ! command -v apt-get >/dev/null; then
+        say "please install what Debian calls$missing"
+        exit 1
+    elif [ "$(id -u)" = 0 ]; then
+        as_root='env'
+    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+        as_root='sudo -n env'
+    else
+        say "system packages are missing; run this line, then make again:"
+        echo "sudo apt-get install -y --no-install-recommends$missing" >&2
+        exit 1
+    fi
+    say "installing$missing"
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq || say "apt-get update failed, going on"
+    # A package that this distribution lacks must not keep the others away: its tests are skipped.
+    for package in $missing; do
+        $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||
+            say "$package cannot be installed, its tests will be skipped"
+    done
+fi
+
+# --- Clients ------------------------------------------------------------------------------------
+
+rm -rf .interop
+mkdir -p .interop/bin
+echo '*' >.interop/.gitignore
+
+examples=/usr/share/proton/examples/cpp
+if [ -d "$examples" ] && [ -e /usr/include/proton/container.hpp ]; then
+    say "compiling proton's C++ examples"
+    for name in simple_send simple_recv reconnect_client queue_browser selected_recv client server; do
+        # Not by pkg-config: what the package's .pc file requires is in none of Debian's packages.
+        c++ -o ".interop/bin/$name" "$examples/$name.cpp" -lqpid-proton-cpp -lpthread
+    done
+fi
+
+if command -v npm >/dev/null; then
+    say "installing rhea"
+    (cd benchmarks/node && npm ci --no-audit --no-fund --silent)
+fi
+
+# Beside .venv, whose proton it uses: its other dependencies are newer than those of the analysis.
+say "installing $client"
+.venv/bin/python -m pip install -q --disable-pip-version-check --target .interop/python --no-deps \
+    "$client" 'packaging>=26,<27' 'typing-extensions>=4.15,<5'
+
+pwd >"$stamp"
+say "ready"

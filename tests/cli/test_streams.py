@@ -1,0 +1,211 @@
+"""``haclient send`` and ``haclient receive``: pipes, signals, failovers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker_stub.replication.cluster import Cluster
+from tests.cli.command import HACLIENT, PATIENCE, Running, environment, run
+from tests.members import Member, Members
+
+QUEUE = "orders"
+QUICK = "backoff_base=0.02&backoff_max=0.2"
+
+
+@pytest.fixture
+def primary(members: Members) -> Member:
+    return members.start("primary", role="primary")
+
+
+def figures(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
+
+
+def test_lines_go_in_and_come_out_in_their_order(primary: Member) -> None:
+    sent = run("send", primary.url, QUEUE, text="one\ntwo\n\nfour")
+    assert (sent.returncode, sent.stdout) == (0, "")
+    assert sent.stderr.startswith("sent 4 in ")
+    got = run("receive", primary.url, QUEUE, "--count", "4")
+    assert (got.returncode, got.stdout) == (0, "one\ntwo\n\nfour\n")
+    assert got.stderr.startswith("received 4 in ")
+    assert primary.depth(QUEUE) == 0
+
+
+def test_what_receive_writes_as_json_send_takes(primary: Member) -> None:
+    message = {
+        "id": {"$uuid": "5b1b0a0e-6d2c-4f2e-9c39-0d3a2e1f6a55"},
+        "subject": "new",
+        "durable": True,
+        "properties": {"n": 1, "raw": {"$bytes": "AP8="}},
+        "annotations": {"x-opt-a": [1, None]},
+        "body": {"a": {"$map": [[1, "one"]]}, "b": "ü\n"},
+    }
+    sent = run("send", primary.url, "one", "--json", text=f"\n{json.dumps(message)}\n")
+    assert sent.returncode == 0, sent.stderr
+    assert {"sent": 1, "accepted": 1, "not_accepted": 0, "unsettled": 0, "failovers": 0}.items() <= figures(
+        sent.stdout
+    ).items()
+    got = run("receive", primary.url, "one", "--json", "-n", "1")
+    assert json.loads(got.stdout) == message
+    assert {"received": 1, "again": 0}.items() <= figures(got.stderr).items()
+    run("send", primary.url, "two", "--json", text=got.stdout)
+    again = run("receive", primary.url, "two", "--json", "-n", "1", "-q")
+    assert (json.loads(again.stdout), again.stderr) == (message, "")
+
+
+def test_one_message_can_be_sent_many_times_at_a_pace(primary: Member) -> None:
+    options = ("-m", "tick", "-n", "20", "--rate", "200", "-p", "kind=clock", "--durable")
+    sent = run("send", primary.url, QUEUE, *options)
+    assert sent.returncode == 0
+    assert sent.stderr.startswith("sent 20 in ")
+    (message, *others) = primary.messages(QUEUE)
+    assert len(others) == 19
+    assert (message.body, message.durable, message.properties["kind"]) == ("tick", True, "clock")
+
+
+def test_browsing_leaves_the_messages_there(primary: Member) -> None:
+    run("send", primary.url, QUEUE, text="one\ntwo\n")
+    looked = run("receive", primary.url, QUEUE, "--browse", "--timeout", "0.5")
+    assert (looked.returncode, looked.stdout) == (0, "one\ntwo\n")
+    assert primary.bodies(QUEUE) == ["one", "two"]
+
+
+def test_fewer_messages_than_asked_for_is_exit_code_1(primary: Member) -> None:
+    run("send", primary.url, QUEUE, text="one\n")
+    got = run("receive", primary.url, QUEUE, "-n", "2", "--timeout", "0.3")
+    assert (got.returncode, got.stdout) == (1, "one\n")
+    assert run("send", primary.url, QUEUE, "-n", "2", text="one\n").returncode == 1
+
+
+def test_wrong_input_is_told_by_its_line_and_what_came_before_is_sent(primary: Member) -> None:
+    sent = run("send", primary.url, QUEUE, "--json", text='{"body": 1}\n{"body": 2, "subjekt": "x"}\n')
+    assert sent.returncode == 3
+    assert "line 2: field 'subjekt' is none of id, address" in sent.stderr
+    assert figures(sent.stdout)["accepted"] == 1
+    assert primary.bodies(QUEUE) == [1]
+    assert "line 1: it is not JSON" in run("send", primary.url, QUEUE, "--json", text="{\n").stderr
+    assert "--message: a message is an object" in run("send", primary.url, QUEUE, "--json", "-m", "[]").stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_receive_with_what_it_wrote_accepted(primary: Member, number: int) -> None:
+    with Running("receive", primary.url, QUEUE) as receiving:
+        run("send", primary.url, QUEUE, text="one\n")
+        assert receiving.line() == "one"
+        assert receiving.interrupt(number) == 0
+    assert receiving.errors[-1].startswith("received 1 in ")
+    primary.wait_for(lambda _: primary.depth(QUEUE) == 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_send_with_what_it_read_settled(primary: Member, number: int) -> None:
+    with Running("send", primary.url, QUEUE) as sending:
+        sending.write(["one", "two"])
+        primary.wait_for(lambda _: primary.depth(QUEUE) == 2)
+        assert sending.interrupt(number) == 1, "its input had not ended"
+    assert sending.errors[-1].startswith("sent 2 in ")
+
+
+def test_a_signal_ends_the_search_too() -> None:
+    with Running("receive", "amqp://127.0.0.1:1", QUEUE, "-v") as receiving:
+        while not receiving.errors:
+            receiving.process.poll()
+        assert receiving.interrupt() == 0
+
+
+def test_a_reader_that_stands_still_holds_up_neither_heartbeats_nor_a_signal(primary: Member) -> None:
+    run("send", primary.url, QUEUE, text="".join(f"{'x' * 100_000}\n" for _ in range(20)))
+    url = f"{primary.url}?heartbeat=0.2"
+    command = [HACLIENT, "receive", url, QUEUE, "-v"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as receiving:
+        assert receiving.stderr is not None
+        while " connected " not in receiving.stderr.readline():
+            pass
+        time.sleep(1)  # five heartbeats, of which two missed are enough for the peer
+        receiving.send_signal(signal.SIGINT)
+        assert receiving.wait(PATIENCE) == 0
+        assert " lost " not in receiving.stderr.read()
+    primary.wait_for(lambda _: primary.depth(QUEUE) == 20)
+
+
+def test_a_reader_that_goes_away_ends_receive_and_the_rest_stays(primary: Member) -> None:
+    run("send", primary.url, QUEUE, text="".join(f"{n}\n" for n in range(1000)))
+    shell = f"{HACLIENT} receive {primary.url} {QUEUE} --rate 500; echo $? >&2"
+    done = subprocess.run(
+        ["sh", "-c", f"({shell}) | head -1"],
+        capture_output=True, text=True, timeout=PATIENCE, check=True, env=environment(),
+    )  # fmt: skip
+    assert done.stdout == "0\n"
+    assert done.stderr.splitlines()[-1] == "0"
+    assert primary.depth(QUEUE) > 0
+
+
+def test_streams_that_cannot_be_used_are_told(primary: Member) -> None:
+    command = (
+        f"{HACLIENT} send {primary.url} {QUEUE} <&-; echo $?; {HACLIENT} send {primary.url} {QUEUE} -m one; "
+    )
+    command += f"{HACLIENT} receive {primary.url} {QUEUE} -n 1 2>&1 >/dev/full; echo $?"
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE, check=True, env=environment()
+    )
+    assert "Error: standard input is closed" in done.stderr
+    assert "Error: standard output: No space left on device" in done.stdout
+    assert [line for line in done.stdout.splitlines() if line.isdecimal()] == ["3", "3"]
+    assert primary.bodies(QUEUE) == ["one"]
+
+
+async def test_nothing_is_lost_between_send_and_receive_when_the_primary_is_killed(tmp_path: Path) -> None:
+    """The pair replicates; what comes a second time after the failover is not counted twice."""
+    async with Cluster(tmp_path) as cluster:
+        first, second = await cluster.pair()
+        url = f"{cluster.url}?{QUICK}"
+        wanted = {str(number) for number in range(600)}
+        with Running("receive", url, QUEUE) as receiving, Running("send", url, QUEUE) as sending:
+            await asyncio.to_thread(sending.write, range(300))
+            await asyncio.to_thread(receiving.lines, 200)
+            await first.kill()
+            await asyncio.to_thread(sending.write, range(300, 600))
+            sending.end_input()
+            await second.promote()
+            assert await asyncio.to_thread(sending.wait) == 0
+            while set(receiving.seen) != wanted:
+                await asyncio.to_thread(receiving.line)
+            assert await asyncio.to_thread(receiving.interrupt) == 0
+        assert sending.errors[-1].startswith("sent 600 in ")
+        assert sending.errors[-1].endswith(", 1 failover")
+        assert any("  reconnected " in line for line in receiving.errors)
+
+
+def test_a_terminal_gets_a_progress_bar(primary: Member) -> None:
+    mine, its = pty.openpty()
+    with Running("send", primary.url, QUEUE, "-n", "1000", stderr=its) as sending:
+        os.close(its)
+        sending.write(["one"] * 500)
+        shown = read_until(mine, "500/1000")
+        assert "connected" in shown
+        sending.write(["one"] * 500)
+        assert "sent 1,000 in " in read_until(mine, "sent 1,000")
+        assert sending.wait() == 0
+    os.close(mine)
+
+
+def read_until(descriptor: int, text: str) -> str:
+    seen = ""
+    while text not in seen:
+        assert select.select([descriptor], [], [], PATIENCE)[0], seen
+        seen += os.read(descriptor, 65536).decode()
+    return seen
