@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak soak-stream simulate-million model check format bench clean
+.PHONY: help setup demo test test-interop soak soak-sites soak-stream simulate-million model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -18,8 +18,15 @@ demo: setup  ## a broker pair, a producer and a consumer; the primary is killed 
 test: setup  ## the whole test suite, by two processes
 	@$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
+	@scripts/setup_interop.sh
+	@$(PYTHON) -m pytest tests/interop $(PYTEST_ARGS)
+
 soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED=n replays
 	@$(PYTHON) -m tests.faults.soak --failovers $(or $(FAILOVERS),100) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-sites: setup  ## two clusters and a link that is cut, while both fail over; SITES_ARGS="--messages 10000 --seed 7"
+	@$(PYTHON) -m tests.broker_stub.sites.soak $(SITES_ARGS)
 
 soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at random points
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
@@ -46,5 +53,5 @@ bench: setup  ## every benchmark in turn; each prints its own ratio against its 
 	done
 
 clean:  ## remove caches, build products and .venv
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .interop benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find haclient broker_stub tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

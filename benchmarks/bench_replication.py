@@ -16,16 +16,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import statistics
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import measure
-import rabbitmq
 from measure import BrokerProcess, Sample, Stopwatch
 
 import haclient
 from broker_stub.manager import Pair, PairOptions
 from haclient import aio
+from tests.interop import rabbitmq
 
 _ALONE = "alone, in memory"
 _PAIR_IN_MEMORY = "pair, in memory"
@@ -39,17 +40,20 @@ class Contestant:
 
     url: str
     address: str = "bench"
+    configure: Callable[[Any], None] | None = None
 
 
 async def _send(contestant: Contestant, body: bytes, count: int) -> Sample:
     async with aio.connect(contestant.url) as connection:
-        sender = await connection.create_sender(contestant.address)
+        sender = await connection.create_sender(contestant.address, configure=contestant.configure)
         watch = Stopwatch()
         futures = [await sender.send_nowait(haclient.Message(body=body, durable=True)) for _ in range(count)]
         await sender.flush()
         assert all(future.result().accepted for future in futures)
         sample = watch.stop(count)
-        receiver = await connection.create_receiver(contestant.address, credit=1000)
+        receiver = await connection.create_receiver(
+            contestant.address, credit=1000, configure=contestant.configure
+        )
         for _ in range(count):
             await (await receiver.receive(timeout=30)).accept()
         return sample
@@ -60,12 +64,14 @@ async def _latency(contestant: Contestant, body: bytes, count: int) -> list[floa
     seconds = []
     loop = asyncio.get_running_loop()
     async with aio.connect(contestant.url) as connection:
-        sender = await connection.create_sender(contestant.address)
+        sender = await connection.create_sender(contestant.address, configure=contestant.configure)
         for _ in range(count):
             began = loop.time()
             await sender.send(haclient.Message(body=body, durable=True))
             seconds.append(loop.time() - began)
-        receiver = await connection.create_receiver(contestant.address, credit=1000)
+        receiver = await connection.create_receiver(
+            contestant.address, credit=1000, configure=contestant.configure
+        )
         for _ in range(count):
             await (await receiver.receive(timeout=30)).accept()
     return seconds
@@ -83,9 +89,10 @@ async def _contestants() -> AsyncIterator[Mapping[str, Contestant]]:
             _PAIR: Contestant(durable.url),
         }
         if rabbitmq.installed():
-            node = await asyncio.to_thread(rabbitmq.RabbitMQ)
+            node = rabbitmq.RabbitMQ()
             stack.callback(node.stop)
-            found[_RABBITMQ] = Contestant(node.url, "/queue/bench")
+            await asyncio.to_thread(node.start)
+            found[_RABBITMQ] = Contestant(node.url, "/queue/bench", rabbitmq.durable)
         else:
             print("RabbitMQ is not installed: apt-get install rabbitmq-server")
         yield found

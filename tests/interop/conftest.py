@@ -1,0 +1,32 @@
+"""Our broker, for clients that are not ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_stub.manager import Pair, PairOptions
+from tests.members import Member, Members
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Member]:
+    """A member that serves alone."""
+    with Members(tmp_path) as members:
+        yield members.start("alone", role="primary")
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    """A pair whose dead member stays dead."""
+    async with Pair(PairOptions(restart=False)) as pair:
+        yield pair
+
+
+@pytest.fixture
+async def restarted() -> AsyncIterator[Pair]:
+    """A pair whose dead member comes back as a backup, as it usually does."""
+    async with Pair() as pair:
+        yield pair

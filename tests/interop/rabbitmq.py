@@ -1,0 +1,235 @@
+"""RabbitMQ nodes for tests and benchmarks: Debian's ``rabbitmq-server`` with its AMQP 1.0 plugin.
+
+    with RabbitMQ(nodes=2) as cluster:
+        first, second = cluster.nodes
+        first.control("stop_app")
+        second.kill()
+
+Rules
+-----
+* Nothing of the system's own RabbitMQ is touched: every node has its own folder for data, log, cookie
+  and configuration, and listens on a loopback address and free ports.
+* The nodes find each other through an Erlang port mapper (epmd) of their own.
+* Every call returns when what it says has happened.  All processes end with the context, by their ids, and
+  with the process that started them, however that ends.
+
+The second node joins the first one when it starts for the first time, by the peer list in the configuration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import proton
+
+from tests.dnsmasq import free_port
+
+ADDRESS = "127.0.0.1"
+
+# Debian keeps the real programs here; those on the PATH insist on the user rabbitmq.
+_PROGRAMS = Path("/usr/lib/rabbitmq/bin")
+# An Erlang machine takes some seconds to start, many of them on a busy machine.
+_PATIENCE = 90.0
+_POLL = 0.1
+# A command in a process group of its own, which ends when it ends or when nobody holds its standard input.
+_LEASH = 'exec 3<&0; { read -r _ <&3; kill -KILL 0; } & "$@" </dev/null; kill -KILL 0'
+_CONFIGURATION = """\
+cluster_formation.peer_discovery_backend = classic_config
+disk_free_limit.absolute = 1MB
+log.file.level = info
+"""
+
+
+def installed() -> bool:
+    """Whether there is a RabbitMQ."""
+    return (_PROGRAMS / "rabbitmq-server").exists() and shutil.which("epmd") is not None
+
+
+def durable(link: proton.Link) -> None:
+    """Ask for a durable queue (``configure=``); ``/queue/name`` makes another kind if nobody asks."""
+    terminus = link.target if link.is_sender else link.source
+    terminus.durability = proton.Terminus.CONFIGURATION
+
+
+class RabbitMQ:
+    """A cluster of so many nodes, in a folder of its own."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        assert installed(), "RabbitMQ is not installed"
+        self._folder = Path(tempfile.mkdtemp(prefix="rabbitmq-"))
+        cookie = self._folder / ".erlang.cookie"
+        cookie.write_text("COOKIEOFTHESETESTS")
+        cookie.chmod(0o400)
+        self._epmd_port = free_port()
+        self._epmd: subprocess.Popen[bytes] | None = None
+        self.nodes = tuple(self._node(number) for number in range(1, nodes + 1))
+
+    def _node(self, number: int) -> Node:
+        return Node(self._folder / f"node{number}", f"node{number}@localhost", self._epmd_port)
+
+    @property
+    def url(self) -> str:
+        """The cluster URL for clients; ``/queue/name`` is made when it is not there."""
+        return "amqp://guest:guest@" + ",".join(node.address for node in self.nodes)
+
+    @property
+    def version(self) -> str:
+        """What the package says."""
+        return self.nodes[0].control("version").strip()
+
+    def start(self) -> None:
+        """Start all nodes, and wait until they serve."""
+        self._epmd = _on_a_leash("epmd", "-address", ADDRESS, "-port", str(self._epmd_port))
+        _wait_until_open(self._epmd_port, self._epmd)
+        for node in self.nodes:
+            node.configure(self.nodes)
+            node.start()
+
+    def stop(self) -> None:
+        """End everything, and remove what was written."""
+        for node in self.nodes:
+            node.kill()
+        if self._epmd is not None:
+            _kill(self._epmd)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Node:
+    """One node, which may be ended and started again with what it has on disk."""
+
+    def __init__(self, folder: Path, name: str, epmd_port: int) -> None:
+        folder.mkdir()
+        self.name = name
+        self.port = free_port()
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        # The distribution, too, listens on loopback only, and nobody starts the system's port mapper.
+        erlang = "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
+        self._environment = {
+            **os.environ,
+            "LANG": "C",
+            "HOME": str(folder.parent),
+            "ERL_EPMD_ADDRESS": ADDRESS,
+            "ERL_EPMD_PORT": str(epmd_port),
+            "RABBITMQ_NODENAME": name,
+            "RABBITMQ_NODE_IP_ADDRESS": ADDRESS,
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "environment"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_PID_FILE": str(folder / "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": erlang,
+            "RABBITMQ_CTL_ERL_ARGS": erlang,
+        }
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{ADDRESS}:{self.port}"
+
+    def configure(self, members: tuple[Node, ...]) -> None:
+        """Write its configuration: the plugin, and whom it joins."""
+        (self._folder / "plugins").write_text("[rabbitmq_amqp1_0].\n")
+        peers = (
+            f"cluster_formation.classic_config.nodes.{number} = {node.name}\n"
+            for number, node in enumerate(members, 1)
+        )
+        (self._folder / "rabbitmq.conf").write_text(_CONFIGURATION + "".join(peers))
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        with (self._folder / "console").open("ab") as console:
+            server = str(_PROGRAMS / "rabbitmq-server")
+            self._process = _on_a_leash(server, env=self._environment, output=console)
+        try:
+            _wait_until_open(self.port, self._process)
+        except RuntimeError as error:
+            said = (self._folder / "console").read_text(errors="replace")
+            raise RuntimeError(f"{self.name}: {error}\n{said[-2000:]}") from error
+
+    def control(self, *arguments: str, program: str = "rabbitmqctl") -> str:
+        """Run ``rabbitmqctl``, or another program of the package, for this node.
+
+        :returns: what it printed.
+        """
+        ended = subprocess.run(
+            [str(_PROGRAMS / program), "--quiet", *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        assert ended.returncode == 0, f"{program} {arguments}: {ended.stdout}{ended.stderr}"
+        return ended.stdout
+
+    def shut_down(self) -> None:
+        """``rabbitmqctl stop``: the node ends in good order."""
+        self.control("stop")
+        assert self._process is not None
+        self._process.communicate(timeout=_PATIENCE)
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL, if it is there."""
+        if self._process is not None:
+            _kill(self._process)
+            self._process = None
+
+
+def _on_a_leash(
+    *command: str, env: Mapping[str, str] | None = None, output: IO[bytes] | int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    leash = ["sh", "-c", _LEASH, "sh", *command]
+    return subprocess.Popen(
+        leash, env=env, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+    )
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=_PATIENCE)
+
+
+def _wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        try:
+            socket.create_connection((ADDRESS, port), 1.0).close()
+        except OSError:
+            time.sleep(_POLL)
+        else:
+            return
+    raise RuntimeError(f"nobody listens at port {port}")
