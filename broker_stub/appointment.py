@@ -85,9 +85,11 @@ class Appointment:
         primary = self._roster.primary or await self._promote_one()
         if primary is None:
             return
-        for member in self._roster.members:
-            if member is not primary and member.alive:
-                await self._align(member, primary)
+        others = (member for member in self._roster.members if member is not primary and member.alive)
+        aligned = (self._align(member, primary) for member in others)
+        for failure in await asyncio.gather(*aligned, return_exceptions=True):
+            if failure is not None:  # of one that does not answer; the others know the primary by now
+                raise failure
 
     async def _survey(self) -> None:
         """Look at every member anew: an operator may have promoted one since the last probes."""
