@@ -16,11 +16,12 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker_stub.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
 from broker_stub.queues import Queue
+from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 logger = logging.getLogger("broker_stub.addresses")
 
@@ -49,11 +50,14 @@ class Watcher(Protocol):
     def queue_added(self, queue: Queue) -> None:
         """A queue is new."""
 
+    def queue_changed(self, queue: Queue) -> None:
+        """Another site gets more or less of a queue than before."""
+
     def queue_deleted(self, queue: Queue) -> None:
         """A queue is gone, with what was in it and the bindings to it."""
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new."""
+        """An exchange is new, or its options are."""
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """An exchange is gone, with its bindings."""
@@ -63,6 +67,22 @@ class Watcher(Protocol):
 
     def binding_deleted(self, binding: Binding) -> None:
         """A binding is gone, although its queue and its exchange are not."""
+
+
+class SiteWatcher(Protocol):
+    """Learns the same behind the ``Watcher``, as far as another site is concerned."""
+
+    def queue_added(self, queue: Queue) -> None:
+        """A queue is new."""
+
+    def queue_changed(self, queue: Queue) -> None:
+        """Another site gets more or less of a queue than before."""
+
+    def exchange_added(self, exchange: Exchange) -> None:
+        """An exchange is new, or its options are."""
+
+    def exchange_deleted(self, exchange: Exchange) -> None:
+        """An exchange is gone."""
 
 
 class Addresses:
@@ -87,19 +107,23 @@ class Addresses:
         self._exchanges: dict[str, Exchange] = {}
         self._exchange_identities: dict[str, Exchange] = {}
         self.watcher: Watcher | None = None
+        self.site: SiteWatcher | None = None
 
     def __iter__(self) -> Iterator[Queue]:
         return iter(tuple(self._queues.values()))
 
     # -- whatever an address names --------------------------------------------------------------
 
-    def place(self, name: str | None, *, replicate: str | None = None) -> Queue | Route:
+    def place(
+        self, name: str | None, *, replicate: str | None = None, site: str | None = None
+    ) -> Queue | Route:
         """The queue of an address, or its exchange with the key that the address has.
 
         :param replicate: what ``x-qpid-replicate`` says, for a queue that is made now.
+        :param site: what ``x-qpid-site-replicate`` says, likewise.
         :raises AddressRefusedError: when there is none and none may be made.
         """
-        mode = replicate_mode(replicate)
+        mode, events = replicate_mode(replicate), site_mode(site)
         queue = self._queues.get(name or "")
         if queue is not None:
             return queue
@@ -110,7 +134,7 @@ class Addresses:
             return route
         if not self._auto_create or name.startswith(RESERVED):
             raise AddressRefusedError("amqp:not-found", f"there is no address {name!r}")
-        return self.declare(name, replicate=mode)
+        return self.declare(name, replicate=mode, site=events)
 
     def queue(self, name: str | None) -> Queue:
         """The queue of an address.
@@ -144,25 +168,47 @@ class Addresses:
         """The queue of that name, if there is one."""
         return self._queues.get(name)
 
-    def declare(self, name: str, *, replicate: Replicate | None = None, identity: str | None = None) -> Queue:
+    def declare(
+        self,
+        name: str,
+        *,
+        replicate: Replicate | None = None,
+        site: SiteMode = SiteMode.NONE,
+        identity: str | None = None,
+    ) -> Queue:
         """Make a queue of that name; one of another identity is replaced.
 
-        :raises AddressRefusedError: when the name is reserved, or an exchange's.
+        :raises AddressRefusedError: when the name is reserved, or an exchange's; or when another site
+            is to get what the backups do not have.
         """
         self._check_free(name, self._exchanges, "an exchange")
+        mode = self._replicate if replicate is None else replicate
+        _check_site(name, mode, site)
         former = self._queues.get(name)
         if former is not None:
             self.delete(former)
-        mode = self._replicate if replicate is None else replicate
         queue = Queue(
             name,
             self._clock,
             limits=self._limits,
             identity=identity,
             replicate=mode,
+            site=site,
             now_ms=self._now_ms,
         )
         return self._add(queue)
+
+    def set_site(self, queue: Queue, site: SiteMode) -> None:
+        """Let another site have more or less of a queue; what is in it gets its events now.
+
+        :raises AddressRefusedError: when another site would get what the backups do not have.
+        """
+        _check_site(queue.name, queue.replicate, site)
+        if queue.site is not site:
+            queue.site = site
+            for watcher in (self.watcher, self.site):
+                if watcher is not None:
+                    watcher.queue_changed(queue)
 
     def by_identity(self, identity: str) -> Queue | None:
         """The queue of an identity."""
@@ -224,9 +270,11 @@ class Addresses:
         *,
         replicate: Replicate | None = None,
         identity: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Exchange:
         """Make an exchange of that name; one of another identity is replaced.
 
+        :param options: what else its type wants to know.
         :raises AddressRefusedError: when the name is reserved, or a queue's.
         """
         self._check_free(name, self._queues, "a queue")
@@ -234,12 +282,21 @@ class Addresses:
         if former is not None:
             self.delete_exchange(former)
         mode = self._replicate if replicate is None else replicate
-        exchange = Exchange(name, kind, identity=identity, replicate=mode)
+        exchange = Exchange(name, kind, identity=identity, replicate=mode, options=options)
         self._exchanges[name] = exchange
         self._exchange_identities[exchange.identity] = exchange
-        if self.watcher is not None:
-            self.watcher.exchange_added(exchange)
+        self._tell_of(exchange)
         return exchange
+
+    def change_exchange(self, exchange: Exchange, options: Mapping[str, Any]) -> None:
+        """Give an exchange other options."""
+        exchange.options = options
+        self._tell_of(exchange)
+
+    def _tell_of(self, exchange: Exchange) -> None:
+        for watcher in (self.watcher, self.site):
+            if watcher is not None:
+                watcher.exchange_added(exchange)
 
     def delete_exchange(self, exchange: Exchange) -> None:
         """Delete an exchange with its bindings."""
@@ -247,8 +304,9 @@ class Addresses:
             del self._exchanges[exchange.name]
         self._exchange_identities.pop(exchange.identity, None)
         exchange.close()
-        if self.watcher is not None:
-            self.watcher.exchange_deleted(exchange)
+        for watcher in (self.watcher, self.site):
+            if watcher is not None:
+                watcher.exchange_deleted(exchange)
 
     def bind(self, exchange: Exchange, queue: Queue, key: str = "") -> Binding:
         """Send what fits the key to the queue; the binding that does so already stays.
@@ -257,6 +315,8 @@ class Addresses:
         """
         if len(key) > MAX_KEY:
             raise AddressRefusedError("amqp:invalid-field", f"a key has at most {MAX_KEY} characters")
+        if exchange.type is ExchangeType.REPLICATION:
+            raise AddressRefusedError("amqp:not-allowed", f"{exchange.name!r} carries events out")
         binding = exchange.binding(queue, key)
         if binding is None:
             binding = Binding(exchange, queue, key)
@@ -277,6 +337,8 @@ class Addresses:
         self._by_identity[queue.identity] = queue
         if self.watcher is not None:
             self.watcher.queue_added(queue)
+        if self.site is not None:
+            self.site.queue_added(queue)
         return queue
 
 
@@ -294,3 +356,30 @@ def replicate_mode(text: str | None) -> Replicate | None:
         raise AddressRefusedError(
             "amqp:invalid-field", f"{REPLICATE_PROPERTY} is {choices}, and not {text!r}"
         ) from None
+
+
+def site_mode(text: str | None) -> SiteMode:
+    """What ``x-qpid-site-replicate`` says; none when it is not there.
+
+    :raises AddressRefusedError: for another value.
+    """
+    try:
+        return SiteMode.NONE if text is None else SiteMode(text)
+    except ValueError:
+        choices = ", ".join(SiteMode)
+        raise AddressRefusedError(
+            "amqp:invalid-field", f"{SITE_PROPERTY} is {choices}, and not {text!r}"
+        ) from None
+
+
+def _check_site(name: str, replicate: Replicate, site: SiteMode) -> None:
+    if site is not SiteMode.NONE and replicate is not Replicate.ALL:
+        raise AddressRefusedError(
+            "amqp:invalid-field",
+            f"{SITE_PROPERTY} {site} needs {REPLICATE_PROPERTY} all, and not {replicate}:"
+            " what the backups lack would be gone after a failover, and the other site would have it",
+        )
+    if name == REPLICATION_QUEUE and (site is not SiteMode.NONE or replicate is not Replicate.ALL):
+        raise AddressRefusedError(
+            "amqp:invalid-field", f"{name!r} holds the site's events: it is replicated, and has no events"
+        )

@@ -216,6 +216,11 @@ class AdminClient:
         facts: dict[str, Any] = await self.call("CREATE", kind=kind, name=name, **attributes)
         return facts
 
+    async def update(self, kind: str, name: str, **attributes: Any) -> dict[str, Any]:
+        """Change what can be changed of a queue or an exchange; its attributes."""
+        facts: dict[str, Any] = await self.call("UPDATE", kind=kind, name=name, **attributes)
+        return facts
+
     async def delete(self, kind: str, name: str, **attributes: Any) -> None:
         """Delete a queue, an exchange or a binding."""
         await self.call("DELETE", kind=kind, name=name, **attributes)

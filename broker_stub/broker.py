@@ -35,7 +35,9 @@ from broker_stub.management import Management, queue_facts
 from broker_stub.member import ClusterSetup
 from broker_stub.membership import Membership
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
+from broker_stub.queues import Queue
 from broker_stub.sessions import ClientConnection
+from broker_stub.sites.site import Site
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import (
     DEFAULT_HEARTBEAT,
@@ -111,6 +113,7 @@ class Broker:
             now_ms=self.now_ms,
         )
         self.member = None if cluster is None else cluster.member(self, self.addresses)
+        self.site = Site(self.addresses, self.now_ms, self._put_marks)
         self._tasks: set[asyncio.Task[None]] = set()
         self._management = Management(self)
         self._settings = self._connection_settings()
@@ -155,6 +158,7 @@ class Broker:
         """
         if self.member is not None:
             await self.member.start()
+        self.site.became(serves=self.membership.role.serves)
         self.entrance.start(self._settings)
         await self._listener.listen(self.options.listen)
         self.log.listens(self.address)
@@ -189,6 +193,7 @@ class Broker:
         if self._expiry is not None:
             self._expiry.cancel()
         reason = self._goodbye("the member stops")
+        await self.site.close()
         if self.member is not None:
             await self.member.stop()
         for connection in tuple(self._connections):
@@ -214,6 +219,8 @@ class Broker:
         # A backup's clock decides nothing: what its primary drops, it drops.
         if self.member is None or self.membership.role.serves:
             self.addresses.expire()
+        if self.membership.role.serves and (site := self.site.status()):
+            self.log.site(self.membership, site)
         self._complaints = 0
         self._expiry = self._loop.call_later(_EXPIRY_INTERVAL, self._expire)
 
@@ -225,7 +232,7 @@ class Broker:
         self._connections.add(connection)
         self.entrance.handshakes.begin(connection, self._loop.time())
         connection.begin(engine)
-        return Gate(engine, self._gates, lambda: connection.opened_at is not None)
+        return Gate(engine, self._gates, lambda: connection.is_in)
 
     def forget(self, connection: ClientConnection, ending: Ending) -> None:
         """A connection is over."""
@@ -274,10 +281,16 @@ class Broker:
         :param force: whatever the store lacks, for a member with one.
         :raises MoveRefusedError: when the membership table or the arbiter does not allow it.
         """
+        warning = ""
         if self.member is not None:
-            return await self.member.promote(force=force)
-        self.become(self.membership.promote(at_least=at_least))
-        return ""
+            warning = await self.member.promote(force=force)
+        else:
+            self.become(self.membership.promote(at_least=at_least))
+        # Those who are parked come before whoever asked: a turn of the loop for the first of them to be
+        # served, one for what that sends.
+        for _ in range(2):
+            await asyncio.sleep(0)
+        return warning
 
     async def demote(self, primary: Address | None = None) -> None:
         """Become passive, and send the clients away."""
@@ -323,7 +336,12 @@ class Broker:
         self._describe()
         self.log.became(membership)
         self.entrance.became(membership)
+        self.site.became(serves=membership.role.serves)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
+
+    def _put_marks(self, queue: Queue) -> None:
+        if self.member is not None:
+            self.member.put_marks(queue)
 
     def _goodbye(self, why: str) -> proton.Condition:
         membership = self.membership
@@ -344,6 +362,7 @@ class Broker:
             "members": [member.authority for member in self.members],
             "connections": len(self._connections),
             "entrance": self.entrance.status(),
+            "site": self.site.status(),
             **({} if self.member is None else {"replication": self.member.status()}),
             "queues": self.queue_status(),
             "uptime": self._loop.time() - self._started_at,

@@ -61,6 +61,8 @@ class Browsers:
                 browser.cursor = last
             elif message.place is Place.AVAILABLE and not self._is_over(message):
                 return message
+            elif message.place is Place.WITHHELD:
+                return None
             else:
                 browser.cursor = message.number
         return None

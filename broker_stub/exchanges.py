@@ -4,6 +4,8 @@ Matching
 --------
 * ``direct``: the binding's key is the message's routing key.
 * ``fanout``: every queue that is bound, whatever the keys.
+* ``replication``: takes another site's events and carries them out (``sites.applying``).  It has no
+  bindings, and nobody receives from it.
 * ``topic``: a key is words between dots, and an empty key has none.  In a binding's key ``*``
   stands for one word and ``#`` for any number of words, none included.
 
@@ -28,7 +30,7 @@ from __future__ import annotations
 import enum
 import functools
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +50,7 @@ class ExchangeType(enum.StrEnum):
     DIRECT = "direct"
     FANOUT = "fanout"
     TOPIC = "topic"
+    REPLICATION = "replication"
 
 
 class UnroutableError(Exception):
@@ -59,6 +62,8 @@ class Exchange:
 
     :param identity: a UUID; the same name with another identity is another exchange.
     :param replicate: whether the backups have it; ``all`` and ``configuration`` are the same here.
+    :param options: what else it was declared with: what JSON can hold.
+    :ivar carry_out: what a ``replication`` exchange does with a message; raises as ``Route.enqueue`` does.
     """
 
     def __init__(
@@ -68,9 +73,12 @@ class Exchange:
         *,
         identity: str | None = None,
         replicate: Replicate = Replicate.NONE,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.type = kind
+        self.options: Mapping[str, Any] = options or {}
+        self.carry_out: Callable[[bytes, Done, Any], None] | None = None
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
         self.deleted = False
@@ -214,6 +222,9 @@ class Route:
         :raises UnroutableError: when it fits none; nothing is taken then.
         :raises MalformedMessageError: when its routing key cannot be used.
         """
+        if self.exchange.carry_out is not None:
+            self.exchange.carry_out(data, done, token)
+            return
         said = subject(data)
         key = said if said is not None else self.key or ""
         if len(key) > MAX_KEY:
@@ -288,6 +299,17 @@ class _Fanout:
 
     def match(self, key: str) -> Iterable[Queue]:
         return (queue for queue, _ in self._places)
+
+
+class _Nothing:
+    def add(self, key: str, queue: Queue) -> None:
+        raise AssertionError("bindings to this exchange are refused")
+
+    def remove(self, key: str, queue: Queue) -> None:
+        raise AssertionError("bindings to this exchange are refused")
+
+    def match(self, key: str) -> Iterable[Queue]:
+        return ()
 
 
 class _Node:
@@ -369,4 +391,5 @@ _TABLES: dict[ExchangeType, Callable[[], _Table]] = {
     ExchangeType.DIRECT: _Direct,
     ExchangeType.FANOUT: _Fanout,
     ExchangeType.TOPIC: _Topic,
+    ExchangeType.REPLICATION: _Nothing,
 }

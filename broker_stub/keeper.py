@@ -25,6 +25,7 @@ from broker_stub.messages import Message, Replicate
 from broker_stub.queues import Queue
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.wire import ReplicatedMessage
+from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store
 
 
@@ -46,11 +47,18 @@ class Keeper:
     def queue_added(self, queue: Queue) -> None:
         """A queue is new: write it down, and follow it."""
         if not queue.temporary:
-            record = QueueRecord(
-                identity=uuid.UUID(queue.identity), name=queue.name, replicate=queue.replicate
-            )
-            self._store.put_queue(record)
+            self.queue_changed(queue)
             self.follow(queue)
+
+    def queue_changed(self, queue: Queue) -> None:
+        """Write a queue down as it is declared now."""
+        record = QueueRecord(
+            identity=uuid.UUID(queue.identity),
+            name=queue.name,
+            replicate=queue.replicate,
+            arguments={} if queue.site is SiteMode.NONE else {SITE_PROPERTY: str(queue.site)},
+        )
+        self._store.put_queue(record)
 
     def follow(self, queue: Queue) -> None:
         """Keep a queue that the store has already."""
@@ -70,12 +78,12 @@ class Keeper:
     # -- exchanges ------------------------------------------------------------------------------
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new."""
+        """An exchange is new, or its options are."""
         record = ExchangeRecord(
             identity=uuid.UUID(exchange.identity),
             name=exchange.name,
             type=str(exchange.type),
-            arguments={REPLICATE_PROPERTY: str(exchange.replicate)},
+            arguments={**exchange.options, REPLICATE_PROPERTY: str(exchange.replicate)},
         )
         self._store.put_exchange(record)
 
@@ -108,7 +116,21 @@ class Keeper:
             expires_at=message.expires_at_ms,
             duplicate_id=message.envelope.duplicate_id,
         )
+        if queue.marks is not None and queue.teller is None:  # a teller changes them, and writes them then
+            sequence = self.put_marks(queue)
         self._committing.append((sequence, message))
+
+    def marked(self, queue: Queue, ticket: Message) -> None:
+        """The marks of a queue have changed, behind everything that happened to it before."""
+        if self._removed or self._counted:
+            self.flush()
+        ticket.waits += 1
+        self._committing.append((self.put_marks(queue), ticket))
+
+    def put_marks(self, queue: Queue) -> int:
+        """Write the marks of a queue as they are now; the store's sequence of it."""
+        assert queue.marks is not None, "who changes marks has made them"
+        return self._store.put_marks(self._keys[queue.identity], queue.marks.plain())
 
     def put(self, queue: Queue, message: ReplicatedMessage, duplicate_id: bytes | None) -> int:
         """Write a message that the primary sent; the store's sequence of it."""

@@ -32,10 +32,12 @@ from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.forcing import forced_loss
 from broker_stub.keeper import Keeper
 from broker_stub.membership import Membership, Move, MoveRefusedError, Role
+from broker_stub.queues import Queue
 from broker_stub.recovery import Recovery
 from broker_stub.replication import backup, copy
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.leading import Leading, SteppedDownError
+from broker_stub.sites import agreeing
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
 from broker_stub.wiring import Wiring
 from haclient import aio
@@ -243,6 +245,7 @@ class Member:
         for queue in self._addresses:
             queue.start_generation(record.number)
         self._guard.begin()
+        agreeing.agree(self._addresses, self._keeper)
         self.leading = Leading(
             self,
             self._arbiter,
@@ -374,6 +377,10 @@ class Member:
             raise MoveRefusedError(f"whether the change outlives this member is unknown: {error}") from error
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def put_marks(self, queue: Queue) -> None:
+        """Write down what a queue remembers for another site's sake."""
+        self._keeper.put_marks(queue)
 
     def _set(self, membership: Membership) -> None:
         self.membership = membership

@@ -22,6 +22,7 @@ Done = Callable[[Any], None]
 class Place(enum.Enum):
     """Where a message is in its life."""
 
+    WITHHELD = enum.auto()
     AVAILABLE = enum.auto()
     ACQUIRED = enum.auto()
     GONE = enum.auto()
@@ -140,12 +141,28 @@ class Observer(Protocol):
     def acquired(self, queue: Queue, message: Message) -> None:
         """A consumer was given the message: another delivery will be a redelivery."""
 
+    def marked(self, queue: Queue, ticket: Message) -> None:
+        """The queue's marks have changed; ``ticket`` waits for who must have them, as a message does."""
+
+
+class Teller(Protocol):
+    """Tells of a queue's messages elsewhere, when every observer has been told."""
+
+    def enqueued(self, queue: Queue, message: Message) -> None:
+        """A producer's message has its number and its place."""
+
+    def dequeued(self, queue: Queue, message: Message) -> None:
+        """The message is gone, for whatever reason."""
+
 
 class Guard(Protocol):
     """Holds the completion of a message until whoever must have it, has it."""
 
     def hold(self, message: Message, done: Done, token: Any) -> None:
         """Call ``done(token)`` once the message is safe."""
+
+    def has(self, message: Message) -> None:
+        """One of those the message waits for has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

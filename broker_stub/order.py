@@ -37,6 +37,13 @@ class Order:
         # Bound, because it is called for every message.
         self.append: Callable[[Message], None] = self._fresh.append
 
+    def add(self, message: Message) -> None:
+        """Take a message at its place, which mostly is the last one."""
+        if self._fresh and message.number < self._fresh[-1].number:
+            self.put_back(message)
+        else:
+            self._fresh.append(message)
+
     def put_back(self, message: Message) -> None:
         """A message goes back to its place."""
         heapq.heappush(self._returned, message)

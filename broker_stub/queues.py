@@ -8,7 +8,8 @@ comes back by ``ready``.  Browsers have a place of their own each (``browsing``)
 
 Rules
 -----
-* A message is available, acquired by one consumer, or gone.  Gone is for ever.
+* A message is available, acquired by one consumer, or gone.  Gone is for ever.  One that is
+  *withheld* is none of these yet: nobody is given it before ``hand_out``.
 * Only the consumer that holds a message can settle it, and once.
 * A message that comes back stands at its original place.
 * An expired message is never handed out.  One that expires while it is acquired is dropped
@@ -48,16 +49,20 @@ from broker_stub.messages import (
     QueueLimits,
     Replicate,
     Sink,
+    Teller,
 )
 from broker_stub.order import Order
 from broker_stub.room import Room
 from broker_stub.sections import PLAIN, Envelope
+from broker_stub.sites.marks import Marks
+from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 
 
 class Queue:
     """A queue of one address.
 
     :param clock: seconds, only ever growing.
+    :param site: which events another site gets of it.
     :param exclusive_to: the only connection that may take from it, ``None`` for any.
     :param temporary: lives as long as that connection.
     """
@@ -72,11 +77,17 @@ class Queue:
         temporary: bool = False,
         identity: str | None = None,
         replicate: Replicate = Replicate.NONE,
+        site: SiteMode = SiteMode.NONE,
         now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.name = name
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
+        self.site = site
+        self.marks = Marks() if name == REPLICATION_QUEUE else None
+        """What it remembers for another site's sake."""
+        self.teller: Teller | None = None
+        """Who makes events of what happens to it, while this member serves."""
         self.exclusive_to = exclusive_to
         self.temporary = temporary
         self.deleted = False
@@ -101,6 +112,16 @@ class Queue:
     def depth(self) -> int:
         """Messages in the queue, acquired ones included."""
         return len(self._messages)
+
+    @property
+    def oldest(self) -> Message | None:
+        """The first message, whoever has it."""
+        return next(iter(self._messages.values()), None)
+
+    @property
+    def last_number(self) -> int:
+        """The highest number that it knows of."""
+        return self._last_number
 
     @property
     def full(self) -> bool:
@@ -133,8 +154,8 @@ class Queue:
 
     def enqueue(
         self, data: bytes, done: Done, token: Any, envelope: Envelope = PLAIN, lifetime: float | None = None
-    ) -> None:
-        """Take a message.
+    ) -> Message | None:
+        """Take a message; ``None`` for a second copy.
 
         :param done: called with ``token`` when the producer may be told that the message is safe.
         :param lifetime: seconds after which the message is expired.
@@ -145,7 +166,7 @@ class Queue:
             if first is not None:
                 self.counters.duplicates += 1
                 self._complete(self._unsafe.get(first), done, token)
-                return
+                return None
             self.duplicates.remember(envelope.duplicate_id, number)
         message = Message(number, data, envelope)
         if lifetime is not None:
@@ -154,23 +175,29 @@ class Queue:
         self.counters.enqueued += 1
         for observer in self._observers:
             observer.enqueued(self, message)
+        if self.teller is not None:
+            self.teller.enqueued(self, message)
         if message.waits:
             self._unsafe[number] = message
-            message.calls = [(self._safe, number)]
+            message.calls = [(self._safe, number), *(message.calls or ())]
         self._complete(message, done, token)
         if self._browsers.consumers:
             self._browsers.feed_all(number)
         if self._waiting:
             self._pump()
+        return message
 
     def _safe(self, number: int) -> None:
         del self._unsafe[number]
 
     def _append(self, message: Message) -> None:
+        self._hold(message)
+        self._order.append(message)
+
+    def _hold(self, message: Message) -> None:
         number = message.number
         self._last_number = max(self._last_number, number)
         self._messages[number] = message
-        self._order.append(message)
         self.size += len(message.data)
 
     def _complete(self, message: Message | None, done: Done, token: Any) -> None:
@@ -178,6 +205,33 @@ class Queue:
             done(token)
         else:
             self.guard.hold(message or SAFE, done, token)
+
+    def withhold(self, data: bytes) -> Message:
+        """Take a message that nobody is given before ``hand_out``; the observers are told now."""
+        message = Message(self._last_number + 1, data, PLAIN)
+        message.place = Place.WITHHELD
+        self._hold(message)
+        self.counters.enqueued += 1
+        for observer in self._observers:
+            observer.enqueued(self, message)
+        return message
+
+    def hand_out(self, message: Message) -> None:
+        """Whoever wants it may have a message that was withheld."""
+        if message.place is Place.WITHHELD:
+            message.place = Place.AVAILABLE
+            self._order.add(message)
+            if self._browsers.consumers:
+                self._browsers.feed_all(self._last_number)
+            if self._waiting:
+                self._pump()
+
+    def mark(self) -> Message:
+        """Tell the observers that the marks have changed; what waits until all have them."""
+        ticket = Message(0, b"", PLAIN)
+        for observer in self._observers:
+            observer.marked(self, ticket)
+        return ticket
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -301,6 +355,15 @@ class Queue:
                 self._remove(message)
         self._compact()
 
+    def take_out(self, message: Message) -> None:
+        """Remove a message that is here, whoever has it."""
+        if message.place is Place.ACQUIRED:
+            for consumer in self._consumers:
+                consumer.held.discard(message)
+        self._remove(message)
+        self.counters.dequeued += 1
+        self._compact()
+
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
@@ -381,6 +444,8 @@ class Queue:
         self.size -= len(message.data)
         for observer in self._observers:
             observer.dequeued(self, message)
+        if self.teller is not None:
+            self.teller.dequeued(self, message)
         if self._room.waiting:
             self._room.sunk(len(self._messages), self.size)
 

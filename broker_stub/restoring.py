@@ -8,6 +8,8 @@ from broker_stub.keeper import Keeper
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
 from broker_stub.sections import inspect
+from broker_stub.sites.marks import Marks
+from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import Snapshot, Store
 
 
@@ -16,7 +18,10 @@ async def restore(addresses: Addresses, keeper: Keeper, store: Store, snapshot: 
     for stored in snapshot.queues:
         record = stored.record
         mode = Replicate(record.replicate)
-        queue = addresses.declare(record.name, replicate=mode, identity=str(record.identity))
+        site = SiteMode(str(record.arguments.get(SITE_PROPERTY, SiteMode.NONE)))
+        queue = addresses.declare(record.name, replicate=mode, site=site, identity=str(record.identity))
+        if stored.marks:
+            queue.marks = Marks.of(stored.marks)
         await _restore_content(queue, store, stored.key)
         keeper.follow(queue)
     _restore_exchanges(addresses, snapshot)
@@ -36,9 +41,14 @@ async def _restore_content(queue: Queue, store: Store, key: int) -> None:
 def _restore_exchanges(addresses: Addresses, snapshot: Snapshot) -> None:
     exchanges = {}
     for record in snapshot.exchanges:
-        mode = Replicate(str(record.arguments[REPLICATE_PROPERTY]))
+        options = dict(record.arguments)
+        mode = Replicate(str(options.pop(REPLICATE_PROPERTY)))
         exchanges[record.identity] = addresses.declare_exchange(
-            record.name, ExchangeType(record.type), replicate=mode, identity=str(record.identity)
+            record.name,
+            ExchangeType(record.type),
+            replicate=mode,
+            identity=str(record.identity),
+            options=options,
         )
     for binding in snapshot.bindings:
         queue = addresses.by_identity(str(binding.queue))

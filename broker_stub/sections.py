@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
 
-HEADER, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x73, 0x74
+HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 _FIRST_BODY_SECTION = 0x75
 _ULONG_MAX_SECTION = 0x78
 # Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
@@ -120,6 +120,43 @@ def subject(data: bytes) -> str | None:
     :raises MalformedMessageError: when the bytes are no AMQP message.
     """
     return _text_property(data, _SUBJECT)
+
+
+def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
+    """The encoded values of the message annotations by their keys, and where the body starts.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message with a body.
+    """
+    found: dict[bytes, bytes] = {}
+    position = 0
+    try:
+        while True:
+            code, start = _descriptor(data, position)
+            if code >= _FIRST_BODY_SECTION:
+                return found, position
+            position = _compound_end(data, start)
+            if code == MESSAGE_ANNOTATIONS:
+                found = _pairs(data, start)
+    except (IndexError, struct.error) as error:
+        raise MalformedMessageError("the message ends within a section") from error
+
+
+def header_end(data: bytes) -> int:
+    """Where the header of a message ends; 0 without one."""
+    code, start = _descriptor(data, 0)
+    return _compound_end(data, start) if code == HEADER else 0
+
+
+def _pairs(data: bytes, start: int) -> dict[bytes, bytes]:
+    """The map at ``start``; its keys are short symbols, and given without their constructor."""
+    position, count = _items(data, start)
+    found = {}
+    for _ in range(count // 2):
+        after_key = _value_end(data, position)
+        after = _value_end(data, after_key)
+        found[data[position + 2 : after_key]] = data[after_key:after]
+        position = after
+    return found
 
 
 def _text_property(data: bytes, index: int) -> str | None:

@@ -39,10 +39,11 @@ from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, R
 from broker_stub.queues import Queue
 from broker_stub.replication import backup
 from broker_stub.replication.replica import Replica
+from broker_stub.sites.modes import REPLICATION_QUEUE
 from broker_stub.subscriptions import Subscription
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
-from haclient.engine.settings import NUMBER, PARK
+from haclient.engine.settings import MOST_HELD, NUMBER, PARK
 
 if TYPE_CHECKING:
     from broker_stub.broker import Broker
@@ -58,8 +59,6 @@ _UNAUTHORIZED = "amqp:unauthorized-access"
 _GENERATION = proton.symbol("haclient:generation")
 # A container id is the client's choice, and as long as it likes.
 _LONGEST_ID = 300
-# Links that a client attaches while it is parked: who waits for the Begin, as he should, has none.
-_MOST_HELD = 100
 _OFFERED = ("ANONYMOUS-RELAY",)
 _DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
@@ -76,6 +75,7 @@ class ClientConnection:
         "_engine",
         "_exchange_queues",
         "_held",
+        "_linked",
         "_loop",
         "_parked",
         "_producers",
@@ -107,6 +107,7 @@ class ClientConnection:
         """Whether it asked to be parked rather than refused."""
         self._parked = False
         self._unparked = False
+        self._linked = False
         self._held: list[SenderLink | ReceiverLink] = []
         self._accepted_at = loop.time()
         self._broker = broker
@@ -136,6 +137,11 @@ class ClientConnection:
         return self._engine
 
     # -- for the broker -------------------------------------------------------------------------
+
+    @property
+    def is_in(self) -> bool:
+        """Whether it is served, and its first link was accepted: it is no newcomer any more."""
+        return self._linked and not self._parked and not self._closing
 
     def turn_away(self, condition: proton.Condition) -> None:
         """Close the connection with a reason; cut it if the client does not answer.
@@ -224,13 +230,15 @@ class ClientConnection:
         for link in held:
             if not link.dead:
                 self.link_requested(self.engine, link)
+            if isinstance(link, SenderLink) and link.owner is not None:
+                link.owner.credit_given(link)  # it came when nobody was there to be told
         self.engine.wake()
 
     def _hold(self, link: SenderLink | ReceiverLink) -> None:
         """Keep an Attach for later: proton cannot answer it, not even with no, before the Begin."""
         self._held.append(link)
-        if len(self._held) > _MOST_HELD:
-            self.cut(f"more than {_MOST_HELD} links while parked")
+        if len(self._held) > MOST_HELD:
+            self.cut(f"more than {MOST_HELD} links while parked")
 
     def _leave_lot(self, condition: proton.Condition | None) -> None:
         if self._parked:
@@ -304,6 +312,7 @@ class ClientConnection:
                 self._accept_browser(engine, link)
             else:
                 self._accept_subscription(engine, link)
+            self._linked = True
         except AddressRefusedError as refused:
             logger.info("link refused: %s: %s", refused.condition, refused.description)
             engine.refuse(link, proton.Condition(refused.condition, refused.description))
@@ -320,7 +329,7 @@ class ClientConnection:
             place = (
                 self._temporary_queue()
                 if remote.dynamic
-                else self._route(remote.address, termini.replicate(remote))
+                else self._route(remote.address, termini.wanted(remote))
             )
             if isinstance(place, Queue | Route):
                 self.uses_queues |= isinstance(place, Route) or not place.temporary
@@ -343,7 +352,7 @@ class ClientConnection:
             place: Queue | Route = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
-            place = self._broker.addresses.place(remote.address, replicate=termini.replicate(remote))
+            place = self._broker.addresses.place(remote.address, **termini.wanted(remote))
         queue = self._bound_queue(place) if isinstance(place, Route) else place
         if queue.exclusive_to not in (None, self):
             raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
@@ -354,6 +363,8 @@ class ClientConnection:
         endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
         subscription = Subscription(link, queue, self, browsing=browsing)
         self._subscriptions.add(subscription)
+        if queue.name == REPLICATION_QUEUE and not browsing:
+            self._broker.site.read_by(subscription)
         if queue is not place:
             self._exchange_queues[subscription] = queue
         link.owner = subscription
@@ -384,11 +395,15 @@ class ClientConnection:
         have = [int(number) for number in properties.get(backup.HAVE) or ()]
         browser.begin(link, zip(have[0::2], have[1::2], strict=True))
 
-    def _route(self, address: str | None, replicate: str | None = None) -> Queue | Route | RequestHandler:
+    def _route(
+        self, address: str | None, wanted: termini.Wanted = termini.NOTHING_SAID
+    ) -> Queue | Route | RequestHandler:
         self._check_may_use(address)
         if address == access.MANAGEMENT:
             return self._broker.management_for(self)
-        return self._broker.addresses.place(address, replicate=replicate)
+        if address == REPLICATION_QUEUE:
+            raise AddressRefusedError("amqp:not-allowed", f"only the site itself sends to {address!r}")
+        return self._broker.addresses.place(address, **wanted)
 
     def _check_may_use(self, address: str | None) -> None:
         if address == access.MANAGEMENT:
@@ -408,6 +423,8 @@ class ClientConnection:
 
     def _bound_queue(self, route: Route) -> Queue:
         """A queue for one receiver from an exchange."""
+        if route.exchange.type is ExchangeType.REPLICATION:
+            raise AddressRefusedError("amqp:not-allowed", f"nobody receives from {route.exchange.name!r}")
         key = _DEFAULT_KEYS.get(route.exchange.type) if route.key is None else route.key
         if key is None:
             address = f"{route.exchange.name}/key"

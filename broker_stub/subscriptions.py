@@ -120,6 +120,12 @@ class Subscription:
         """The connection takes messages again."""
         self.credit_given(self.link)
 
+    def steal(self) -> None:
+        """Another receiver takes over: close the link, and give back what was not settled."""
+        self.link.close(proton.Condition("amqp:link:stolen", "another receiver has taken over"))
+        self._outlet.dropped(self)
+        self.end(died=True)
+
     def end(self, *, died: bool) -> None:
         """Give back what the client has not settled."""
         self._queue.unsubscribe(self._consumer, died=died)

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import proton
 
@@ -65,6 +65,9 @@ class Log(Protocol):
     def became(self, membership: Membership) -> None:
         """The role or the generation is another one."""
 
+    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
+        """How far another site is behind, and this one behind others."""
+
 
 class Silence:
     """Telemetry is off."""
@@ -87,6 +90,9 @@ class Silence:
         """Nothing."""
 
     def became(self, membership: Membership) -> None:
+        """Nothing."""
+
+    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
         """Nothing."""
 
 
@@ -143,6 +149,24 @@ class MemberLog:
         if self._place and told != self._told:
             self._told = told
             self._put(Kind.MEMBER_ROLE, membership)
+
+    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
+        """How far another site is behind, and this one behind others: a line each."""
+        source = status.get("source")
+        if source is not None:
+            facts = {"lag_events": source["lag_events"], "sequence": source["last_sequence"]}
+            self._put_site(membership, facts, seconds=source["lag_seconds"])
+        for link in status.get("links", ()):
+            facts = {name: link[name] for name in ("duplicates", "gaps")}
+            last = max(link["last_sequence"].values(), default=0)
+            named = {"site_link": link["name"], "state": link["state"]}
+            self._put_site(membership, {**facts, "sequence": last}, seconds=link["delay_seconds"], **named)
+
+    def _put_site(
+        self, membership: Membership, counts: Mapping[str, int], *, seconds: float | None, **named: Value
+    ) -> None:
+        numbers: dict[str, Value] = {f"site_{name}": long(count) for name, count in counts.items()}
+        self._put(Kind.MEMBER_SITE, membership, **numbers, **named, site_lag_seconds=seconds)
 
     def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
         known: dict[str, Value] = {

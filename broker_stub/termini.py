@@ -5,11 +5,12 @@ Source: AMQP 1.0 part 2, section 2.7.3 (attach); part 3, sections 3.5.3 and 3.5.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import proton
 
 from broker_stub.addresses import REPLICATE_PROPERTY, AddressRefusedError
+from broker_stub.sites.modes import SITE_PROPERTY
 from haclient.engine.links import ReceiverLink, SenderLink
 
 
@@ -31,15 +32,24 @@ def properties(link: SenderLink) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-def replicate(terminus: proton.Terminus) -> str | None:
-    """``x-qpid-replicate`` of the node properties, for a queue that the attach makes."""
+class Wanted(TypedDict):
+    """What the node properties say of a queue that the attach makes."""
+
+    replicate: str | None
+    site: str | None
+
+
+NOTHING_SAID = Wanted(replicate=None, site=None)
+
+
+def wanted(terminus: proton.Terminus) -> Wanted:
+    """``x-qpid-replicate`` and ``x-qpid-site-replicate`` of the node properties."""
     data = terminus.properties
     data.rewind()
     found = data.get_object() if data.next() else None
-    if not isinstance(found, dict):
-        return None
-    value = {str(key): item for key, item in found.items()}.get(REPLICATE_PROPERTY)
-    return None if value is None else str(value)
+    given = found.items() if isinstance(found, dict) else ()
+    texts = {str(key): str(item) for key, item in given if item is not None}
+    return Wanted(replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY))
 
 
 def refuse_filters(source: proton.Terminus) -> None:

@@ -42,6 +42,13 @@ class Wiring:
         if is_replicated(queue):
             leading.queue_added(queue)
 
+    def queue_changed(self, queue: Queue) -> None:
+        """Another site gets more or less of a queue than before."""
+        self._keeper.queue_changed(queue)
+        leading = self._leading()
+        if leading is not None and copy.is_told(queue):
+            leading.wiring_changed("queue", copy.queue_entry(queue))
+
     def queue_deleted(self, queue: Queue) -> None:
         """A queue is gone."""
         self._keeper.queue_deleted(queue)
@@ -50,7 +57,7 @@ class Wiring:
             leading.queue_removed(queue)
 
     def exchange_added(self, exchange: Exchange) -> None:
-        """An exchange is new."""
+        """An exchange is new, or its options are."""
         self._keeper.exchange_added(exchange)
         leading = self._leading()
         if leading is not None and copy.is_told(exchange):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import click
 
+from broker_stub.cli.link import link
 from broker_stub.cli.manage import demote, promote, set_members, status
 from broker_stub.cli.objects import binding, exchange, queue
 from broker_stub.cli.pair import pair
 from broker_stub.cli.serve import serve
+from broker_stub.cli.site import site
 
 
 @click.group()
@@ -19,5 +21,5 @@ def main() -> None:
     """A reference AMQP 1.0 broker pair for trying out and testing failover."""
 
 
-for command in (serve, pair, status, promote, demote, set_members, queue, exchange, binding):
+for command in (serve, pair, status, promote, demote, set_members, queue, exchange, binding, link, site):
     main.add_command(command)

@@ -14,6 +14,7 @@ from broker_stub.admin import AdminClient
 from broker_stub.cli.asking import JSON, MEMBERS, Asking, finish, flat, how
 from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.messages import Replicate
+from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 
 # A change is answered when the backups have it: a stalled one is dropped after ten seconds.
 _TIMEOUT = 30.0
@@ -74,11 +75,24 @@ def _remove_by_name(group: click.Group, kind: str, words: str) -> None:
 @click.argument("name")
 @MEMBERS
 @_REPLICATE
+@click.option(
+    "--site-replicate",
+    type=click.Choice([str(mode) for mode in SiteMode]),
+    help="What another site gets of it.  [default: none]",
+)
 @JSON
 @how(timeout=_TIMEOUT)
-def add_queue(*, name: str, members: _Members, replicate: str | None, as_json: bool, asking: Asking) -> None:
+def add_queue(
+    *,
+    name: str,
+    members: _Members,
+    replicate: str | None,
+    site_replicate: str | None,
+    as_json: bool,
+    asking: Asking,
+) -> None:
     """Make a queue."""
-    attributes = _given(replicate=replicate)
+    attributes = _given(**{"replicate": replicate, SITE_PROPERTY: site_replicate})
     _run(asking, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)
 
 

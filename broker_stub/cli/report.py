@@ -35,9 +35,28 @@ def _content(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     entrance = facts.get("entrance")
     if entrance is not None:
         yield "entrance", _entrance(entrance)
+    yield from _site(facts.get("site", {}))
     for queue in facts["queues"]:
         if not queue["temporary"]:
             yield "queue", f"{queue['name']}: {queue['depth']} messages, replicate {queue['replicate']}"
+
+
+def _site(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    source = facts.get("source")
+    if source is not None:
+        lag = f"{source['lag_events']} events, the oldest {source['lag_seconds']:.3g} s old"
+        yield "events", f"last sequence {source['last_sequence']}, lag {lag}"
+    for link in facts.get("links", ()):
+        yield "link", link_line(link)
+
+
+def link_line(facts: dict[str, Any]) -> str:
+    """What a link is and did, in one line."""
+    last = ", ".join(str(number) for number in facts["last_sequence"].values()) or "none"
+    counts = ("applied", "duplicates", "gaps", "parked", "malformed")
+    done = ", ".join(f"{facts[name]} {name}" for name in counts)
+    why = f" ({facts['error']})" if facts["error"] and facts["state"] != "connected" else ""
+    return f"{facts['name']} from {facts['from']}: {facts['state']}{why}, last sequence {last}; {done}"
 
 
 def _entrance(facts: dict[str, Any]) -> str:

@@ -14,10 +14,14 @@ type                  operation                   arguments; answer
 ``haclient.member``   ``DEMOTE``                  ``primary`` (``host:port``); the new status
 ``haclient.member``   ``SET-PRIMARY``             ``primary``, ``generation``; the new status
 ``haclient.member``   ``STOP``                    nothing
-``haclient.queue``    ``CREATE``                  ``x-qpid-replicate`` (or ``replicate``); its attributes
+``haclient.queue``    ``CREATE``                  ``x-qpid-replicate`` (or ``replicate``),
+                                                  ``x-qpid-site-replicate``; its attributes
+``haclient.queue``    ``UPDATE``                  ``x-qpid-site-replicate``; its attributes
 ``haclient.queue``    ``READ``                    its attributes, with depth and counters
 ``haclient.queue``    ``DELETE``                  nothing; what is in it is lost
-``haclient.exchange`` ``CREATE``                  ``type``, ``x-qpid-replicate``; its attributes
+``haclient.exchange`` ``CREATE``                  ``type``, ``x-qpid-replicate``; of type ``replication``
+                                                  also ``from`` and ``missing``; its attributes
+``haclient.exchange`` ``UPDATE``                  ``applying``, of type ``replication``; its attributes
 ``haclient.exchange`` ``READ``, ``DELETE``        its attributes; nothing
 ``haclient.binding``  ``CREATE``                  ``exchange``, ``queue``, ``key``; its attributes
 ``haclient.binding``  ``READ``, ``DELETE``        by name or by the same three; its attributes; nothing

@@ -10,10 +10,13 @@ from broker_stub.exchanges import Exchange, ExchangeType
 from broker_stub.management.managed import Managed, check_serves
 from broker_stub.management.request import Operation, Request, Response, invalid, select
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
+from broker_stub.sites.applying import APPLYING, CREATE, FROM, MISSING, PARK
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.url_error import ClusterURLError
 
 
 class ExchangeOperations:
-    """Makes, shows and deletes exchanges; nothing of one can be changed."""
+    """Makes, shows and deletes exchanges; of one, only whether it carries events out can be changed."""
 
     def __init__(self, broker: Managed) -> None:
         self._broker = broker
@@ -27,10 +30,12 @@ class ExchangeOperations:
 
     async def _create(self, request: Request) -> Response:
         check_serves(self._broker)
-        request.only("name", "type", "replicate", REPLICATE_PROPERTY)
+        kind = _kind(request)
+        own = (FROM, MISSING) if kind is ExchangeType.REPLICATION else ()
+        request.only("name", "type", "replicate", REPLICATE_PROPERTY, *own)
         addresses = self._broker.addresses
-        name, kind = free_name(addresses, request), _kind(request)
-        exchange = addresses.declare_exchange(name, kind, replicate=replicate_of(request))
+        name, options = free_name(addresses, request), _options(request)
+        exchange = addresses.declare_exchange(name, kind, replicate=replicate_of(request), options=options)
         await self._broker.wiring_settled()
         return Response(_facts(exchange), HTTPStatus.CREATED)
 
@@ -38,7 +43,17 @@ class ExchangeOperations:
         return Response(_facts(self._find(request)))
 
     async def _update(self, request: Request) -> Response:
-        raise unchangeable("exchange", self._find(request).name)
+        check_serves(self._broker)
+        exchange = self._find(request)
+        if exchange.type is not ExchangeType.REPLICATION:
+            raise unchangeable("exchange", exchange.name)
+        request.only(APPLYING)
+        applying = request.arguments.get(APPLYING)
+        if not isinstance(applying, bool):
+            raise invalid(f"{APPLYING} is true or false")
+        self._broker.addresses.change_exchange(exchange, {**exchange.options, APPLYING: applying})
+        await self._broker.wiring_settled()
+        return Response(_facts(exchange))
 
     async def _delete(self, request: Request) -> Response:
         check_serves(self._broker)
@@ -67,6 +82,19 @@ def _kind(request: Request) -> ExchangeType:
         return ExchangeType(text)
     except ValueError:
         raise invalid(f"type is {', '.join(ExchangeType)}, and not {text!r}") from None
+
+
+def _options(request: Request) -> dict[str, Any]:
+    """What a replication exchange is told; nothing for any other."""
+    source, missing = request.text(FROM), request.text(MISSING)
+    if missing not in (None, CREATE, PARK):
+        raise invalid(f"{MISSING} is {CREATE} or {PARK}, and not {missing!r}")
+    if source is not None:
+        try:
+            ClusterURL.parse(source)
+        except ClusterURLError as error:
+            raise invalid(f"{FROM}: {error}") from error
+    return {name: value for name, value in ((FROM, source), (MISSING, missing)) if value is not None}
 
 
 def _facts(exchange: Exchange) -> dict[str, Any]:

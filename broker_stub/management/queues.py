@@ -6,15 +6,16 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-from broker_stub.addresses import REPLICATE_PROPERTY
+from broker_stub.addresses import REPLICATE_PROPERTY, Addresses, site_mode
 from broker_stub.management.managed import Managed, check_serves
 from broker_stub.management.request import Operation, Request, RequestRefusedError, Response, select
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
 from broker_stub.queues import Queue
+from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 
 class QueueOperations:
-    """Makes, shows and deletes queues; nothing of one can be changed."""
+    """Makes, shows and deletes queues; of one, only what another site gets of it can be changed."""
 
     def __init__(self, broker: Managed) -> None:
         self._broker = broker
@@ -28,9 +29,9 @@ class QueueOperations:
 
     async def _create(self, request: Request) -> Response:
         check_serves(self._broker)
-        request.only("name", "replicate", REPLICATE_PROPERTY)
-        name = free_name(self._broker.addresses, request)
-        queue = self._broker.addresses.declare(name, replicate=replicate_of(request))
+        request.only("name", "replicate", REPLICATE_PROPERTY, SITE_PROPERTY)
+        name, site = free_name(self._broker.addresses, request), site_mode(request.text(SITE_PROPERTY))
+        queue = self._broker.addresses.declare(name, replicate=replicate_of(request), site=site)
         await self._broker.wiring_settled()
         return Response(queue_facts(queue), HTTPStatus.CREATED)
 
@@ -38,7 +39,13 @@ class QueueOperations:
         return Response(queue_facts(self._find(request)))
 
     async def _update(self, request: Request) -> Response:
-        raise unchangeable("queue", self._find(request).name)
+        check_serves(self._broker)
+        queue = self._find(request)
+        if request.arguments.keys() != {SITE_PROPERTY}:
+            raise unchangeable("queue", queue.name)
+        self._broker.addresses.set_site(queue, site_mode(request.text(SITE_PROPERTY)))
+        await self._broker.wiring_settled()
+        return Response(queue_facts(queue))
 
     async def _delete(self, request: Request) -> Response:
         check_serves(self._broker)
@@ -47,6 +54,7 @@ class QueueOperations:
             raise RequestRefusedError(
                 HTTPStatus.CONFLICT, f"{queue.name!r} is temporary: it ends with its connection"
             )
+        _check_not_needed(queue, self._broker.addresses)
         self._broker.addresses.delete(queue)
         await self._broker.wiring_settled()
         return Response({}, HTTPStatus.NO_CONTENT)
@@ -66,8 +74,18 @@ class QueueOperations:
         return found
 
 
+def _check_not_needed(queue: Queue, addresses: Addresses) -> None:
+    """Refuse to delete the replication queue while there are events: the backups would miss some."""
+    telling = [each.name for each in addresses if each.site is not SiteMode.NONE]
+    if queue.name == REPLICATION_QUEUE and telling:
+        raise RequestRefusedError(
+            HTTPStatus.CONFLICT, f"{queue.name!r} holds the events of {', '.join(sorted(telling))}"
+        )
+
+
 def queue_facts(queue: Queue) -> dict[str, Any]:
     """What a queue is, with its depth and counters."""
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
+    facts["site_replicate"] = str(queue.site)
     load = {"depth": queue.depth, "bytes": queue.size, "consumers": queue.consumers}
     return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters)}

@@ -20,6 +20,7 @@ Rules
   before it is ready: an heir has nothing that was discarded.
 * The duplicate-detection ids are told behind the messages: those of messages that have left the
   primary's window, but not its queue, are the first to leave the replica's.
+* So are the marks: a replica that is waited for must not have one before what it stands for.
 * The delivery counts of what the replica keeps are told anew: it may have missed some, or have
   counted what nobody else did.
 
@@ -39,6 +40,8 @@ import proton
 from broker_stub.messages import Message
 from broker_stub.queues import Queue
 from broker_stub.replication import wire
+from broker_stub.sites.marks import Marks
+from broker_stub.sites.modes import SiteMode
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 
@@ -90,6 +93,10 @@ class Browser:
             self._correct(wire.encode_ids("discard", chunk))
         for chunk in _chunks(ids[: len(kept)]):
             self._correct(self._counts(chunk))
+        marks = self.queue.marks
+        if marks is not None:
+            # That there are marks comes first: each message says its own part of them.
+            self._correct(wire.encode_order("marks", Marks().plain()))
         self._sent_to = ids[len(kept) - 1] if kept else 0
         for number in ids:
             if number in kept:
@@ -99,6 +106,8 @@ class Browser:
                 self._outbox.append(number)
         for pairs in _chunks(self.queue.duplicates.pairs()):
             self._correct(_duplicates(pairs))
+        if marks is not None:
+            self._correct(wire.encode_order("marks", marks.plain()))
         self._outbox.append(_SEAM)
         self.pump()
 
@@ -149,8 +158,28 @@ class Browser:
         duplicate_id = message.envelope.duplicate_id
         if duplicate_id is not None and self._link is not None and message.number > self._sent_to:
             self._consumed[message.number] = duplicate_id
+        if queue.teller is not None and queue.site is SiteMode.ALL and self._replica.waiting:
+            return  # the event of it says so, and this replica is waited for to have that
         self._dequeued.append(message.number)
         self._later()
+
+    def marked(self, queue: Queue, ticket: Message) -> None:
+        """The queue's marks have changed; who is not waited for yet is told of all of them before."""
+        if self._replica.waiting:
+            ticket.waits += 1
+            self._replica.expect()
+            self.waited_for[self.tell_marks()] = ticket
+
+    def tell_marks(self) -> int:
+        """Send the queue's marks, behind what happened before; the number of that correction."""
+        marks = self.queue.marks
+        assert marks is not None, "only what has marks is told"
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush_ids()
+        self._correct(wire.encode_order("marks", marks.plain()))
+        self.pump()
+        return -self._corrections
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """A message was given to a consumer: a second delivery would be a redelivery."""

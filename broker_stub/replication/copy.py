@@ -23,6 +23,8 @@ from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
 from broker_stub.replication import counts, wire
 from broker_stub.sections import inspect
+from broker_stub.sites.copied import Copied
+from broker_stub.sites.modes import SiteMode
 from broker_stub.store import Store
 from haclient import Endpoint
 
@@ -70,7 +72,9 @@ class LocalCopy:
             "acquired": self._count,
             "counts": self._set_counts,
             "duplicate": self._remember,
+            "marks": lambda queue, event: self._copied.take_marks(queue, event.arguments),
         }
+        self._copied = Copied(addresses, keeper, self._take)
 
     # -- generation -----------------------------------------------------------------------------
 
@@ -141,10 +145,13 @@ class LocalCopy:
     def _declare(self, entry: Mapping[str, Any]) -> None:
         identity = str(entry["identity"])
         queue = self._addresses.by_identity(identity)
+        site = SiteMode(str(entry.get("site", SiteMode.NONE)))
         if queue is None:
             mode = Replicate(str(entry["replicate"]))
-            self._addresses.declare(str(entry["name"]), replicate=mode, identity=identity)
-        elif not is_replicated(queue):
+            self._addresses.declare(str(entry["name"]), replicate=mode, site=site, identity=identity)
+            return
+        self._addresses.set_site(queue, site)
+        if not is_replicated(queue):
             queue.forget(queue.ids())
 
     def _delete(self, entry: Mapping[str, Any]) -> None:
@@ -153,10 +160,15 @@ class LocalCopy:
             self._addresses.delete(queue)
 
     def _declare_exchange(self, entry: Mapping[str, Any]) -> None:
-        identity = str(entry["identity"])
-        if self._addresses.exchange_by_identity(identity) is None:
+        identity, options = str(entry["identity"]), entry.get("options", {})
+        exchange = self._addresses.exchange_by_identity(identity)
+        if exchange is None:
             kind, mode = ExchangeType(str(entry["type"])), Replicate(str(entry["replicate"]))
-            self._addresses.declare_exchange(str(entry["name"]), kind, replicate=mode, identity=identity)
+            self._addresses.declare_exchange(
+                str(entry["name"]), kind, replicate=mode, identity=identity, options=options
+            )
+        elif exchange.options != options:
+            self._addresses.change_exchange(exchange, options)
 
     def _delete_exchange(self, entry: Mapping[str, Any]) -> None:
         exchange = self._addresses.exchange_by_identity(str(entry["identity"]))
@@ -193,6 +205,7 @@ class LocalCopy:
         """
         if queue.deleted:
             return []
+        self._copied.begin(queue)
         queue.duplicates.clear()
         self._keeper.clear_duplicates(queue)
         spans = wire.ranges(queue.ids())
@@ -209,16 +222,19 @@ class LocalCopy:
         if queue.deleted:
             return self._store.sequence
         if isinstance(event, wire.ReplicatedMessage):
-            envelope = inspect(event.data)
-            duplicate_id = envelope.duplicate_id
-            if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
-                duplicate_id = None  # an id that is written twice takes two places in the store's window
-            queue.copy(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
-            return self._keeper.put(queue, event, duplicate_id)
+            return self._take(queue, event) if queue.marks is None else self._copied.apply(queue, event)
         operation = self._operations.get(event.operation)
         if operation is None:
             raise ValueError(f"the primary sent an event {event.operation!r}")
         return operation(queue, event)
+
+    def _take(self, queue: Queue, event: wire.ReplicatedMessage) -> int:
+        envelope = inspect(event.data)
+        duplicate_id = envelope.duplicate_id
+        if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
+            duplicate_id = None  # an id that is written twice takes two places in the store's window
+        queue.copy(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
+        return self._keeper.put(queue, event, duplicate_id)
 
     async def committed(self, sequence: int) -> None:
         """Wait until the store has committed up to there."""
@@ -277,17 +293,19 @@ def wiring_of(addresses: Addresses) -> dict[str, Any]:
 
 def queue_entry(queue: Queue) -> dict[str, str]:
     """One queue of it."""
-    return {"identity": queue.identity, "name": queue.name, "replicate": str(queue.replicate)}
+    entry = {"identity": queue.identity, "name": queue.name, "replicate": str(queue.replicate)}
+    return entry if queue.site is SiteMode.NONE else {**entry, "site": str(queue.site)}
 
 
-def exchange_entry(exchange: Exchange) -> dict[str, str]:
+def exchange_entry(exchange: Exchange) -> dict[str, Any]:
     """One exchange of it."""
-    return {
+    entry = {
         "identity": exchange.identity,
         "name": exchange.name,
         "type": str(exchange.type),
         "replicate": str(exchange.replicate),
     }
+    return {**entry, "options": dict(exchange.options)} if exchange.options else entry
 
 
 def binding_entry(binding: Binding) -> dict[str, str]:

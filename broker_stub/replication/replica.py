@@ -188,6 +188,12 @@ class Replica:
             self._draining = self._on_their_way()
             self._check_drained()
 
+    def _tell_marks(self) -> None:
+        """What a queue has remembered until now; what changes from now on is told with what changes it."""
+        for browser in self._browsers.values():
+            if browser.queue.marks is not None:
+                browser.tell_marks()
+
     def _on_their_way(self) -> set[tuple[Browser, int]]:
         return {(b, number) for b in self._browsers.values() for number in b.unacknowledged}
 
@@ -214,6 +220,7 @@ class Replica:
     def _check_drained(self) -> None:
         if not self._draining and self.phase is Phase.LAST_LAP:
             self.phase = Phase.WAITING
+            self._tell_marks()
             self._draining = self._on_their_way()
             logger.info("%s has caught up, %d messages on their way", self.name, len(self._draining))
             self._lead.replica_started_waiting(self)

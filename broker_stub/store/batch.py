@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 
@@ -35,12 +35,13 @@ class Read(NamedTuple):
 class Changes:
     """What happens to the content of one queue."""
 
-    __slots__ = ("_counted", "_removed", "duplicates", "last_id", "puts")
+    __slots__ = ("_counted", "_removed", "duplicates", "last_id", "marks", "puts")
 
     def __init__(self) -> None:
         self.puts: dict[int, tuple[bytes, int, int | None]] = {}
         self.duplicates: list[tuple[int, bytes, int]] = []
         self.last_id = 0
+        self.marks: Mapping[str, Any] | None = None
         self._removed: dict[int, None] = {}
         self._counted: dict[int, int] = {}
 

@@ -116,11 +116,13 @@ class StoredQueue:
 
     :param key: names the queue in the operations on its messages.
     :param last_id: the highest message id ever put, 0 for none; also of messages long gone.
+    :param marks: what ``put_marks`` wrote last; empty for nothing.
     """
 
     key: int
     record: QueueRecord
     last_id: int
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +259,12 @@ class Store(Protocol):
 
     def clear_duplicates(self, queue: int) -> int:
         """Forget the duplicate-detection ids of a queue."""
+
+    def put_marks(self, queue: int, marks: Mapping[str, Any]) -> int:
+        """Set what a queue remembers beside its messages: what JSON can hold.
+
+        Of one commit the last ones are written.  They end with the queue, and with nothing else.
+        """
 
     def discard_content(self, queue: int) -> int:
         """Remove the messages and duplicate-detection ids of a queue; its last id stays."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from broker_stub.dedup import DEFAULT_WINDOW
 from broker_stub.store.commits import Commits, Committing
@@ -35,6 +36,7 @@ class _Queue:
     duplicates: deque[tuple[bytes, int]]
     last_id: int = 0
     messages: dict[int, StoredMessage] = field(default_factory=dict)
+    marks: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MemoryStore(Committing):
@@ -64,7 +66,8 @@ class MemoryStore(Committing):
         return replace(
             self._facts,
             queues=tuple(
-                StoredQueue(key, queue.record, queue.last_id) for key, queue in self._queues.items()
+                StoredQueue(key, queue.record, queue.last_id, queue.marks)
+                for key, queue in self._queues.items()
             ),
             exchanges=tuple(
                 sorted(self._exchanges.values(), key=lambda item: (item.name, item.identity.bytes))
@@ -220,6 +223,11 @@ class MemoryStore(Committing):
     def clear_duplicates(self, queue: int) -> int:
         """See ``Store``."""
         self._queue(queue).duplicates.clear()
+        return self._appended()
+
+    def put_marks(self, queue: int, marks: Mapping[str, Any]) -> int:
+        """See ``Store``."""
+        self._queue(queue).marks = marks
         return self._appended()
 
     def discard_content(self, queue: int) -> int:

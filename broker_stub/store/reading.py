@@ -22,7 +22,7 @@ from broker_stub.store.interface import (
     StoredMessage,
     StoredQueue,
 )
-from broker_stub.store.schema import check_message, unsealed
+from broker_stub.store.schema import check_message, marks_name, unsealed
 
 # A chunk ends with either: small messages by number, large ones by size.
 CHUNK_MESSAGES = 1000
@@ -62,7 +62,8 @@ def snapshot(connection: sqlite3.Connection, *, was_clean: bool) -> Snapshot:
         replicas=tuple(Replica(*replica) for replica in facts["replicas"]),
         cluster=facts["cluster"],
         queues=tuple(
-            StoredQueue(key, record, last_ids.get(key, 0)) for key, record in _queues(connection).items()
+            StoredQueue(key, record, last_ids.get(key, 0), facts.get(marks_name(key), {}))
+            for key, record in _queues(connection).items()
         ),
         exchanges=tuple(_exchanges(connection)),
         bindings=tuple(_bindings(connection)),

@@ -6,6 +6,7 @@ Rules
   ends with a checksum over its key and its values, and a row whose checksum is wrong is damage.
 * A message's checksum is its CRC plus the delivery count: counting a delivery adds one to both
   columns, without reading the row.
+* The marks of a queue are a row of ``meta``, which only a queue with marks has.
 * ``counters`` holds the highest message id put into each queue, and under ``COMMITS`` how many
   commits the store has seen.  They share a table so that a commit touches one page for both.
 
@@ -89,6 +90,11 @@ def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
         connection.execute(PUT_META, sealed(name, value))
     connection.execute(PUT_COUNTER, sealed(COMMITS, 0))
     connection.execute("COMMIT")
+
+
+def marks_name(queue: int) -> str:
+    """The name in ``meta`` of a queue's marks."""
+    return f"marks:{queue}"
 
 
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"

@@ -15,7 +15,7 @@ import json
 import sqlite3
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -169,6 +169,7 @@ class SqliteStore(Committing):
         del self._queues[queue], self._identities[identity]
         for table in ("queues", "messages", "duplicates", "counters"):
             self._batch.add(f"DELETE FROM {table} WHERE queue = ?", queue)  # noqa: S608 - our own words
+        self._batch.add("DELETE FROM meta WHERE name = ?", schema.marks_name(queue))
         return self._append("DELETE FROM bindings WHERE queue = ?", identity.bytes)
 
     def put_exchange(self, record: ExchangeRecord) -> int:
@@ -247,6 +248,12 @@ class SqliteStore(Committing):
         """See ``Store``."""
         self._state(queue)
         return self._append("DELETE FROM duplicates WHERE queue = ?", queue)
+
+    def put_marks(self, queue: int, marks: Mapping[str, Any]) -> int:
+        """See ``Store``."""
+        self._state(queue)
+        self._batch.of(queue).marks = marks
+        return self._appended()
 
     def discard_content(self, queue: int) -> int:
         """See ``Store``."""

@@ -40,6 +40,7 @@ from broker_stub.store.schema import (
     PUT_META,
     REMOVE_MESSAGES,
     TRIM_DUPLICATES,
+    marks_name,
     message_checksum,
     put_rows,
     sealed,
@@ -194,6 +195,8 @@ def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: 
         "counters",
         [sealed(queue, change.last_id) for queue, change in changes.items() if change.last_id],
     )
+    marked = ((marks_name(queue), change.marks) for queue, change in changes.items() if change.marks)
+    _put(connection, "meta", [sealed(name, json.dumps(marks)) for name, marks in marked])
     for queue, change in changes.items():
         if change.duplicates:
             _put(connection, "duplicates", [sealed(queue, *entry) for entry in change.duplicates])

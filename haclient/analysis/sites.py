@@ -17,6 +17,14 @@ WINDOW = "1 minute"
 PERCENTS = (50, 95, 99)
 
 
+def are_told_of(surveyed: DataFrame) -> bool:
+    """Whether there is any line about sites.
+
+    :param surveyed: of ``survey``.
+    """
+    return not surveyed.where(sf.col("type") == Kind.MEMBER_SITE.value).isEmpty()
+
+
 def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
     """One row a window, a cluster and a link (null: its own events), in the order of time.
 

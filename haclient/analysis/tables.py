@@ -7,6 +7,7 @@ Passes
 2. ``outages``, the only shuffle of lines by client.  Kept: episodes, storms, absent, alarms are made of it.
 3. ``pulse`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
    columns and leaves a small table.  Those that are read twice are kept.
+4. ``site_lag``, where the survey has seen lines about sites.
 
 What is kept is kept by Spark, in memory and then on disk.  What is small is kept as a checkpoint, without
 the plan that made it: Spark goes through the whole plan of a frame at each step that is added to it,
@@ -23,7 +24,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
-from haclient.analysis import absent, advice, episodes, jitter, members, storms, survey
+from haclient.analysis import absent, advice, episodes, jitter, members, sites, storms, survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Options:
 
 NAMES = (
     *("episodes", "storms", "storm_timeline", "storm_reasons", "jitter", "members", "alarms", "absent"),
-    *("advice", "coverage"),
+    *("advice", "coverage", "site_lag"),
 )
 """The tables, in the order of ``each``."""
 
@@ -76,6 +77,7 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     yield absent.absent(rows, survey.words(surveyed))
     yield advice.advice(rows, storm_rows, surveyed)
     yield members.coverage(surveyed, missing, events)
+    yield sites.site_lag(events if sites.are_told_of(surveyed) else events.limit(0))
 
 
 def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:

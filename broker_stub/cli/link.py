@@ -1,0 +1,137 @@
+"""``link``: which other site's events a cluster carries out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from broker_stub.address import Address
+from broker_stub.admin import AdminClient, MemberRefusedError
+from broker_stub.cli.asking import JSON, MEMBERS, Asking, MembersType, finish, flat, how
+from broker_stub.cli.report import link_line
+from broker_stub.management import EXCHANGE_TYPE
+from broker_stub.sites.applying import CREATE, FROM, MISSING, PARK
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.url_error import ClusterURLError
+
+# A change is answered when the backups have it: a stalled one is dropped after ten seconds.
+_TIMEOUT = 30.0
+
+_Facts = dict[str, Any]
+
+
+class SourceType(click.ParamType[str]):
+    """A cluster URL, as clients are given it."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The same text, when it can be read."""
+        try:
+            ClusterURL.parse(str(value))
+        except ClusterURLError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
+
+
+@click.group()
+def link() -> None:
+    """Follow another site: make, show and remove links."""
+
+
+@link.command("add")
+@click.argument("name")
+@click.option("--from", "source", type=SourceType(), required=True, help="The source, as clients know it.")
+@click.option("--to", "members", type=MembersType(), required=True, help="The cluster that is to follow.")
+@click.option(
+    "--missing",
+    type=click.Choice([CREATE, PARK]),
+    default=CREATE,
+    show_default=True,
+    help="What to do with events for which there is no queue.",
+)
+@JSON
+@how(timeout=_TIMEOUT)
+def add(
+    *, name: str, source: str, members: list[Address], missing: str, as_json: bool, asking: Asking
+) -> None:
+    """Carry the source's events out, from now on, in whichever member is primary.
+
+    The URL is kept by the cluster with what is in it, a password included.
+    """
+    options = {"type": "replication", FROM: source, MISSING: missing}
+
+    async def make(client: AdminClient) -> _Facts:
+        await client.create(EXCHANGE_TYPE, name, **options)
+        return await _one(client, name)
+
+    _run(asking, members, make, as_json=as_json)
+
+
+@link.command("list")
+@MEMBERS
+@JSON
+@how()
+def show_all(*, members: tuple[list[Address], ...], as_json: bool, asking: Asking) -> None:
+    """Show every link."""
+    _run(asking, flat(members), links_of, as_json=as_json)
+
+
+@link.command("status")
+@click.argument("name")
+@MEMBERS
+@JSON
+@how()
+def show(*, name: str, members: tuple[list[Address], ...], as_json: bool, asking: Asking) -> None:
+    """Show one link: its state, the last sequence, and what became of the events."""
+    _run(asking, flat(members), lambda client: _one(client, name), as_json=as_json)
+
+
+@link.command("remove")
+@click.argument("name")
+@MEMBERS
+@JSON
+@how(timeout=_TIMEOUT)
+def remove(*, name: str, members: tuple[list[Address], ...], as_json: bool, asking: Asking) -> None:
+    """Follow no longer; what was carried out stays."""
+
+    async def delete(client: AdminClient) -> _Facts:
+        await _one(client, name)
+        await client.delete(EXCHANGE_TYPE, name)
+        return {"removed": name}
+
+    _run(asking, flat(members), delete, as_json=as_json)
+
+
+async def links_of(client: AdminClient) -> list[_Facts]:
+    """Every link of a member."""
+    links: list[_Facts] = (await client.status()).facts["site"].get("links", [])
+    return links
+
+
+async def _one(client: AdminClient, name: str) -> _Facts:
+    for facts in await links_of(client):
+        if facts["name"] == name:
+            return facts
+    raise MemberRefusedError(f"there is no link {name!r}", 404)
+
+
+def _run(
+    asking: Asking,
+    members: list[Address],
+    what: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
+    *,
+    as_json: bool,
+) -> None:
+    answer = asyncio.run(asking.at_primary(members, what))
+    if as_json:
+        click.echo(json.dumps(answer.plain()))
+    elif answer.result is not None:
+        rows = answer.result if isinstance(answer.result, list) else [answer.result]
+        for row in rows:
+            click.echo(f"removed {row['removed']}" if "removed" in row else link_line(row))
+    finish(answer)

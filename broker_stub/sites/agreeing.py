@@ -1,0 +1,77 @@
+"""A new primary makes its queues agree with the events that tell of them.
+
+Theory of operation
+-------------------
+Only the last moment under the old primary can differ, and nothing of it was settled or handed out:
+
+* Messages without an event get one from ``source``, which knows them by the mark ``evented``; it is made
+  good from the events themselves, for those of a queue that was just made may be here before the queue.
+* In mode ``all`` an event tells of a message that is not here and did not leave, for then its
+  event would be here too (``copied``): it never came, and is taken from its event.  So the
+  second copy that the producer sends is known as one.
+* In mode ``enqueues`` such a message may have been consumed, and nothing is done: the second copy
+  gets an event of its own, and the target queue drops it by its duplicate-detection id.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from broker_stub.addresses import Addresses
+from broker_stub.keeper import Keeper
+from broker_stub.queues import Queue
+from broker_stub.replication.wire import ReplicatedMessage
+from broker_stub.sections import inspect
+from broker_stub.sites.event import Event, Op, decode
+from broker_stub.sites.marks import Marks
+from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
+
+logger = logging.getLogger("broker_stub.sites")
+
+
+def agree(addresses: Addresses, keeper: Keeper) -> int:
+    """Put messages back that only their events have; how many there were."""
+    log = addresses.find_queue(REPLICATION_QUEUE)
+    count = 0
+    for event in () if log is None else _enqueued(log):
+        queue = addresses.by_identity(str(uuid.UUID(bytes=event.queue_id)))
+        if queue is None:
+            continue
+        if queue.marks is None:
+            queue.marks = Marks()
+        queue.marks.evented = max(queue.marks.evented, event.position)
+        if event.mode is SiteMode.ALL and queue.message(event.position) is None:
+            count += _put_back(queue, event, keeper)
+    if count:
+        logger.info("%d messages that had come with their events only are in their queues", count)
+    return count
+
+
+def _enqueued(log: Queue) -> list[Event]:
+    """The events of messages that have not left, as far as events tell of it, in order."""
+    found: dict[tuple[bytes, int], Event] = {}
+    for number in log.ids():
+        message = log.message(number)
+        assert message is not None, "its number was given just now"
+        event = decode(message.data)
+        if event.op is Op.ENQUEUE:
+            found[event.origin.place] = event
+        else:
+            found.pop(event.origin.place, None)
+    return list(found.values())
+
+
+def _put_back(queue: Queue, event: Event, keeper: Keeper) -> bool:
+    last = max(queue.ids(), default=0)
+    if event.position <= last:
+        logger.error("message %d of %r is in its event only, and out of place", event.position, queue.name)
+        return False
+    envelope = inspect(event.data)
+    row = ReplicatedMessage(event.position, 0, event.expires_at_ms, event.data)
+    duplicate_id = envelope.duplicate_id
+    if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
+        duplicate_id = None
+    queue.copy(event.position, event.data, envelope, 0, event.expires_at_ms)
+    keeper.put(queue, row, duplicate_id)
+    return True

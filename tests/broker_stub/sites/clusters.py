@@ -1,0 +1,114 @@
+"""Two clusters of real member processes, and a link between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_stub.admin import AdminError, MemberStatus
+from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.sites.modes import SITE_PROPERTY
+from haclient import aio
+from haclient.errors import ReceiveTimeout
+from tests.broker_stub.replication.cluster import Cluster, Member
+
+LINK = "from-a"
+_OPTIONS = "heartbeat=2&attempt_timeout=3&backoff_base=0.02&backoff_max=0.2"
+_PATIENCE = 60.0
+# Between two messages of a queue that is read from its front.
+_LONGEST_GAP = 5.0
+
+
+@dataclass(slots=True)
+class Sites:
+    """A source and a DR site; each has a primary and a backup that change places."""
+
+    source: Cluster
+    dr: Cluster
+
+    @property
+    def url(self) -> str:
+        """Of the source, for clients and for the link."""
+        return f"{self.source.url}/?{_OPTIONS}"
+
+    @property
+    def both_urls(self) -> str:
+        """Of the source, and of the DR site when that is gone."""
+        members = ",".join(member.address.authority for member in self.dr.members)
+        return f"{self.url}&dr={members}&dr_after=1"
+
+    async def begin(self, *, way: str | None = None, **queues: str) -> None:
+        """Start both, with queues of these names and modes, and the link.
+
+        :param way: the cluster URL that the link uses; straight to the members by default.
+        """
+        (a, _), (c, _) = await asyncio.gather(self.source.pair(), self.dr.pair())
+        for name, mode in queues.items():
+            await a.call("CREATE", kind=QUEUE_TYPE, name=name, **{SITE_PROPERTY: mode})
+        options = {"type": "replication", "from": way or self.url}
+        await c.call("CREATE", kind=EXCHANGE_TYPE, name=LINK, **options)
+
+    async def equal(self) -> None:
+        """Wait until the DR site has carried out everything."""
+        primary = await serving(self.source)
+        await primary.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
+
+    async def link(self) -> dict[str, Any]:
+        """What the DR site tells of its link."""
+        [facts] = (await (await serving(self.dr)).status()).facts["site"]["links"]
+        return dict(facts)
+
+
+@asynccontextmanager
+async def sites(folder: Path) -> AsyncIterator[Sites]:
+    for name in ("source", "dr"):
+        (folder / name).mkdir()
+    async with (
+        Cluster(folder / "source", ("a", "b"), backup_timeout=5.0, arguments=("--cluster", "west")) as source,
+        Cluster(folder / "dr", ("c", "d"), backup_timeout=5.0, arguments=("--cluster", "east")) as dr,
+    ):
+        yield Sites(source, dr)
+
+
+async def serving(cluster: Cluster) -> Member:
+    """The member that serves."""
+    for member in cluster.members:
+        if (status := await _status(member)) is not None and status.serves:
+            return member
+    raise AssertionError("no member serves")
+
+
+async def _status(member: Member) -> MemberStatus | None:
+    if member.process.pid is None:
+        return None
+    try:
+        return await member.status()
+    except (AdminError, OSError):
+        return None
+
+
+async def fail_over(cluster: Cluster) -> None:
+    """Kill the primary, promote the other member, and let the killed one come back."""
+    primary = await serving(cluster)
+    heir = next(member for member in cluster.members if member is not primary)
+    await heir.until("ready")
+    await primary.kill()
+    await heir.promote()
+    await primary.start()
+    await primary.until("ready")
+
+
+async def looked_at(member: Member, queue: str) -> list[Any]:
+    """Bodies in a queue, in order; they stay there.  What expires meanwhile may be missing."""
+    found: list[Any] = []
+    count = await member.depth(queue) or 0
+    async with asyncio.timeout(_PATIENCE), aio.connect(member.url) as connection:
+        receiver = await connection.create_receiver(queue, browse=True, credit=1000)
+        with suppress(ReceiveTimeout):
+            while len(found) < count:
+                found.append((await receiver.receive(timeout=_LONGEST_GAP)).message.body)
+    return found

@@ -1,0 +1,225 @@
+"""A replication exchange carries out whatever events it is sent, and is held up by none."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import proton
+import pytest
+
+from broker_stub.addresses import AddressRefusedError
+from broker_stub.broker import Broker
+from broker_stub.exchanges import Exchange, ExchangeType, Route, UnroutableError
+from broker_stub.queues import Queue
+from broker_stub.sections import MalformedMessageError
+from broker_stub.sites.applying import APPLYING, MISSING, PARK
+from broker_stub.sites.event import Encoder, Numbers, Op, origin_of
+from broker_stub.sites.modes import SiteMode
+from haclient import aio
+from haclient.errors import LinkRefused, MessageNotAccepted
+from tests.broker_stub.clients import running
+from tests.broker_stub.sites.watching import PATIENCE
+
+
+class Other:
+    """The other site: makes events, and has them carried out."""
+
+    def __init__(self, broker: Broker, **options: Any) -> None:
+        self.broker = broker
+        self.exchange: Exchange = broker.addresses.declare_exchange(
+            "from-a", ExchangeType.REPLICATION, options=options
+        )
+        self.settled: list[int] = []
+        self._stream, self._queue_id = uuid.uuid4().bytes, uuid.uuid4().bytes
+        self._sequences = itertools.count(1)
+
+    def event(
+        self, op: Op, position: int, message: proton.Message | None = None, **facts: Any
+    ) -> tuple[int, bytes]:
+        sequence = facts.get("sequence") or next(self._sequences)
+        encoder = Encoder(
+            facts.get("queue", "orders"),
+            self._queue_id,
+            facts.get("mode", SiteMode.ALL),
+            self._stream,
+        )
+        numbers = Numbers(sequence, position, self.broker.now_ms(), facts.get("expires_at_ms", 0))
+        return sequence, encoder.encode(op, numbers, b"" if message is None else bytes(message.encode()))
+
+    def carry_out(self, event: tuple[int, bytes]) -> None:
+        sequence, data = event
+        Route(self.exchange).enqueue(data, self.settled.append, sequence)
+
+    def enqueue(self, position: int, body: Any = None, **facts: Any) -> tuple[int, bytes]:
+        event = self.event(Op.ENQUEUE, position, proton.Message(body=body), **facts)
+        self.carry_out(event)
+        return event
+
+    def dequeue(self, position: int, **facts: Any) -> tuple[int, bytes]:
+        event = self.event(Op.DEQUEUE, position, **facts)
+        self.carry_out(event)
+        return event
+
+    @property
+    def orders(self) -> Queue:
+        return self.broker.addresses.queue("orders")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        [facts] = self.broker.site.status()["links"]
+        return dict(facts)
+
+    def places(self) -> list[int]:
+        """The positions that the queue has."""
+        found = []
+        for number in self.orders.ids():
+            message = self.orders.message(number)
+            origin = None if message is None else origin_of(message.data)
+            assert origin is not None
+            found.append(origin.position)
+        return found
+
+
+@asynccontextmanager
+async def other_site(**options: Any) -> AsyncIterator[Other]:
+    async with running() as broker:
+        yield Other(broker, **options)
+
+
+async def test_it_puts_in_what_came_and_takes_out_what_left() -> None:
+    async with other_site() as other:
+        for position in range(1, 6):
+            other.enqueue(position)
+        other.dequeue(2)
+        other.dequeue(5)
+        assert other.places() == [1, 3, 4]
+        assert other.settled == list(range(1, 8))
+        assert other.facts["applied"] == 7
+
+
+async def test_an_event_that_comes_again_is_dropped_and_settled() -> None:
+    async with other_site() as other:
+        events = [other.enqueue(1), other.enqueue(2), other.dequeue(1)]
+        for event in events:
+            other.carry_out(event)
+        assert other.places() == [2]
+        assert other.settled == [1, 2, 3, 1, 2, 3]
+        assert other.facts["duplicates"] == 3
+
+
+async def test_a_gap_is_counted_and_what_follows_is_carried_out() -> None:
+    async with other_site() as other:
+        other.enqueue(1, sequence=7)
+        other.enqueue(5, sequence=11)
+        assert other.places() == [1, 5]
+        assert (other.facts["gaps"], other.facts["missing"]) == (1, 3)
+
+
+async def test_a_missing_queue_is_made() -> None:
+    async with other_site() as other:
+        other.enqueue(1)
+        assert other.facts["created"] == 1
+        assert other.places() == [1]
+
+
+async def test_or_its_events_are_parked_until_it_is_made() -> None:
+    async with other_site(**{MISSING: PARK}) as other:
+        events = [other.enqueue(1, "a"), other.enqueue(2, "b"), other.dequeue(1)]
+        other.enqueue(9, queue="invoices")
+        other.carry_out(events[1])
+        assert other.broker.addresses.find_queue("orders") is None
+        assert other.facts["parked"] == 4
+        other.broker.addresses.declare("orders")
+        assert other.places() == [2]
+        other.enqueue(3)
+        other.carry_out(events[2])
+        assert other.places() == [2, 3]
+        assert other.facts["duplicates"] == 2
+        assert other.broker.addresses.queue("from-a.parked").depth == 1
+
+
+async def test_a_position_that_is_taken_stays_as_it_is() -> None:
+    async with other_site() as other:
+        other.enqueue(1, "first")
+        other.enqueue(1, "second")
+        assert other.places() == [1]
+        assert other.facts["taken"] == 1
+        assert other.settled == [1, 2]
+
+
+async def test_a_position_that_is_gone_is_left_gone() -> None:
+    async with other_site() as other:
+        other.enqueue(1)
+        other.dequeue(2)
+        other.dequeue(1)
+        other.dequeue(1)
+        assert other.places() == []
+        assert other.facts["gone"] == 2
+
+
+async def test_a_second_copy_is_known_by_its_duplicate_detection_id() -> None:
+    async with other_site() as other:
+        message = proton.Message(body="x", properties={"_AMQ_DUPL_ID": "one"})
+        for position in (1, 2):
+            other.carry_out(other.event(Op.ENQUEUE, position, message, mode=SiteMode.ENQUEUES))
+        assert other.places() == [1]
+        assert other.facts["copies"] == 1
+
+
+async def test_a_message_expires_when_it_would_have_at_the_source() -> None:
+    async with other_site() as other:
+        other.enqueue(1, expires_at_ms=other.broker.now_ms() - 1)
+        other.enqueue(2, expires_at_ms=other.broker.now_ms() + 3_600_000)
+        other.orders.expire()
+        assert other.places() == [2]
+
+
+@pytest.mark.parametrize("queue", ["site-replication", "$management", "from-a"])
+async def test_an_event_for_what_is_no_queue_of_applications_is_parked(queue: str) -> None:
+    async with other_site() as other:
+        other.enqueue(1, queue=queue)
+        other.enqueue(2)
+        assert other.facts["parked"] == 1
+        assert other.places() == [2]
+
+
+async def test_what_is_no_event_is_rejected_and_counted() -> None:
+    async with other_site() as other, aio.connect(str(other.broker.address)) as connection:
+        sender = await connection.create_sender("from-a")
+        with pytest.raises(MessageNotAccepted, match="decode-error"):
+            await sender.send(proton.Message(body="hello"), timeout=PATIENCE)
+        assert other.facts["malformed"] == 1
+        with pytest.raises(MalformedMessageError):
+            other.carry_out(other.event(Op.ENQUEUE, 1))
+
+
+async def test_a_consumer_has_what_it_took_also_when_the_source_takes_it_out() -> None:
+    async with other_site() as other, aio.connect(str(other.broker.address)) as connection:
+        other.enqueue(1, "taken")
+        receiver = await connection.create_receiver("orders")
+        delivery = await receiver.receive(timeout=PATIENCE)
+        other.dequeue(1)
+        await delivery.accept()
+        other.enqueue(2, "next")
+        assert (await receiver.receive(timeout=PATIENCE)).message.body == "next"
+        assert other.settled == [1, 2, 3]
+
+
+async def test_a_site_that_was_promoted_carries_nothing_out() -> None:
+    async with other_site() as other:
+        other.broker.addresses.change_exchange(other.exchange, {APPLYING: False})
+        with pytest.raises(UnroutableError, match="promoted"):
+            other.enqueue(1)
+        assert other.facts["applying"] is False
+
+
+async def test_nobody_binds_to_it_or_receives_from_it() -> None:
+    async with other_site() as other, aio.connect(str(other.broker.address)) as connection:
+        with pytest.raises(AddressRefusedError, match="carries events out"):
+            other.broker.addresses.bind(other.exchange, other.broker.addresses.declare("orders"))
+        with pytest.raises(LinkRefused, match="nobody receives"):
+            await connection.create_receiver("from-a")

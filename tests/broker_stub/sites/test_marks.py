@@ -1,0 +1,139 @@
+"""What a queue remembers for another site: in the stores, and when a new primary makes it good."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import proton
+
+from broker_stub.addresses import Addresses
+from broker_stub.keeper import Keeper
+from broker_stub.messages import Message
+from broker_stub.queues import Queue
+from broker_stub.replication.guard import Guard
+from broker_stub.sites.agreeing import agree
+from broker_stub.sites.event import Op, decode
+from broker_stub.sites.marks import Marks
+from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
+from broker_stub.sites.source import Source
+from broker_stub.store import MemoryStore, QueueRecord, Store, open_store
+from broker_stub.wiring import Wiring
+
+STREAM = "5f0c5d0e-0000-4000-8000-000000000001"
+
+
+def test_marks_only_grow() -> None:
+    marks = Marks.of({"issued": 5, "evented": 7, "applied": {STREAM: 3}})
+    marks.merge({"issued": 4, "evented": 9, "applied": {STREAM: 2, "other": 1}})
+    assert marks.plain() == {"issued": 5, "evented": 9, "applied": {STREAM: 3, "other": 1}}
+
+
+async def marks_of(store: Store) -> list[dict[str, object]]:
+    return [dict(queue.marks) for queue in (await store.load()).queues]
+
+
+async def test_a_store_keeps_the_last_marks_of_each_queue(tmp_path: Path) -> None:
+    for store in (MemoryStore(), await open_store(tmp_path)):
+        first, second = uuid.uuid4(), uuid.uuid4()
+        for identity, name in ((first, "a"), (second, "b")):
+            store.put_queue(QueueRecord(identity=identity, name=name))
+        key = store.queue_key(first)
+        assert await marks_of(store) == [{}, {}]
+        store.put_message(key, 1, b"x")
+        store.put_marks(key, {"issued": 1})
+        store.put_marks(key, {"issued": 2, "applied": {STREAM: 9}})
+        store.remove_messages(key, (1,))
+        assert await marks_of(store) == [{"issued": 2, "applied": {STREAM: 9}}, {}]
+        await store.close()
+
+
+async def test_they_are_there_after_a_restart_and_end_with_the_queue(tmp_path: Path) -> None:
+    identity = uuid.uuid4()
+    store = await open_store(tmp_path)
+    store.put_queue(QueueRecord(identity=identity, name="a"))
+    store.put_marks(store.queue_key(identity), {"issued": 2})
+    await store.close(clean=False)
+    store = await open_store(tmp_path)
+    assert not store.damage
+    assert await marks_of(store) == [{"issued": 2}]
+    store.delete_queue(store.queue_key(identity))
+    store.put_queue(QueueRecord(identity=uuid.uuid4(), name="b"))
+    await store.close()
+    store = await open_store(tmp_path)
+    assert await marks_of(store) == [{}]
+    await store.close()
+
+
+# -- a new primary ----------------------------------------------------------------------------------
+
+
+class Cell:
+    """The queues of one member that serves, with a store."""
+
+    def __init__(self, mode: SiteMode) -> None:
+        self.keeper = Keeper(MemoryStore(), Guard())
+        self.addresses = Addresses(lambda: 0.0)
+        self.addresses.watcher = Wiring(self.keeper, lambda: None)
+        self.queue = self.addresses.declare("orders", site=mode)
+        self.source = Source(self.addresses, lambda: 0, self.keeper.put_marks)
+
+    @property
+    def log(self) -> Queue:
+        return self.addresses.queue(REPLICATION_QUEUE)
+
+    def send(self, *bodies: str) -> None:
+        for body in bodies:
+            self.queue.enqueue(bytes(proton.Message(body=body).encode()), lambda _: None, None)
+
+    def told(self) -> list[tuple[Op, int, int]]:
+        events = [decode(found.data) for found in map(self.log.message, self.log.ids()) if found is not None]
+        return [(event.op, event.sequence, event.position) for event in events]
+
+
+async def test_messages_without_an_event_get_one() -> None:
+    cell = Cell(SiteMode.ENQUEUES)
+    cell.source.begin(cell.queue)
+    cell.send("a")
+    cell.source.end(cell.queue)
+    cell.send("b", "c")
+    assert agree(cell.addresses, cell.keeper) == 0
+    cell.source.begin(cell.queue)
+    assert cell.told() == [(Op.ENQUEUE, 1, 1), (Op.ENQUEUE, 2, 2), (Op.ENQUEUE, 3, 3)]
+
+
+async def test_a_message_that_is_only_in_its_event_is_put_back_in_mode_all() -> None:
+    for mode, back in ((SiteMode.ALL, [1, 2, 3]), (SiteMode.ENQUEUES, [1, 2])):
+        cell = Cell(mode)
+        cell.source.begin(cell.queue)
+        cell.send("a", "b", "c")
+        cell.source.end(cell.queue)
+        cell.queue.forget((3,))
+        assert agree(cell.addresses, cell.keeper) == len(back) - 2
+        assert cell.queue.ids() == back
+        cell.source.begin(cell.queue)
+        assert len(cell.told()) == 3
+
+
+async def test_a_message_that_has_left_stays_away() -> None:
+    cell = Cell(SiteMode.ALL)
+    cell.source.begin(cell.queue)
+    cell.send("a", "b")
+    first = cell.queue.message(1)
+    assert isinstance(first, Message)
+    cell.queue.take_out(first)
+    cell.source.end(cell.queue)
+    assert agree(cell.addresses, cell.keeper) == 0
+    assert cell.queue.ids() == [2]
+    assert cell.told()[-1] == (Op.DEQUEUE, 3, 1)
+
+
+async def test_marks_are_made_good_from_the_events() -> None:
+    cell = Cell(SiteMode.ENQUEUES)
+    cell.source.begin(cell.queue)
+    cell.send("a")
+    cell.source.end(cell.queue)
+    cell.queue.marks = None
+    agree(cell.addresses, cell.keeper)
+    cell.source.begin(cell.queue)
+    assert cell.told() == [(Op.ENQUEUE, 1, 1)]

@@ -1,0 +1,146 @@
+"""Events in a cluster: none is lost, none comes twice, and they agree with the queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from broker_stub.management import QUEUE_TYPE
+from broker_stub.sites.event import Event
+from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY
+from haclient import aio
+from haclient.errors import StaleDelivery
+from tests import stores
+from tests.broker_stub.replication.cluster import Cluster, Member, send
+from tests.broker_stub.replication.load import load
+from tests.broker_stub.sites.watching import PATIENCE, check_sequence, read_events, replay
+
+
+async def declare(member: Member, mode: str) -> None:
+    await member.call("CREATE", kind=QUEUE_TYPE, name="orders", **{SITE_PROPERTY: mode})
+
+
+@asynccontextmanager
+async def consuming(url: str) -> AsyncIterator[None]:
+    """Somebody accepts what comes, rejects some of it, and gives some back."""
+
+    async def run(connection: aio.Connection) -> None:
+        receiver = await connection.create_receiver("orders", credit=20)
+        for number in range(10**9):
+            delivery = await receiver.receive()
+            with suppress(StaleDelivery):
+                if number % 10 == 0:
+                    await delivery.reject()
+                elif number % 10 == 1:
+                    await delivery.release()
+                else:
+                    await delivery.accept()
+
+    async with aio.connect(url) as connection:
+        task = asyncio.create_task(run(connection))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def events_of(member: Member) -> list[Event]:
+    count = await member.depth(REPLICATION_QUEUE)
+    return await read_events(member.url, count or 0)
+
+
+async def positions(member: Member) -> list[int]:
+    """The positions in the queue, from the store of a member that is stopped."""
+    return [number for number, *_ in (await stores.contents(member.store))["orders"]]
+
+
+@pytest.mark.parametrize("mode", ["enqueues", "all"])
+async def test_after_each_failover_the_events_tell_of_what_the_queue_has(tmp_path: Path, mode: str) -> None:
+    async with Cluster(tmp_path, backup_timeout=5.0) as cluster:
+        a, b = await cluster.pair()
+        await declare(a, mode)
+        async with load(cluster.url) as made, consuming(cluster.url):
+            for primary, heir in ((a, b), (b, a)):
+                await made.goes_on()
+                await primary.kill()
+                await heir.promote()
+                await made.goes_on(50)
+                await primary.start()
+                await primary.until("ready")
+        events = await events_of(a)
+        check_sequence(events)
+        await a.stop()
+        left, told = await positions(a), replay(events)["orders"]
+        if mode == "all":
+            assert told == left
+        else:
+            assert set(left) <= set(told)
+
+
+async def test_sequences_go_on_after_a_restart_although_every_event_was_taken(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await declare(a, "all")
+        await send(a, "orders", *range(5))
+        check_sequence(await read_events(a.url, 5, accept=True))
+        await a.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
+        await b.kill()
+        await a.until(lambda status: not status.facts["replication"]["replicas"])
+        await a.kill()
+        await a.start()
+        await a.promote()
+        await send(a, "orders", 5)
+        check_sequence(await read_events(a.url, 1, accept=True), first=6)
+        await b.start()
+        await b.until("ready")
+        await a.kill()
+        await b.promote()
+        await send(b, "orders", 6)
+        check_sequence(await read_events(b.url, 1), first=7)
+
+
+async def test_a_replica_that_joins_late_knows_what_was_told(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = cluster.members
+        await a.start()
+        await a.promote()
+        await declare(a, "enqueues")
+        await send(a, "orders", *range(5))
+        await read_events(a.url, 5, accept=True)
+        await a.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
+        await b.start()
+        await b.until("ready")
+        await a.kill()
+        await b.promote()
+        assert await b.depth("orders") == 5
+        assert await b.depth(REPLICATION_QUEUE) == 0
+        await send(b, "orders", 5)
+        check_sequence(await read_events(b.url, 1), first=6)
+
+
+async def test_an_event_is_not_handed_out_before_the_backup_has_it(tmp_path: Path) -> None:
+    async with Cluster(tmp_path, backup_timeout=PATIENCE) as cluster:
+        a, b = await cluster.pair()
+        await declare(a, "all")
+        await send(a, "orders", 0)
+        await read_events(a.url, 1, accept=True)
+        b.pause()
+        async with aio.connect(a.url) as connection:
+            sender = await connection.create_sender("orders")
+            unsettled = asyncio.create_task(send(a, "orders", 1))
+            await a.until(lambda status: status.facts["site"]["source"]["last_sequence"] == 2)
+            receiver = await connection.create_receiver(REPLICATION_QUEUE)
+            consumer = await connection.create_receiver("orders", credit=1)
+            await (await consumer.receive(timeout=PATIENCE)).accept()
+            await a.until(lambda status: status.facts["site"]["source"]["last_sequence"] == 3)
+            with pytest.raises(aio.ReceiveTimeout):
+                await receiver.receive(timeout=0.2)
+            b.resume()
+            assert [(await receiver.receive(timeout=PATIENCE)).settled for _ in range(2)] == [False, False]
+            await unsettled
+            await sender.close()
