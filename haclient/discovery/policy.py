@@ -72,8 +72,8 @@ class Policy:
     """The members of a second site, as ``host`` or ``host:port``."""
 
     dr_after: float = 30.0
-    """An episode this long may end at the other site (DESIGN has no number; three times
-    ``attempt_timeout``, so that each member of a pair was asked, and a failover there is over)."""
+    """An episode this long may end at the other site: three times ``attempt_timeout``, so that each
+    member of a pair was asked, and a failover between them would be over."""
 
     standby: Standby = "outage"
     """When to ask a passive member to hold the connection until it serves (DESIGN section 6): never;
