@@ -21,6 +21,8 @@ CUTS = 20
 # A cut on the way back waits for an answer; a small window makes sure that it is not the last one.
 OPTIONS = "backoff_base=0.002&backoff_max=0.02&window=50"
 USERS = {"app": "word"}
+# So many handshakes in a second are more than a busy machine admits.
+GREETS_ALL = {"log_level": "warning", "accept_rate": "unlimited"}
 
 
 def numbered(number: int) -> Message:
@@ -62,7 +64,7 @@ def cuts() -> Callable[..., Cuts]:
 async def test_a_handshake_that_is_cut_is_never_taken_for_a_wrong_password(
     mechanism: str, members: Members, cuts: Callable[..., Cuts]
 ) -> None:
-    member = members.start("primary", role="primary", users=USERS, anonymous=False, log_level="warning")
+    member = members.start("primary", role="primary", users=USERS, anonymous=False, **GREETS_ALL)
     url = f"amqp://app:word@127.0.0.1:{{port}}?sasl_mechanisms={mechanism}"
     messages = [numbered(number) for number in range(3_000)]
     events = await send_through_cuts(member, url, messages, cuts(span=20_000, in_handshake=0.7))
@@ -75,7 +77,7 @@ async def test_a_tls_handshake_that_is_cut_is_never_taken_for_a_wrong_certificat
     mechanism: str, members: Members, authority: Authority, cuts: Callable[..., Cuts]
 ) -> None:
     options = {"certificate": authority.issue("127.0.0.1", "localhost"), "users": USERS, "clients": authority}
-    member = members.start("primary", role="primary", log_level="warning", **options)
+    member = members.start("primary", role="primary", **GREETS_ALL, **options)
     mine = authority.issue("app@example.test")
     url = f"amqps://app:word@localhost:{{port}}?sasl_mechanisms={mechanism}&tls_ca={authority.file}"
     url += f"&tls_cert={mine.chain}&tls_key={mine.key}"
