@@ -173,15 +173,11 @@ def main() -> None:
         write_users(Path(users), {"cluster-admin": _PASSWORD})
         with closing(Pair(Path(users))) as pair:
             figures = asyncio.run(_run(pair, arguments.rounds))
-    print(f"\n  milliseconds{'':<26}{'median':>8}{'p90':>8}")
-    for name, values in (
-        ("bare connect, attach, send, settle", figures.bare),
-        ("haclient, from ready to settled", figures.from_ready),
-    ):
-        milliseconds = [1e3 * value for value in values]
-        print(f"  {name:<38}{statistics.median(milliseconds):>8.2f}", end="")
-        print(f"{measure.percentile(milliseconds, 90):>8.2f}")
-    print()
+    rows = {
+        "bare connect, attach, send, settle": figures.bare,
+        "haclient, from ready to settled": figures.from_ready,
+    }
+    measure.print_milliseconds(rows)
     ratio = statistics.median(figures.from_ready) / statistics.median(figures.bare)
     measure.print_bar("first settled message after ready / bare", ratio, 1.5, at_least=False)
 

@@ -171,17 +171,13 @@ def main() -> None:
         write_users(Path(users), {"cluster-admin": _PASSWORD})
         with closing(ToldPair(Path(users))) as pair:
             figures = asyncio.run(_run(pair, arguments.rounds))
-    print(f"\n  milliseconds{'':<34}{'median':>8}{'p90':>8}")
-    for name, values in (
-        ("bare begin, attach, send, settle", figures.bare),
-        ("warm client, from became to settled", figures.from_became),
-        ("the promotion, from the command to became", figures.promotion),
-        ("warm client, from the command to settled", figures.from_command),
-    ):
-        milliseconds = [1e3 * value for value in values]
-        print(f"  {name:<46}{statistics.median(milliseconds):>8.2f}", end="")
-        print(f"{measure.percentile(milliseconds, 90):>8.2f}")
-    print()
+    rows = {
+        "bare begin, attach, send, settle": figures.bare,
+        "warm client, from became to settled": figures.from_became,
+        "the promotion, from the command to became": figures.promotion,
+        "warm client, from the command to settled": figures.from_command,
+    }
+    measure.print_milliseconds(rows)
     ratio = statistics.median(figures.from_became) / statistics.median(figures.bare)
     measure.print_bar("first settled message after the promotion / bare", ratio, 1.2, at_least=False)
 

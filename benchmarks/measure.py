@@ -124,6 +124,16 @@ def print_rates(title: str, samples: Mapping[str, Sequence[Sample]], peer: str, 
         print(f"  {name:<24}{wall:>12,.0f}{cpu:>12,.0f}{ratios}")
 
 
+def print_milliseconds(rows: Mapping[str, Sequence[float]]) -> None:
+    """Median and 90th percentile of each row of seconds, and an empty line."""
+    width = max(map(len, rows)) + 4
+    print(f"\n  {'milliseconds':<{width}}{'median':>8}{'p90':>8}")
+    for name, seconds in rows.items():
+        milliseconds = [1e3 * value for value in seconds]
+        print(f"  {name:<{width}}{statistics.median(milliseconds):>8.2f}{percentile(milliseconds, 90):>8.2f}")
+    print()
+
+
 def print_bar(what: str, value: float, bar: float, *, at_least: bool, unit: str = "x") -> None:
     """One line: the value, the bar, and whether it holds.  Nothing fails: timings are no test."""
     holds = value >= bar if at_least else value <= bar
