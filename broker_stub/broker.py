@@ -54,6 +54,9 @@ PRODUCT = "haclient-broker-stub"
 # Connections that end without an Open are logged one by one, but not thousands of them in a second.
 _MOST_COMPLAINTS = 20
 _EXPIRY_INTERVAL = 1.0
+# Who was parked comes before whoever asked for the promotion: an answer with the member's status takes as
+# long as serving a few of them, and between their Begins and their first messages nobody needs it.
+_HEAD_START = 0.01
 
 ANY_PORT = Address("127.0.0.1", 0)
 UNKNOWING = Membership()
@@ -281,15 +284,13 @@ class Broker:
         :param force: whatever the store lacks, for a member with one.
         :raises MoveRefusedError: when the membership table or the arbiter does not allow it.
         """
-        warning = ""
+        warning, parked = "", len(self.entrance.lot) > 0
         if self.member is not None:
             warning = await self.member.promote(force=force)
         else:
             self.become(self.membership.promote(at_least=at_least))
-        # Those who are parked come before whoever asked: a turn of the loop for the first of them to be
-        # served, one for what that sends.
-        for _ in range(2):
-            await asyncio.sleep(0)
+        if parked:
+            await asyncio.sleep(_HEAD_START)
         return warning
 
     async def demote(self, primary: Address | None = None) -> None:

@@ -7,8 +7,8 @@ I/O, nothing encoded, so a connection never waits for its telemetry.  The thread
 a time, lets their source make lines of them and writes the lines.  A few: the interpreter's
 lock is free again at each write, so the event loop waits for it a fraction of a millisecond at most.
 
-What happens after a quiet moment, such as a loss, is written at once.  What follows is gathered for some
-milliseconds: a reconnect that is under way is not disturbed by a write for each of its steps.
+What happens is gathered for some milliseconds before it is written: a reconnect, or a promotion with those
+who waited for it, is not disturbed by a write for each of its steps.
 
 Rules
 -----
@@ -48,7 +48,7 @@ from haclient.telemetry.settings import TelemetrySettings, file_stem
 
 logger = logging.getLogger("haclient")
 
-# Seconds between two writes.  A reconnect on a fast network takes about two milliseconds.
+# Seconds from the first entry to the write.  A reconnect on a fast network takes about two milliseconds.
 _GATHER = 0.005
 # What is encoded between two writes: below half a millisecond.
 _CHUNK = 16
@@ -199,7 +199,7 @@ class Channel:
     def _take(self) -> Iterable[str]:
         yield from self._drops()
         for _ in range(_CHUNK):
-            entries = self._own or self.queue
+            entries = self.queue or self._own
             if not entries:
                 return
             source, entry = entries.popleft()
@@ -319,9 +319,8 @@ class Process:
         self.flush(_EXIT_TIMEOUT)
 
     def _run(self) -> None:
-        written_at = 0.0
         while True:
-            asked = self._wait() or self._gather(written_at + _GATHER)
+            asked = self._wait() or self._gather(time.monotonic() + _GATHER)
             # Before the queues are read: what is put after that wakes this thread again.
             self._awake = False
             channels = tuple(self._channels.values())
@@ -329,7 +328,7 @@ class Process:
                 channel.housekeeping(time.monotonic())
             for channel in channels:
                 while channel.work(time.monotonic(), at_once=asked is not None):
-                    written_at = time.monotonic()
+                    pass
             if asked is not None:
                 if asked.last:
                     for channel in channels:
