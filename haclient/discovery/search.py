@@ -25,7 +25,8 @@ Rules
 9. A hint that names a member (its slot, or the target of a redirect) begins a wait at once.  After it
    that member is dialled first and alone, with or without the lead: see ``appointments``.  The wait
    ends early for a primary elsewhere that another connection has found.  When ``backoff`` does
-   not obey hints any more, they are not there: a miss is a miss.
+   not obey hints any more, they are not there: a miss is a miss.  The same goes for the Close that ended
+   the connection: what it asked for is the delay before the first attempt.
 10. The members of the site that is not in use are candidates when the episode has lasted ``dr_after``,
    behind the others.  A redirect to one of them is followed at once, as any other.
 11. An attempt that a member parked holds no dial and has no deadline.  From the second round on
@@ -99,6 +100,7 @@ class Search:
     :param first: whether this is the first connect, and not the search after a loss.
     :param credentials: whether attempts send credentials, which a redirect could divert.
     :param unstable: the member whose connection was lost before it was stable: the others come first.
+    :param farewell: the member that closed the connection, and what it said.
     """
 
     __slots__ = (
@@ -133,6 +135,7 @@ class Search:
         first: bool,
         credentials: bool = False,
         unstable: Endpoint | None = None,
+        farewell: tuple[Endpoint, Miss] | None = None,
     ) -> None:
         self._policy = policy
         self._backoff = backoff
@@ -143,6 +146,8 @@ class Search:
         self._round = Round()
         self._appointment = Appointment()
         self._walking = False
+        if farewell is not None:
+            self._heed(*farewell)
         self._pause = None if first else self._back_off(now)
         self._announced = first
         self._dial_at = now
@@ -154,6 +159,16 @@ class Search:
         self._visited_epoch = 0
         self._verdict: Verdict | None = None
         self._ended: Found | GiveUp | None = None
+
+    def _heed(self, lost: Endpoint, miss: Miss) -> None:
+        hint = self._obeyed(miss)
+        if hint is not None and miss.is_slot:
+            self._appointment.make((Target(lost),), hint)
+        elif hint is not None:
+            self._round.note(lost, miss)
+
+    def _obeyed(self, miss: Miss) -> float | None:
+        return valid_hint(miss.retry_after) if self._backoff.obeys_hints else None
 
     @property
     def history(self) -> tuple[AttemptRecord, ...]:
@@ -220,7 +235,7 @@ class Search:
         flight = self._flights.end(attempt, now, miss)
         if flight is None:
             return miss
-        hint = valid_hint(miss.retry_after) if self._backoff.obeys_hints else None
+        hint = self._obeyed(miss)
         if miss.retry_after is not None and hint is None:
             miss = replace(miss, retry_after=None)
         self._note(flight.endpoint, miss, now)

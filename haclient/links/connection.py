@@ -114,7 +114,7 @@ class ConnectionCore:
         self._usable_at = 0.0
         self._topology_epoch = 0
         self._unresolved: dict[Endpoint, AttemptRecord] = {}
-        self._farewell: Miss | None = None
+        self._farewell: tuple[Endpoint, Miss] | None = None
         self._unstable: Endpoint | None = None
         self._was_parked = False
         self._ahead: dict[LinkCore, Engine] = {}
@@ -229,6 +229,7 @@ class ConnectionCore:
         self._unresolved.clear()
         if self.epoch == 0:
             self._began = self._loop.time()  # a later episode began with the loss
+        farewell, self._farewell = self._farewell, None
         self._search = search = Search(
             policy=self._policy,
             backoff=self._backoff,
@@ -236,6 +237,7 @@ class ConnectionCore:
             first=self.epoch == 0,
             credentials=shared.credentials,
             unstable=self._unstable,
+            farewell=farewell,
         )
         episode = episodes.Episode(shared.cluster, search, self._plan, self, self)
         if spare is not None:
@@ -323,9 +325,8 @@ class ConnectionCore:
             condition=condition,
         )
         episodes.lost(self._shared.cluster, self.endpoint, self._topology_epoch)
-        farewell, self._farewell = self._farewell, None
-        if farewell is not None and farewell.redirect is not None:
-            self._follow(self.endpoint, farewell.redirect)
+        if self._farewell is not None and (target := self._farewell[1].redirect) is not None:
+            self._follow(self.endpoint, target)
 
     def _follow(self, source: Endpoint, target: Endpoint) -> None:
         """The lost primary named its successor: that is where the search begins."""
@@ -445,7 +446,7 @@ class ConnectionCore:
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """The primary said goodbye: do not wait until it lets go of the socket."""
         assert self.endpoint is not None
-        self._farewell = misses.from_close(condition, self.endpoint)
+        self._farewell = self.endpoint, misses.from_close(condition, self.endpoint)
         self._finish(Ending(condition, by_peer=True))
         if self.state is not State.CLOSED:
             engine.abort()

@@ -26,6 +26,7 @@ from .virtual import (
     World,
     closes,
     dialled,
+    first_round,
     ran,
     search,
     verdict,
@@ -72,6 +73,19 @@ class TestRule1TheListInTurn:
         assert lost.next(0.0, topology) == Wait(wait.until)
         assert lost.next(wait.until, topology) == StartRound(1)
         assert lost.next(wait.until, topology) == Dial(1, E[0])
+
+    @pytest.mark.parametrize(("lost", "order"), [(0, [1, 2, 0]), (1, [2, 0, 1]), (2, [0, 1, 2])])
+    def test_a_member_that_did_not_stay_usable_is_the_last_to_be_dialled(
+        self, lost: int, order: list[int]
+    ) -> None:
+        """It would keep the others from their turn."""
+        topology = Topology(seeds=tuple(E[:3]))
+        assert first_round(search(first=False, unstable=E[lost]), topology) == order
+
+    def test_nor_does_it_matter_when_it_is_no_member_any_more(self) -> None:
+        """Its name has another address now."""
+        topology = Topology(seeds=tuple(E[:2]))
+        assert first_round(search(first=False, unstable=E[5]), topology) == [0, 1]
 
     def test_the_largest_hint_of_a_round_decides_over_its_delay(self) -> None:
         """The server knows when it can take this client."""

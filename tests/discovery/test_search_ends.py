@@ -150,6 +150,8 @@ class TestRule8OneLeads:
         assert follower.next(0.1, topology, lead=False) == Wait(60.0)
         topology = update(update(topology, Lost(E[0], 0)), Claimed(E[0], 2, "x", 1))
         assert follower.next(0.2, topology, lead=False) == Dial(2, E[0])
+        follower.missed(2, 0.3, REFUSED)
+        assert follower.next(0.3, topology, lead=False) == Wait(60.0)
 
     def test_a_follower_leaves_redirects_to_the_leader(self) -> None:
         """Else all connections of a factory would follow the same one; with the lead it goes at once."""

@@ -22,6 +22,7 @@ from .virtual import (
     World,
     closes,
     dialled,
+    first_round,
     ran,
     redirects,
     search,
@@ -226,3 +227,38 @@ class TestBadServers:
         until_wait(looking, 0.3, topology)
         looking.missed(1, 0.4, REFUSED)
         assert isinstance(until_wait(looking, 0.4, topology)[-1], Wait)
+
+
+class TestFarewells:
+    """The Close that ended a connection asks for a delay."""
+
+    @pytest.mark.parametrize(
+        ("said", "order"),
+        [
+            pytest.param(FULL, [1, 0, 2], id="its slot: there first"),
+            pytest.param(closes(retry_after=3.0).miss, [0, 1, 2], id="come later: the list"),
+        ],
+    )
+    def test_nobody_is_dialled_before_the_time_has_come(self, said: Miss, order: list[int]) -> None:
+        looking = search(Policy(standby="none"), first=False, farewell=(E[1], said))
+        topology = Topology(seeds=E[:3])
+        pause, wait = until_wait(looking, 0.0, topology)
+        assert isinstance(pause, BackOff)
+        assert (pause.round, pause.delay.hint) == (0, 3.0)
+        assert isinstance(wait, Wait)
+        assert wait.until == pause.until
+        assert 3.0 <= pause.until <= 3.1
+        assert first_round(looking, topology, now=pause.until) == order
+
+    @pytest.mark.parametrize("said", [closes(retry_after=hint).miss for hint in (-1.0, math.nan, None)])
+    def test_what_is_no_hint_changes_nothing(self, said: Miss) -> None:
+        looking = search(first=False, farewell=(E[1], said))
+        (pause, _) = until_wait(looking, 0.0, Topology(seeds=E[:3]))
+        assert isinstance(pause, BackOff)
+        assert pause.delay.hint is None
+
+    def test_a_hint_beyond_what_may_be_obeyed_is_not_there(self) -> None:
+        looking = search(Policy(max_hint=0.0), first=False, farewell=(E[1], FULL))
+        (pause, _) = until_wait(looking, 0.0, Topology(seeds=E[:3]))
+        assert isinstance(pause, BackOff)
+        assert pause.delay.hint is None

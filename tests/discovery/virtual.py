@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
@@ -346,11 +346,24 @@ def ran(
     return factory
 
 
-def search(policy: Policy | None = None, *, first: bool = True, credentials: bool = False) -> Search:
-    """A search at time 0, to be driven by hand."""
+def search(policy: Policy | None = None, *, first: bool = True, **facts: Any) -> Search:
+    """A search at time 0, to be driven by hand; ``facts`` are further arguments of it."""
     policy = policy or Policy()
     backoff = Backoff(policy, random.Random(1))
-    return Search(policy=policy, backoff=backoff, now=0.0, first=first, credentials=credentials)
+    return Search(policy=policy, backoff=backoff, now=0.0, first=first, **facts)
+
+
+def first_round(searching: Search, topology: Topology, now: float = 0.0) -> list[int]:
+    """The members that it dials in its first round, all of which refuse."""
+    order = list[int]()
+    while not (isinstance(decision := searching.next(now, topology), BackOff) and decision.round == 1):
+        if isinstance(decision, Dial):
+            order.append(E.index(decision.endpoint))
+            searching.missed(decision.attempt, now, REFUSED)
+        elif isinstance(decision, Wait):
+            assert decision.until is not None
+            now = decision.until
+    return order
 
 
 def dialled(factory: Factory) -> list[int]:

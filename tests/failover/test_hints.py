@@ -133,6 +133,28 @@ async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
     assert 0.2 <= wait.delay <= 0.3
 
 
+@pytest.mark.parametrize("name", [LIMIT, "amqp:connection:forced", REDIRECT])
+async def test_the_close_of_a_usable_connection_says_when_to_come_again(name: str) -> None:
+    """To the same member, to the one it names, or to anybody (who was left so soon comes last)."""
+    seen: list[Event] = []
+    async with primary() as first, primary() as second:
+        to = first if name == LIMIT else second
+        info: dict[Any, Any] = {
+            proton.symbol("retry-after"): proton.uint(200),
+            proton.symbol("network-host"): to.host,
+            proton.symbol("port"): proton.uint(to.port),
+        }
+        connection = await aio.connect(url(first, second, **QUICK), on_event=seen.append)
+        stream = connection.events()
+        first.close(proton.Condition(name, "come later", info))
+        back = await next_of(stream, Reconnected)
+        assert back.endpoint.port == to.port
+        await connection.close()
+    (wait,) = hinted(seen)
+    assert wait.hint == 0.2
+    assert back.duration >= wait.delay >= 0.2
+
+
 async def test_two_hundred_connections_never_have_more_than_max_dials_attempts_in_flight() -> None:
     """At the first connect, and after a loss: the primary counts those that have not begun yet."""
     async with (
