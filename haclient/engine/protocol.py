@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -33,6 +33,7 @@ from cproton_ffi import ffi, lib
 from proton import symbol
 
 from haclient.engine import sasl
+from haclient.engine.link_table import LinkTable
 from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner
 from haclient.engine.settings import Settings
 
@@ -45,10 +46,6 @@ _PN_EOS: int = lib.PN_EOS
 _WRITE_HIGH_WATER = 256 * 1024
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.
 _GOODBYE_TIMEOUT = 5.0
-# Conditions of an End that say nothing of a link (DESIGN section 4, rule 5, for a Close).
-_TROUBLES_OF_THE_PEER = frozenset(
-    {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +124,7 @@ class Engine(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._links: dict[Any, Link] = {}
+        self._links = LinkTable()
         self._peer_closed = False
         self._hanging_up = False
         self._reason: Ending | None = None
@@ -231,13 +228,13 @@ class Engine(asyncio.Protocol):
     def sender(self, session: proton.Session, name: str, owner: SenderOwner) -> SenderLink:
         """A sending link that is not attached yet: set up its ``endpoint``, then ``attach``."""
         link = SenderLink(self, session.sender(name), owner)
-        self._links[link._pn] = link
+        self._links.add(link)
         return link
 
     def receiver(self, session: proton.Session, name: str, owner: ReceiverOwner) -> ReceiverLink:
         """A receiving link that is not attached yet: set up its ``endpoint``, then ``attach``."""
         link = ReceiverLink(self, session.receiver(name), owner)
-        self._links[link._pn] = link
+        self._links.add(link)
         return link
 
     def attach(self, link: Link) -> None:
@@ -388,11 +385,12 @@ class Engine(asyncio.Protocol):
             self.taker.take_events(self)
             return
         peek, pop, kind_of, pc = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, self._pc
+        links = self._links.by_pointer
         while self.ending is None and (event := peek(pc)):
             kind = kind_of(event)
             if kind == _PN_DELIVERY:
                 delivery = lib.pn_event_delivery(event)
-                link = self._links.get(lib.pn_delivery_link(delivery))
+                link = links.get(lib.pn_delivery_link(delivery))
                 pop(pc)
                 if link is not None:
                     self._guard(link.on_delivery, delivery)
@@ -440,7 +438,7 @@ class Engine(asyncio.Protocol):
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
         condition = event.session.remote_condition
-        self._drop_links(event.session, condition)
+        self._links.session_ended(self, event.session)
         event.session.close()
         self.wake()
         if self.settings.sasl_server is None:
@@ -449,58 +447,17 @@ class Engine(asyncio.Protocol):
                 self._reason = Ending(ended)
             self.close(ended)
 
-    def _drop_links(self, session: proton.Session, condition: proton.Condition | None) -> None:
-        """An End takes the session's links with it, without a Detach (part 2, section 2.5.6).
-
-        A client's links that are not told of it go on: their connection ends next, as after a loss.
-        """
-        links = [link for pn, link in self._links.items() if lib.pn_link_session(pn) == session._impl]
-        for link in links if self.settings.sasl_server is not None else _refused_by_end(links, condition):
-            del self._links[link._pn]
-            link.dead = True
-            if link.owner is not None:
-                link.owner.link_closed(link, condition)  # type: ignore[arg-type]
-            link.kill()
-            link.endpoint.free()
-
     def _on_link_open(self, event: proton.Event) -> None:
-        endpoint = event.link
-        assert endpoint is not None
-        link = self._links.get(endpoint._impl)
-        if link is not None:
-            if link.owner is not None:
-                link.owner.link_opened(link)  # type: ignore[arg-type]
-            return
-        made: Link
-        if isinstance(endpoint, proton.Sender):
-            made = SenderLink(self, endpoint, None)
-        else:
-            made = ReceiverLink(self, endpoint, None)
-        self._links[made._pn] = made
-        self.owner.link_requested(self, made)
+        assert event.link is not None
+        self._links.opened(self, event.link)
 
     def _on_link_close(self, event: proton.Event) -> None:
-        endpoint = event.link
-        assert endpoint is not None
-        link = self._links.pop(endpoint._impl, None)
-        if link is None:
-            return
-        condition = endpoint.remote_condition
-        link.endpoint.close()
-        self.wake()
-        if isinstance(link, ReceiverLink):
-            link.release()
-        link.dead = True
-        if link.owner is not None:
-            link.owner.link_closed(link, condition)  # type: ignore[arg-type]
-        link.kill()
-        link.endpoint.free()
+        assert event.link is not None
+        self._links.closed(self, event.link)
 
     def _on_link_flow(self, event: proton.Event) -> None:
         assert event.link is not None
-        link = self._links.get(event.link._impl)
-        if isinstance(link, SenderLink) and link.owner is not None:
-            link.owner.credit_given(link)
+        self._links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:
         if self._reason is None:
@@ -516,7 +473,7 @@ class Engine(asyncio.Protocol):
             if handle is not None:
                 handle.cancel()
         self._timer = self._flush_handle = None
-        for link in self._links.values():
+        for link in self._links.by_pointer.values():
             link.kill()
         if self.taker is not None:
             self.taker.connection_ended(self)
@@ -528,7 +485,7 @@ class Engine(asyncio.Protocol):
 
     def _release(self) -> None:
         """Drop proton's objects: links and sessions are freed with their connection."""
-        self._links.clear()
+        self._links.by_pointer.clear()
         self._socket = None
         self.transport.unbind()
         self._collector.release()
@@ -547,15 +504,3 @@ _RARE_EVENTS = {
     lib.PN_LINK_FLOW: Engine._on_link_flow,
     lib.PN_TRANSPORT_ERROR: Engine._on_transport_error,
 }
-
-
-def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -> Sequence[Link]:
-    """The links that a peer means with the condition of an End.
-
-    A peer that knows no better refuses a link so (RabbitMQ's AMQP 1.0 plugin): it is the first one that
-    has no answer yet, for Attaches are answered in order.
-    """
-    if condition is None or condition.name in _TROUBLES_OF_THE_PEER:
-        return ()
-    unanswered = [link for link in links if link.endpoint.state & proton.Endpoint.REMOTE_UNINIT]
-    return unanswered[:1] or links
