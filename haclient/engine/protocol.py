@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -254,6 +254,26 @@ class Engine(asyncio.Protocol):
         link.endpoint.target.type = proton.Terminus.UNSPECIFIED
         link.endpoint.open()
         link.close(condition)
+
+    def repeat_credit(self) -> None:
+        """Tell the peer the credit of each receiver once more.
+
+        proton sends a Flow for a change only: so one less is said, and at once all of it again.
+        """
+        told = [link for link in self._receivers() if lib.pn_link_credit(link) > lib.pn_link_queued(link)]
+        for change in (-1, 1):
+            for link in told:
+                lib.pn_link_flow(link, change)
+            lib.pn_transport_pending(self._pt)
+        self.wake()
+
+    def _receivers(self) -> Iterator[Any]:
+        """Those that are attached and do not drain."""
+        link = lib.pn_link_head(self.connection._impl, proton.Endpoint.LOCAL_ACTIVE)
+        while link:
+            if lib.pn_link_is_receiver(link) and not lib.pn_link_get_drain(link):
+                yield link
+            link = lib.pn_link_next(link, proton.Endpoint.LOCAL_ACTIVE)
 
     # -- bytes in -----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 * ``connection``  one connection: its episodes, its links, its events
 * ``sender``, ``ledger``     what was sent and is not settled
 * ``receiver``, ``delivery`` what came and is not settled
+* ``quirks``      what a broker needs that the specification does not say
 
 Everything here runs on one event loop, and nothing is locked.
 """

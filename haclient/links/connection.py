@@ -43,7 +43,7 @@ from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import MOST_HELD, NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.links import episode as episodes
-from haclient.links import misses
+from haclient.links import misses, quirks
 from haclient.links.attempt import Attempt, Plan, Planner
 from haclient.links.cluster import Cluster
 from haclient.links.receiver import ReceiverCore
@@ -281,6 +281,7 @@ class ConnectionCore:
             if engine.ending is None and self._ahead.get(link) is not engine:
                 self._attach(link, engine, session)
         self._ahead.clear()
+        quirks.attend(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
         if not self._first.done():
             self._first.set_result(None)

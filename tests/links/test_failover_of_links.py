@@ -19,6 +19,7 @@ from haclient.errors import (
     StaleDelivery,
 )
 from haclient.events import BackingOff, Lost, Reconnected
+from haclient.links import quirks
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from haclient.testing.proxy import proxy
 from tests.peers import BEHAVIOURS, Peer, primary, url
@@ -187,6 +188,39 @@ async def test_messages_that_were_prefetched_come_again_and_only_once(face: Face
         assert bodies == list(range(1, 10))
         await peer.until(lambda: len(peer.outcomes) == 10)
         assert not peer.queues["q"]
+        await connection.close()
+
+
+@pytest.mark.parametrize("granted", [1, 10])
+async def test_rabbitmq_is_told_the_credit_again_and_again(
+    face: Face, granted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgets it when a queue moves to another node; what is told is the credit, not more of it."""
+    monkeypatch.setattr(quirks, "_INTERVAL", 0.01)
+    async with primary(properties={"product": "RabbitMQ"}) as peer:
+        connection = await face.connect(url(peer, **FAST))
+        receiver = await connection.create_receiver("q", credit=granted)
+        await peer.until(lambda: peer.credit.count(granted) >= 3)
+        assert max(peer.credit) == granted
+        peer.put("q", *range(20))
+        for number in range(20):
+            delivery = await receiver.receive(timeout=10)
+            assert delivery.message.body == number
+            await delivery.accept()
+        peer.credit.clear()
+        await peer.until(lambda: peer.credit.count(granted) >= 3)
+        assert max(peer.credit) == granted
+        await connection.close()
+
+
+async def test_other_brokers_are_told_once(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quirks, "_INTERVAL", 0.0)
+    async with primary(properties={"product": "another"}) as peer:
+        connection = await face.connect(url(peer, **FAST))
+        receiver = await connection.create_receiver("q", credit=10)
+        peer.put("q", "one")
+        assert (await receiver.receive(timeout=10)).message.body == "one"
+        assert peer.credit.count(10) == 1
         await connection.close()
 
 
