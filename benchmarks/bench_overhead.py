@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 import bare
 import measure
+import ours
 import proton
 from measure import BrokerProcess, Sample, Stopwatch
 
@@ -37,7 +38,6 @@ import haclient
 from haclient import aio
 from haclient.engine.codec import Encoder
 
-_ADDRESS = "bench"
 _PLAIN, _FUTURE, _SAME = "bare", "bare, future", "bare, future, id"
 _OURS, _OURS_NO_ID = "haclient.aio", "haclient.aio, no id"
 
@@ -51,7 +51,7 @@ def _encode(body: bytes, *, ids: bool) -> Callable[[int], bytes]:
 
 
 async def _bare_send(broker: BrokerProcess, body: bytes, count: int, *, futures: bool, ids: bool) -> Sample:
-    client = bare.BareClient(_ADDRESS)
+    client = bare.BareClient(ours.ADDRESS)
     await client.open(*_host_and_port(broker))
     encode = _encode(body, ids=ids)
     watch = Stopwatch()
@@ -62,28 +62,11 @@ async def _bare_send(broker: BrokerProcess, body: bytes, count: int, *, futures:
     return sample
 
 
-async def _aio_send(broker: BrokerProcess, body: bytes, count: int, *, ids: bool) -> Sample:
-    async with aio.connect(broker.url, duplicate_detection=ids) as connection:
-        sender = await connection.create_sender(_ADDRESS)
-        watch = Stopwatch()
-        futures = [await sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
-        await sender.flush()
-        assert all(future.result().accepted for future in futures)
-        return watch.stop(count)
-
-
-async def _drain(broker: BrokerProcess, count: int) -> None:
-    async with aio.connect(broker.url) as connection:
-        receiver = await connection.create_receiver(_ADDRESS, credit=1000)
-        for _ in range(count):
-            await (await receiver.receive()).accept()
-
-
 async def _bare_connect(broker: BrokerProcess, count: int) -> Sample:
     encode = _encode(b"x", ids=True)
     watch = Stopwatch()
     for _ in range(count):
-        client = await bare.connect_and_send(*_host_and_port(broker), _ADDRESS, encode)
+        client = await bare.connect_and_send(*_host_and_port(broker), ours.ADDRESS, encode)
         client.abort()
     return watch.stop(count)
 
@@ -94,7 +77,7 @@ async def _aio_connect(broker: BrokerProcess, count: int) -> Sample:
     watch = Stopwatch()
     for _ in range(count):
         async with factory.connect() as connection:
-            sender = await connection.create_sender(_ADDRESS)
+            sender = await connection.create_sender(ours.ADDRESS)
             await sender.send(haclient.Message(body=b"x"))
     sample = watch.stop(count)
     await factory.close()
@@ -112,22 +95,21 @@ def main() -> None:
     measure.print_header("What ledger and discovery add over the bare engine", arguments)
     body, count, setups = b"x" * arguments.size, arguments.messages, arguments.setups
 
-    def sending(coroutine: Callable[[], Coroutine[Any, Any, Sample]]) -> Callable[[], Mapping[str, Sample]]:
-        def run() -> Mapping[str, Sample]:
-            sample = asyncio.run(coroutine())
-            asyncio.run(_drain(broker, count))
-            return {"send": sample}
-
-        return run
-
     with BrokerProcess() as broker:
+
+        def sending(send: Callable[[], Coroutine[Any, Any, Sample]]) -> Callable[[], Mapping[str, Sample]]:
+            return ours.sending(send, broker.url, count)
+
+        def aio_send(*, ids: bool) -> Coroutine[Any, Any, Sample]:
+            return ours.connect_and_send(broker.url, body, count, duplicate_detection=ids)
+
         sends = measure.interleave(
             {
                 _PLAIN: sending(lambda: _bare_send(broker, body, count, futures=False, ids=False)),
                 _FUTURE: sending(lambda: _bare_send(broker, body, count, futures=True, ids=False)),
                 _SAME: sending(lambda: _bare_send(broker, body, count, futures=True, ids=True)),
-                _OURS_NO_ID: sending(lambda: _aio_send(broker, body, count, ids=False)),
-                _OURS: sending(lambda: _aio_send(broker, body, count, ids=True)),
+                _OURS_NO_ID: sending(lambda: aio_send(ids=False)),
+                _OURS: sending(lambda: aio_send(ids=True)),
             },
             arguments.rounds,
         )["send"]
@@ -145,12 +127,12 @@ def main() -> None:
         wall, cpu = (1e6 / rate for rate in measure.median_rates(samples))
         print(f"  {name:<24}{wall:>9.2f}{cpu:>8.2f}")
     print()
-    ours = sends[_OURS]
+    aio_sends = sends[_OURS]
     kinds: tuple[Literal["wall", "cpu"], ...] = ("wall", "cpu")
     for by in kinds:
         for peer in (_PLAIN, _FUTURE):
-            print(f"haclient.aio over {peer!r}, {by}: {_overhead(sends[peer], ours, by):.1f} %")
-        added = _overhead(sends[_SAME], ours, by)
+            print(f"haclient.aio over {peer!r}, {by}: {_overhead(sends[peer], aio_sends, by):.1f} %")
+        added = _overhead(sends[_SAME], aio_sends, by)
         measure.print_bar(f"ledger over {_SAME!r}, {by}", added, 20, at_least=False, unit=" %")
     base, full = (
         1e3 * statistics.median(sample.wall / sample.count for sample in connects[name])

@@ -20,14 +20,14 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import measure
+import ours
 from measure import BrokerProcess, Sample, Stopwatch
 
-import haclient
 from haclient import aio
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
@@ -36,7 +36,6 @@ from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
 from haclient.telemetry.veil import Veil
 
-_ADDRESS = "bench"
 _OFF, _ON = "off", "on"
 _STORM_OFF, _STORM_ON = "off, reconnecting", "on, reconnecting"
 _STORM_INTERVAL = 0.01
@@ -52,13 +51,9 @@ class NoDelay(random.Random):
 
 async def _send(broker: BrokerProcess, body: bytes, count: int, folder: str, *, storm: bool) -> Sample:
     async with aio.connect(broker.url, telemetry=folder) as connection:
-        sender = await connection.create_sender(_ADDRESS)
+        sender = await connection.create_sender(ours.ADDRESS)
         stormy = asyncio.create_task(_reconnect_for_ever(broker, folder)) if storm else None
-        watch = Stopwatch()
-        futures = [await sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
-        await sender.flush()
-        assert all(future.result().accepted for future in futures)
-        sample = watch.stop(count)
+        sample = await ours.send_all(sender, body, count)
         if stormy is not None:
             stormy.cancel()
             await asyncio.wait([stormy])
@@ -70,13 +65,6 @@ async def _reconnect_for_ever(broker: BrokerProcess, folder: str) -> None:
         while True:
             await connection._core.cut("benchmark")
             await asyncio.sleep(_STORM_INTERVAL)
-
-
-async def _drain(broker: BrokerProcess, count: int) -> None:
-    async with aio.connect(broker.url) as connection:
-        receiver = await connection.create_receiver(_ADDRESS, credit=1000)
-        for _ in range(count):
-            await (await receiver.receive()).accept()
 
 
 async def _reconnect(broker: BrokerProcess, count: int, folder: str) -> Sample:
@@ -94,8 +82,8 @@ async def _reconnect(broker: BrokerProcess, count: int, folder: str) -> Sample:
 def _overhead(off: list[Sample], on: list[Sample], by: Literal["wall", "cpu"]) -> float:
     """How much longer one takes with telemetry: per cent, median over the rounds."""
     quotients = (
-        ours.wall / bare.wall if by == "wall" else ours.cpu / bare.cpu
-        for bare, ours in zip(off, on, strict=True)
+        full.wall / bare.wall if by == "wall" else full.cpu / bare.cpu
+        for bare, full in zip(off, on, strict=True)
     )
     return 100 * (statistics.median(quotients) - 1)
 
@@ -138,21 +126,17 @@ def main() -> None:
     logging.getLogger("haclient").setLevel(logging.ERROR)
     body, count, reconnects = b"x" * arguments.size, arguments.messages, arguments.reconnects
 
-    def sending(coroutine: Callable[[], Coroutine[Any, Any, Sample]]) -> Callable[[], Mapping[str, Sample]]:
-        def run() -> Mapping[str, Sample]:
-            sample = asyncio.run(coroutine())
-            asyncio.run(_drain(broker, count))
-            return {"send": sample}
-
-        return run
-
     with tempfile.TemporaryDirectory(prefix="bench-telemetry-") as folder, BrokerProcess() as broker:
+
+        def sending(telemetry: str, *, storm: bool) -> Callable[[], Mapping[str, Sample]]:
+            return ours.sending(lambda: _send(broker, body, count, telemetry, storm=storm), broker.url, count)
+
         sends = measure.interleave(
             {
-                _OFF: sending(lambda: _send(broker, body, count, "", storm=False)),
-                _ON: sending(lambda: _send(broker, body, count, folder, storm=False)),
-                _STORM_OFF: sending(lambda: _send(broker, body, count, "", storm=True)),
-                _STORM_ON: sending(lambda: _send(broker, body, count, folder, storm=True)),
+                _OFF: sending("", storm=False),
+                _ON: sending(folder, storm=False),
+                _STORM_OFF: sending("", storm=True),
+                _STORM_ON: sending(folder, storm=True),
             },
             arguments.rounds,
         )["send"]

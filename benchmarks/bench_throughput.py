@@ -15,31 +15,21 @@ import pstats
 from collections.abc import Callable, Mapping
 
 import measure
+import ours
 import peers
 from measure import BrokerProcess, Sample, Stopwatch
 
 import haclient
 from haclient import aio
 
-_ADDRESS = "bench"
 _CREDIT = 1000
 _PEER = "proton Container"
-
-
-async def _aio_send(url: str, body: bytes, count: int) -> Sample:
-    async with aio.connect(url) as connection:
-        sender = await connection.create_sender(_ADDRESS)
-        watch = Stopwatch()
-        futures = [await sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
-        await sender.flush()
-        assert all(future.result().accepted for future in futures)
-        return watch.stop(count)
 
 
 async def _aio_receive(url: str, count: int) -> Sample:
     async with aio.connect(url) as connection:
         watch = Stopwatch()
-        receiver = await connection.create_receiver(_ADDRESS, credit=_CREDIT)
+        receiver = await connection.create_receiver(ours.ADDRESS, credit=_CREDIT)
         for _ in range(count):
             delivery = await receiver.receive()
             assert delivery.message.body is not None
@@ -49,7 +39,7 @@ async def _aio_receive(url: str, count: int) -> Sample:
 
 def _blocking_send(url: str, body: bytes, count: int) -> Sample:
     with haclient.connect(url) as connection:
-        sender = connection.create_sender(_ADDRESS)
+        sender = connection.create_sender(ours.ADDRESS)
         watch = Stopwatch()
         futures = [sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
         sender.flush()
@@ -60,7 +50,7 @@ def _blocking_send(url: str, body: bytes, count: int) -> Sample:
 def _blocking_receive(url: str, count: int) -> Sample:
     with haclient.connect(url) as connection:
         watch = Stopwatch()
-        receiver = connection.create_receiver(_ADDRESS, credit=_CREDIT)
+        receiver = connection.create_receiver(ours.ADDRESS, credit=_CREDIT)
         for _ in range(count):
             delivery = receiver.receive()
             assert delivery.message.body is not None
@@ -73,15 +63,15 @@ def contestants(url: str, body: bytes, count: int) -> dict[str, Callable[[], Map
 
     def container() -> Mapping[str, Sample]:
         return {
-            "send": peers.container_send(url, _ADDRESS, body, count),
-            "receive": peers.container_receive(url, _ADDRESS, count, prefetch=_CREDIT),
+            "send": peers.container_send(url, ours.ADDRESS, body, count),
+            "receive": peers.container_receive(url, ours.ADDRESS, count, prefetch=_CREDIT),
         }
 
     def on_loop(name: str) -> Callable[[], Mapping[str, Sample]]:
         def run() -> Mapping[str, Sample]:
             with asyncio.Runner(loop_factory=measure.loop_factory(name)) as runner:
                 return {
-                    "send": runner.run(_aio_send(url, body, count)),
+                    "send": runner.run(ours.connect_and_send(url, body, count)),
                     "receive": runner.run(_aio_receive(url, count)),
                 }
 
@@ -91,15 +81,15 @@ def contestants(url: str, body: bytes, count: int) -> dict[str, Callable[[], Map
         return {"send": _blocking_send(url, body, count), "receive": _blocking_receive(url, count)}
 
     loops = ["asyncio", "uvloop"] if measure.has_uvloop() else ["asyncio"]
-    ours = {f"haclient.aio {name}": on_loop(name) for name in loops}
-    return {_PEER: container, **ours, "haclient blocking": blocking}
+    faces = {f"haclient.aio {name}": on_loop(name) for name in loops}
+    return {_PEER: container, **faces, "haclient blocking": blocking}
 
 
 def profile(url: str, body: bytes, count: int, top: int = 25) -> None:
     """Where our asyncio client spends its time: the functions with the most time of their own."""
     profiler = cProfile.Profile()
     profiler.enable()
-    asyncio.run(_aio_send(url, body, count))
+    asyncio.run(ours.connect_and_send(url, body, count))
     profiler.disable()
     print(f"\nhaclient.aio sending, own time of the first {top} functions (the profiler adds to each call):")
     pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(top)

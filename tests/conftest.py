@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.certificates import Authority
+from tests.members import Members
 
 _ANALYSIS = "tests/analysis/"
 
@@ -25,3 +30,16 @@ class _ByFile(LoadFileScheduling):  # type: ignore[misc]  # has no types
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByFile:
     """Tell pytest-xdist what one process must run alone."""
     return _ByFile(config, log)
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    """Starts members; all of them end with the test."""
+    with Members(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """A certificate authority that only this test knows."""
+    return Authority(tmp_path / "authority")

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from broker_stub import durable
 from broker_stub.arbiter.record import ArbiterUnavailableError, decode, encode
 from broker_stub.arbiter.threads import in_thread
 from broker_stub.generation import ArbiterRecord
@@ -94,30 +95,15 @@ def _compare_and_set(path: Path, expected: ArbiterRecord, new: ArbiterRecord, de
         if _read(path) != expected:
             return False
         # Left by one that died, the same name is written anew: only the holder of the lock does.
-        _write(path / "record.new", encode(new))
+        durable.write(path / "record.new", encode(new))
         if time.monotonic() > deadline:
             raise ArbiterUnavailableError(f"{path} is too slow: the record was left as it is")
         (path / "record.new").rename(path / "record")
-        _sync_directory(path)
+        durable.sync_directory(path)
         if not (path / "initialised").exists():
-            _write(path / "initialised", _INITIALISED.encode())
-            _sync_directory(path)
+            durable.write(path / "initialised", _INITIALISED.encode())
+            durable.sync_directory(path)
         return True
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -46,17 +47,23 @@ def status(
     """
     ask = asking.everywhere if everywhere else asking.status
     answers = asyncio.run(ask(flat(members)))
+    _tell_each(answers, lambda found: report(found.facts), as_json=as_json)
+    unexpected = [answer.result for answer in answers if answer.result and _unlike(answer.result, expect)]
+    for found in unexpected:
+        click.echo(f"{found.name} is {found.role}, not {' or '.join(expect)}", err=True)
+    sys.exit(max(REFUSED if unexpected else 0, *(answer.code for answer in answers)))
+
+
+def _tell_each(
+    answers: list[Answer[MemberStatus]], line: Callable[[MemberStatus], str], *, as_json: bool
+) -> None:
     if as_json:
         click.echo(json.dumps([answer.plain() for answer in answers]))
     for answer in answers:
         if answer.result is None:
             click.echo(answer.error, err=True)
         elif not as_json:
-            click.echo(report(answer.result.facts))
-    unexpected = [answer.result for answer in answers if answer.result and _unlike(answer.result, expect)]
-    for found in unexpected:
-        click.echo(f"{found.name} is {found.role}, not {' or '.join(expect)}", err=True)
-    sys.exit(max(REFUSED if unexpected else 0, *(answer.code for answer in answers)))
+            click.echo(line(answer.result))
 
 
 def _unlike(found: MemberStatus, expected: tuple[str, ...]) -> bool:
@@ -120,13 +127,7 @@ def set_members(
     cannot be reached; the others have it then.
     """
     answers = asyncio.run(_push(asking, members, at))
-    if as_json:
-        click.echo(json.dumps([answer.plain() for answer in answers]))
-    for answer in answers:
-        if answer.result is None:
-            click.echo(answer.error, err=True)
-        elif not as_json:
-            click.echo(f"{answer.result.name} has {len(members)} members")
+    _tell_each(answers, lambda found: f"{found.name} has {len(members)} members", as_json=as_json)
     told = any(answer.result is not None for answer in answers)
     # A member that is to go may be gone already.
     required = [answer for answer in answers if answer.address in members or answer.code == REFUSED]

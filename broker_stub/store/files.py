@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from broker_stub import durable
 from broker_stub.store import mark
 from broker_stub.store.errors import StoreDamagedError, StoreLockedError
 
@@ -84,11 +85,11 @@ def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
         attempt += 1
         target = directory / f"{_DAMAGED}{stamp}-{attempt}"
     target.mkdir()
-    sync_directory(directory)
+    durable.sync_directory(directory)
     for name in present(directory):
         (directory / name).rename(target / name)
-    sync_directory(target)
-    sync_directory(directory)
+    durable.sync_directory(target)
+    durable.sync_directory(directory)
     return target
 
 
@@ -115,27 +116,11 @@ def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
 
 def write_identity(directory: Path, identity: uuid.UUID) -> None:
     """Make the files that tell the identity."""
-    _write(directory / IDENTITY, f"{identity}\n".encode())
-    _write(directory / MARK, mark.encode(identity, 0))
+    durable.write(directory / IDENTITY, f"{identity}\n".encode())
+    durable.write(directory / MARK, mark.encode(identity, 0))
 
 
 def finish_new(directory: Path) -> None:
     """The new database becomes the store."""
     (directory / NEW_DATABASE).rename(directory / DATABASE)
-    sync_directory(directory)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make names durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    durable.sync_directory(directory)

@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker_stub import durable
 from broker_stub.store import files, reading
 from broker_stub.store.errors import StoreDamagedError, StoreFailedError
 from broker_stub.store.interface import FIRST_NUMBER
@@ -156,7 +157,7 @@ def _create(directory: Path, number: int | None) -> None:
     finally:
         connection.close()
     files.write_identity(directory, identity)
-    files.sync_directory(directory)
+    durable.sync_directory(directory)
     files.finish_new(directory)
 
 

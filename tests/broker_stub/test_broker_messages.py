@@ -11,7 +11,7 @@ import proton
 import pytest
 from proton import Message
 from proton.reactor import Copy
-from proton.utils import BlockingConnection, SendException
+from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
 from broker_stub.messages import QueueLimits
 from haclient.outcome import RELEASED, Outcome, OutcomeState
@@ -22,17 +22,21 @@ NOT_HERE = Outcome(OutcomeState.MODIFIED, undeliverable_here=True)
 REJECTED = Outcome(OutcomeState.REJECTED, condition="app:bad", description="bad")
 
 
+def taken(receiver: BlockingReceiver, count: int) -> list[Any]:
+    """The bodies of so many messages, accepted."""
+    bodies = []
+    for _ in range(count):
+        bodies.append(receiver.receive(timeout=5).body)
+        receiver.accept()
+    return bodies
+
+
 async def test_messages_are_received_in_order_and_are_gone_when_accepted() -> None:
     def use(connection: BlockingConnection) -> list[Any]:
         sender = connection.create_sender("orders")
         for number in range(5):
             sender.send(Message(body=number))
-        receiver = connection.create_receiver("orders", credit=10)
-        bodies = []
-        for _ in range(5):
-            bodies.append(receiver.receive(timeout=5).body)
-            receiver.accept()
-        return bodies
+        return taken(connection.create_receiver("orders", credit=10), 5)
 
     async with running() as broker:
         assert await blocking(broker, use) == [0, 1, 2, 3, 4]
@@ -140,12 +144,7 @@ async def test_a_browser_only_looks() -> None:
         sender = connection.create_sender("q")
         for number in range(4):
             sender.send(Message(body=number))
-        browser = connection.create_receiver("q", credit=10, options=Copy())
-        seen = []
-        for _ in range(4):
-            seen.append(browser.receive(timeout=5).body)
-            browser.accept()
-        return seen
+        return taken(connection.create_receiver("q", credit=10, options=Copy()), 4)
 
     async with running() as broker:
         assert await blocking(broker, use) == [0, 1, 2, 3]

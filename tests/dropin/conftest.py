@@ -17,13 +17,6 @@ from tests.peers.primary import Primary, primary
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    """Starts members; all of them end with the test."""
-    with Members(tmp_path) as started:
-        yield started
-
-
-@pytest.fixture
 def broker(members: Members) -> Member:
     """A member that serves alone."""
     return members.start("alone", role="primary")

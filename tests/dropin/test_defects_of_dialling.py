@@ -28,6 +28,15 @@ from tests.peers.primary import primary
 from tests.telemetry.lines import lines, until
 
 
+async def connects(start: Callable[[Container], Any]) -> Recorder:
+    """Run a program that begins so, until it may send."""
+    handler = Recorder(start)
+    async with running(handler):
+        await handler.until("sendable")
+        handler.connection.close()
+    return handler
+
+
 async def test_it_works_beyond_the_file_descriptors_of_select() -> None:
     """proton raises ``ValueError`` out of ``run``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -50,10 +59,7 @@ async def test_it_works_beyond_the_file_descriptors_of_select() -> None:
 async def test_a_name_that_cannot_be_resolved_is_no_exception() -> None:
     """proton raises ``socket.gaierror`` out of ``run``."""
     async with primary() as peer, unresolvable(peer) as nowhere:
-        handler = Recorder(sending(nowhere, peer))
-        async with running(handler):
-            await handler.until("sendable")
-            handler.connection.close()
+        await connects(sending(nowhere, peer))
 
 
 async def test_a_peer_that_opens_and_drops_makes_no_hot_loop() -> None:
@@ -70,10 +76,7 @@ async def test_a_peer_that_opens_and_drops_makes_no_hot_loop() -> None:
 async def test_a_redirect_is_followed() -> None:
     """proton takes it for an error, and closes the connection."""
     async with primary() as peer, passive.redirecting(opens=True, with_port=True)(peer) as member:
-        handler = Recorder(sending(member, redirects="any"))
-        async with running(handler):
-            await handler.until("sendable")
-            handler.connection.close()
+        handler = await connects(sending(member, redirects="any"))
         assert len(peer.accepted) == 1
         assert "connection_error" not in handler.seen
 
@@ -117,29 +120,20 @@ async def test_giving_up_is_told_once_and_ends_the_container() -> None:
 async def test_a_member_that_says_goodbye_and_keeps_the_socket_is_left(name: str | None) -> None:
     """proton waits for ever after ``forced``: it neither answers the Close nor hangs up."""
     async with primary() as peer, passive.open_then_close(name)(peer) as member:
-        handler = Recorder(sending(member, peer))
-        async with running(handler):
-            await handler.until("sendable")
-            handler.connection.close()
+        await connects(sending(member, peer))
 
 
 @pytest.mark.parametrize("silent", [deaf.silence, deaf.syn_drop, deaf.stopped_process])
 async def test_a_member_that_says_nothing_does_not_hold_up_the_others(silent: Callable[..., Any]) -> None:
     """proton has no time limit for an attempt: it stays with the first address."""
     async with primary() as peer, silent(peer) as member:
-        handler = Recorder(sending(member, peer))
-        async with running(handler):
-            await handler.until("sendable")
-            handler.connection.close()
+        await connects(sending(member, peer))
 
 
 async def test_a_network_that_is_unreachable_is_no_exception() -> None:
     """proton raises ``OSError`` out of ``run``."""
     async with primary() as peer, unreachable(peer) as member:
-        handler = Recorder(sending(member, peer))
-        async with running(handler):
-            await handler.until("sendable")
-            handler.connection.close()
+        await connects(sending(member, peer))
 
 
 async def test_every_address_of_a_name_is_tried(tmp_path: Path) -> None:
@@ -148,10 +142,7 @@ async def test_every_address_of_a_name_is_tried(tmp_path: Path) -> None:
         with Dnsmasq(tmp_path) as dns:
             dns.set_hosts({"cluster.test": [silent.host, peer.host]})
             cluster = Peer("cluster.test", peer.port, options={"nameserver": dns.nameserver})
-            handler = Recorder(sending(cluster))
-            async with running(handler):
-                await handler.until("sendable")
-                handler.connection.close()
+            await connects(sending(cluster))
 
 
 async def test_a_name_server_that_says_nothing_holds_up_nobody_else() -> None:

@@ -22,11 +22,6 @@ TIMEOUT = 20.0
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "authority")
-
-
-@pytest.fixture
 def safe(members: Members, authority: Authority) -> Member:
     """A member that speaks TLS and certifies that it is localhost."""
     return members.start("safe", role="primary", certificate=authority.issue("localhost"))

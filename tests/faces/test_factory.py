@@ -16,7 +16,7 @@ import haclient
 from haclient import Message, State, aio
 from haclient.discovery.endpoint import Endpoint
 from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, WrongThread
-from haclient.events import Closed, Connected, Event, Lost, Reconnected
+from haclient.events import AttemptStarted, Closed, Connected, Event, Lost, Reconnected
 from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
 from tests.peers.faces import Face
@@ -56,9 +56,11 @@ async def test_fifty_connections_share_what_one_of_them_found_out(face: Face) ->
 
 
 async def test_max_dials_bounds_what_hangs_at_the_members(face: Face) -> None:
+    watch = Watch()
     async with BEHAVIOURS["silence"](NOBODY) as one, BEHAVIOURS["silence"](NOBODY) as other:
-        factory = await face.factory(url(one, other, max_dials=2, stagger=0.01))
+        factory = await face.factory(url(one, other, max_dials=2, stagger=0.01), on_event=watch)
         connecting = [asyncio.ensure_future(factory.connect()) for _ in range(10)]
+        await watch.until(AttemptStarted, count=2)
         await asyncio.sleep(0.3)  # time for thirty more
         assert len(one.accepted) == len(other.accepted) == 1
         await factory.close()

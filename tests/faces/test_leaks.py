@@ -85,15 +85,20 @@ def through_asyncio(peer: Primary, numbers: Iterable[int]) -> None:
     asyncio.run(visits())
 
 
+def visit(connection: haclient.Connection | BlockingConnection, peer: Primary, number: int) -> None:
+    """Send a message, and another after a loss."""
+    sender = connection.create_sender("orders")
+    connection.create_receiver("news")
+    sender.send(Message(body=number))
+    if number % LOST == 0:
+        drop(peer)
+        sender.send(Message(body=number))
+
+
 def through_blocking_calls(peer: Primary, numbers: Iterable[int]) -> None:
     for number in numbers:
         with haclient.connect(url(peer), **FAST) as connection:
-            sender = connection.create_sender("orders")
-            connection.create_receiver("news")
-            sender.send(Message(body=number))
-            if number % LOST == 0:
-                drop(peer)
-                sender.send(Message(body=number))
+            visit(connection, peer, number)
 
 
 class Visitor(MessagingHandler):
@@ -136,12 +141,7 @@ def through_containers_in_a_loop(peer: Primary, numbers: Iterable[int]) -> None:
 def through_blocking_connections(peer: Primary, numbers: Iterable[int]) -> None:
     for number in numbers:
         with BlockingConnection(url(peer), **FAST) as connection:
-            sender = connection.create_sender("orders")
-            connection.create_receiver("news")
-            sender.send(Message(body=number))
-            if number % LOST == 0:
-                drop(peer)
-                sender.send(Message(body=number))
+            visit(connection, peer, number)
 
 
 FACES = [

@@ -33,6 +33,15 @@ def stop(peer: Member) -> None:
     peer.drop()
 
 
+async def taken_over(events: AsyncIterator[Event], first: Member, second: Member) -> None:
+    """The first stops; the second holds the client, is promoted, and serves it."""
+    stop(first)
+    await next_of(events, Parked)
+    await second.until(lambda: any(second.parked.values()))
+    second.promote()
+    await next_of(events, Reconnected)
+
+
 async def test_a_parked_client_is_served_when_its_member_is_promoted() -> None:
     """With one attempt there, however long the outage lasts; and a message sent meanwhile settles."""
     async with (
@@ -61,12 +70,7 @@ async def test_the_generation_of_the_parking_open_is_not_believed() -> None:
         pair(properties={"haclient:generation": 1, "haclient:cluster": "c"}) as (first, second),
         aio.connect(url(first, second, **QUICK)) as connection,
     ):
-        events = connection.events()
-        stop(first)
-        await next_of(events, Parked)
-        await second.until(lambda: any(second.parked.values()))
-        second.promote()
-        await next_of(events, Reconnected)
+        await taken_over(connection.events(), first, second)
         assert connection.generation is None
 
 
@@ -79,11 +83,7 @@ async def test_a_parked_session_of_an_old_generation_is_dropped() -> None:
         aio.connect(url(first, second, **QUICK)) as connection,
     ):
         events = connection.events()
-        stop(first)
-        await next_of(events, Parked)
-        await second.until(lambda: any(second.parked.values()))
-        second.promote()
-        await next_of(events, Reconnected)
+        await taken_over(events, first, second)
         opening = asyncio.create_task(connection.create_sender("q"))
         await second.until(lambda: not second.engines)
         first.serving = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import proton
@@ -20,12 +19,6 @@ from tests.telemetry.lines import lines, until, words
 from tests.telemetry.test_recorder import check_form
 
 
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    with Members(tmp_path) as found:
-        yield found
-
-
 async def test_members_say_whom_they_let_in_refused_and_what_they_became(
     members: Members, tmp_path: Path
 ) -> None:
@@ -33,6 +26,7 @@ async def test_members_say_whom_they_let_in_refused_and_what_they_became(
     primary, passive = members.pair(telemetry=folder)
     async with aio.connect(f"amqp://{passive.address},{primary.address}", client_id="me"):
         pass
+    await until(lambda: "admitted" in words(lines(folder)))
     await asyncio.to_thread(primary.kill)
     await asyncio.to_thread(passive.promote)
     await asyncio.to_thread(passive.stop)

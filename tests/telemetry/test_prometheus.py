@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,12 +41,6 @@ from tests.telemetry.lines import until
 PASSWORD = "Vq7PlantedPasswordZx"
 BODY = "Vq7PlantedBodyZx"
 HERE = Endpoint("broker-a", 5672)
-
-
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    with Members(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,12 +34,6 @@ from tests.telemetry.lines import Line, lines, until, words
 
 FAST = "backoff_base=0.01&backoff_max=0.1"
 _PYTHON = {Type.STRING: str, Type.LONG: int, Type.DOUBLE: int | float, Type.BOOLEAN: bool}
-
-
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    with Members(tmp_path) as found:
-        yield found
 
 
 def check_form(found: list[Line]) -> None:

@@ -168,6 +168,19 @@ class TestRotation:
         assert text(tmp_path).encode() == block + block
         files.forget()
 
+    def test_a_file_that_is_half_compressed_at_the_end_stays_plain(self, tmp_path: Path) -> None:
+        files = Files(TelemetrySettings(tmp_path, rotate_size=1), "x", iter(range(1, 10)))
+        files.write(b"x" * 1_000_000, 0.0)
+        files.write(b"y", 0.0)
+        for _ in range(2):
+            files.compress(0.0)
+        assert [path.name for path in tmp_path.glob(".*")] == [".x-1.jsonl.gz.tmp"]
+        files.finish()
+        files.compress(0.0)
+        assert {path.name for path in tmp_path.iterdir()} == {"x-1.jsonl", "x-2.jsonl"}
+        assert text(tmp_path) == "x" * 1_000_000 + "y"
+        files.forget()
+
     def test_a_plain_file_that_somebody_took_away_is_no_failure(self, tmp_path: Path) -> None:
         source = Numbers(TelemetrySettings(tmp_path, rotate_size=1))
         for number in range(3):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import proton
@@ -25,12 +24,6 @@ from tests.telemetry.recorded import Recorded
 SECRET = "Vq7PlantedBodyZx"
 FAST = "backoff_base=0.01&backoff_max=0.1"
 FIELD = proton.symbol("traceparent")
-
-
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    with Members(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from broker_stub import durable
 from broker_stub.store import StoreFailedError, files, open_store, schema
 from tests.broker_stub.store.contents import Content, content, declare, fill, scratch
 
@@ -295,12 +297,14 @@ async def test_a_crash_after_setting_aside_does_not_make_the_store_fresh(memory:
     assert await damage_of(memory / "store") == "there was a store, and it was set aside as damaged"
 
 
-@pytest.mark.parametrize("step", ["write_identity", "sync_directory", "finish_new"])
+@pytest.mark.parametrize(
+    ("module", "step"), [(files, "write_identity"), (durable, "sync_directory"), (files, "finish_new")]
+)
 async def test_a_crash_while_a_store_is_made_leaves_a_fresh_one(
-    memory: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    memory: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(files, step, crash)
+        patch.setattr(module, step, crash)
         with pytest.raises(StoreFailedError, match="crash"):
             await open_store(memory)
     store = await open_store(memory)

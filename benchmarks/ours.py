@@ -1,0 +1,50 @@
+"""Messages through ``haclient.aio``, for more than one benchmark: sent, and taken away again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from measure import Sample, Stopwatch
+
+import haclient
+from haclient import aio
+
+ADDRESS = "bench"
+
+
+async def send_all(sender: aio.Sender, body: bytes, count: int) -> Sample:
+    """Send pipelined, until the last outcome; every message is accepted."""
+    watch = Stopwatch()
+    futures = [await sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
+    await sender.flush()
+    assert all(future.result().accepted for future in futures)
+    return watch.stop(count)
+
+
+async def connect_and_send(url: str, body: bytes, count: int, **options: Any) -> Sample:
+    """The same over a connection of its own; ``options`` are those of ``aio.connect``."""
+    async with aio.connect(url, **options) as connection:
+        return await send_all(await connection.create_sender(ADDRESS), body, count)
+
+
+async def drain(url: str, count: int) -> None:
+    """Take so many messages away."""
+    async with aio.connect(url) as connection:
+        receiver = await connection.create_receiver(ADDRESS, credit=1000)
+        for _ in range(count):
+            await (await receiver.receive()).accept()
+
+
+def sending(
+    send: Callable[[], Coroutine[Any, Any, Sample]], url: str, count: int
+) -> Callable[[], Mapping[str, Sample]]:
+    """A contestant that sends, and leaves the queue empty."""
+
+    def run() -> Mapping[str, Sample]:
+        sample = asyncio.run(send())
+        asyncio.run(drain(url, count))
+        return {"send": sample}
+
+    return run
