@@ -19,7 +19,7 @@ logger = logging.getLogger("broker_stub.member")
 
 
 class Recovery:
-    """One wait; ``over`` is called at its end, in a later turn of the loop or by ``ready``.
+    """One wait; ``over`` is called once at its end, in a later turn of the loop or by ``ready``.
 
     :param expected: the names of the other replicas.
     :param timeout: seconds.
@@ -28,16 +28,21 @@ class Recovery:
     def __init__(self, expected: AbstractSet[str], timeout: float, over: Callable[[], None]) -> None:
         self._expected = expected
         self._over = over
-        self._timer = asyncio.get_running_loop().call_later(timeout, over)
+        self._ended = False
+        self._timer = asyncio.get_running_loop().call_later(timeout, self._end)
         if expected:
             logger.info("recovering: waits for %s", ", ".join(sorted(expected)))
 
     def ready(self, names: AbstractSet[str]) -> None:
         """These replicas are ready now."""
-        if self._expected <= names and not self._timer.cancelled():
-            self._timer.cancel()
-            self._over()
+        if self._expected <= names and not self._ended:
+            self._end()
 
     def cancel(self) -> None:
         """The member serves no longer."""
+        self._ended = True
         self._timer.cancel()
+
+    def _end(self) -> None:
+        self.cancel()
+        self._over()

@@ -262,6 +262,12 @@ def test_who_is_not_told_that_it_won_steps_down(answered: bool) -> None:
     assert work.dropped("b") == work.finished(work.step) == work
 
 
+def test_what_comes_after_the_end_changes_nothing() -> None:
+    """The arbiter's late answer, for one, must not let this member settle again."""
+    work = going_alone(BOTH, CompareAndSet).unreachable("no answer in 5 s")
+    assert work.compared(won=True) == work.with_claim("y") == work.noted("b", Pending(4, "x")) == work
+
+
 # --- Becoming ready -----------------------------------------------------------------------------
 
 

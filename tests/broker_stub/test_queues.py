@@ -294,23 +294,81 @@ def test_a_full_queue_calls_back_when_it_has_sunk_below_its_low_water_mark(limit
     assert calls == [5]
 
 
+def test_who_waits_for_room_is_called_when_the_queue_is_deleted() -> None:
+    queue = make(messages=1)
+    put(queue, b"1")
+    calls: list[bool] = []
+    queue.when_room(lambda: calls.append(queue.deleted))
+    queue.close()
+    assert calls == [True]
+    assert not queue.full
+
+
+class Watcher:
+    """Writes down what an observer is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def enqueued(self, _queue: Queue, message: Message) -> None:
+        self.seen.append(("in", message.number))
+
+    def dequeued(self, _queue: Queue, message: Message) -> None:
+        self.seen.append(("out", message.number))
+
+    def acquired(self, _queue: Queue, message: Message) -> None:
+        self.seen.append(("given", message.number))
+
+    def marked(self, _queue: Queue, ticket: Message) -> None:
+        self.seen.append(("marked", ticket.number))
+
+
 def test_an_observer_learns_of_every_message_that_comes_and_goes() -> None:
-    queue = make()
-    seen: list[tuple[str, int]] = []
-
-    class Watcher:
-        def enqueued(self, _queue: Queue, message: Message) -> None:
-            seen.append(("in", message.number))
-
-        def dequeued(self, _queue: Queue, message: Message) -> None:
-            seen.append(("out", message.number))
-
-        def acquired(self, _queue: Queue, message: Message) -> None:
-            seen.append(("given", message.number))
-
-    queue.observe(Watcher())
+    queue, watcher = make(), Watcher()
+    queue.observe(watcher)
     put(queue, b"1", b"2")
     taker, consumer = take(queue, 2)
     queue.reject(consumer, taker.got[1])
     queue.accept(consumer, taker.got[0])
-    assert seen == [("in", 1), ("in", 2), ("given", 1), ("given", 2), ("out", 2), ("out", 1)]
+    queue.mark()
+    assert watcher.seen[:4] == [("in", 1), ("in", 2), ("given", 1), ("given", 2)]
+    assert watcher.seen[4:] == [("out", 2), ("out", 1), ("marked", 0)]
+
+
+def test_an_observer_that_was_taken_away_learns_nothing_more_and_the_others_do() -> None:
+    queue, one, other = make(), Watcher(), Watcher()
+    queue.observe(one)
+    queue.observe(other)
+    put(queue, b"1")
+    queue.unobserve(one)
+    put(queue, b"2")
+    assert (one.seen, other.seen) == ([("in", 1)], [("in", 1), ("in", 2)])
+
+
+def test_what_is_withheld_is_observed_at_once_and_given_to_nobody_before_it_is_handed_out() -> None:
+    queue, watcher = make(), Watcher()
+    queue.observe(watcher)
+    taker, _ = take(queue, 9)
+    browser, _ = take(queue, 9, browsing=True)
+    withheld = queue.withhold(b"1")
+    put(queue, b"2")
+    assert (taker.bodies, browser.bodies) == ([b"2"], [])
+    assert (watcher.seen[0], queue.depth) == (("in", 1), 2)
+    for _ in range(2):
+        queue.hand_out(withheld)
+    assert (taker.bodies, browser.bodies) == ([b"2", b"1"], [b"1"])
+
+
+def test_consumers_and_browsers_are_counted_and_so_is_what_they_did() -> None:
+    queue = make()
+    put(queue, b"1", b"2")
+    queue.withhold(b"3")
+    taker, consumer = take(queue, 2)
+    _, browser = take(queue, 1, browsing=True)
+    assert queue.consumers == 2
+    queue.reject(consumer, taker.got[0])
+    queue.accept(consumer, taker.got[1])
+    queue.unsubscribe(browser)
+    assert queue.consumers == 1
+    counted = queue.counters
+    assert (counted.enqueued, counted.acquired, counted.rejected, counted.dequeued) == (3, 2, 1, 1)

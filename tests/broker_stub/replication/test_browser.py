@@ -31,11 +31,15 @@ class Link:
 
     def __init__(self) -> None:
         self.credit = 0
+        self.closed = False
         self.sent: list[tuple[bytes, Any]] = []
 
     def send(self, data: bytes, token: Any) -> None:
         self.credit -= 1
         self.sent.append((data, token))
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Primary:
@@ -52,14 +56,14 @@ class Primary:
     def replica_caught_up(self, replica: Replica) -> None: ...
 
 
-def attached(queue: Queue) -> tuple[Replica, Browser, Link]:
-    """A replica that has nothing of the queue yet, and a link without credit."""
+def attached(queue: Queue, *have: tuple[int, int]) -> tuple[Replica, Browser, Link]:
+    """A replica that has these messages of the queue, and a link without credit."""
     primary: Any = Primary()
     replica, link = Replica("b", primary, primary, lambda: 0.0), Link()
     replica.add(queue)
     browser = replica.browser(queue.identity)
     assert browser is not None
-    browser.begin(link, [])  # type: ignore[arg-type]
+    browser.begin(link, have)  # type: ignore[arg-type]
     return replica, browser, link
 
 
@@ -144,3 +148,56 @@ async def test_a_queue_that_is_deleted_tells_its_browser_no_more() -> None:
     replica.remove(queue)
     put(queue, "a")
     assert (browser.unacknowledged, link.sent) == (set(), [])
+
+
+def grant(browser: Browser, link: Link, credit: int) -> None:
+    link.credit = credit
+    browser.credit_given(link)  # type: ignore[arg-type]
+
+
+async def test_what_was_there_is_sent_by_credit_and_then_the_replica_has_caught_up() -> None:
+    queue = make()
+    put(queue, "a", "b", "c")
+    _, browser, link = attached(queue)
+    assert (link.sent, browser.caught_up) == ([], False)
+    grant(browser, link, 2)
+    assert (len(link.sent), browser.caught_up) == (2, False)
+    grant(browser, link, 2)
+    assert [token for _, token in link.sent] == [1, 2, 3, -1]  # the last one is the window of duplicates
+    assert browser.caught_up
+
+
+async def test_a_new_message_is_sent_at_once_where_there_is_credit_and_waits_where_there_is_none() -> None:
+    queue = make()
+    _, browser, link = attached(queue)
+    assert browser.caught_up
+    link.credit = 1
+    put(queue, "a", "b", "c")
+    assert [token for _, token in link.sent] == [1]
+    grant(browser, link, 2)
+    assert [token for _, token in link.sent] == [1, 2, 3]
+
+
+async def test_a_replica_that_comes_back_learns_what_was_delivered_and_what_it_must_discard() -> None:
+    queue = make()
+    put(queue, "a", "b", "c", "d")
+    for number in (1, 3):
+        message = queue.message(number)
+        assert message is not None
+        message.set_count(number)
+    queue.forget([2])
+    _, browser, link = attached(queue, (1, 3), (7, 7))
+    grant(browser, link, 10)
+    discard, counts, *_ = (wire.decode(data) for data, _ in link.sent)
+    assert discard == wire.Event("discard", (2, 7))
+    assert counts == wire.Event("counts", arguments={"ids": [1, 3], "counts": [1, 3], "first": 1, "last": 3})
+    assert [token for _, token in link.sent if token is not None and token > 0] == [4]
+
+
+async def test_the_link_of_a_queue_that_is_gone_is_closed_when_the_replica_knows() -> None:
+    queue = make()
+    replica, browser, link = attached(queue)
+    replica.remove(queue)
+    assert not link.closed
+    browser.close()
+    assert link.closed

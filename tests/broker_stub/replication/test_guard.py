@@ -52,3 +52,17 @@ def test_after_stepping_down_nothing_is_told_ever() -> None:
     guard.has(message)
     guard.reopen("going alone")
     assert told == []
+
+
+def test_a_member_that_leads_again_settles_and_tells_nothing_of_before() -> None:
+    guard, told = Guard(), list[Any]()
+    guard.shut("going alone")
+    guard.hold(waiting(0), told.append, "before")
+    assert (guard.held, guard.open) == (1, False)
+    guard.finish()
+    assert guard.held == 0
+    guard.begin()
+    assert guard.open
+    guard.hold(waiting(0), told.append, "now")
+    guard.reopen("going alone")
+    assert told == ["now"]
