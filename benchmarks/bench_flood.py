@@ -14,7 +14,8 @@ peak, and after.
 
 Those already in, while so many newcomers come at once: twenty clients send a message each, wait until it is
 settled, and again; printed is how long that took them before and during the storm.  The newcomers
-are in a process of their own, come again when they were told to, and stay.
+are in a process of their own, come again when they were told to, and stay.  With ``--pair`` the member is the
+primary of a pair with stores, and each message is on the disk of both before it is settled.
 
     python benchmarks/bench_flood.py --cost
 
@@ -44,6 +45,7 @@ from measure import percentile, print_bar, print_header
 
 from broker_stub.access import write_users
 from broker_stub.address import Address
+from broker_stub.manager import Pair, PairOptions
 from broker_stub.member_process import MemberProcess, free_addresses
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings
@@ -80,6 +82,22 @@ async def member(*arguments: str) -> AsyncIterator[tuple[Address, psutil.Process
 
 def mebibytes(process: psutil.Process) -> float:
     return float(process.memory_info().rss / 2**20)
+
+
+@contextlib.asynccontextmanager
+async def pair(*arguments: str) -> AsyncIterator[tuple[Address, psutil.Process]]:
+    """The primary of a pair with its default stores."""
+    with tempfile.TemporaryDirectory(prefix="bench-flood-") as scratch:
+        if "--users" in arguments:
+            write_users(Path(scratch), {_USER: _PASSWORD})
+            arguments = tuple(scratch if each == "USERS" else each for each in arguments)
+        options = PairOptions(serve_arguments=("--log-level", "error", *arguments), restart=False)
+        async with Pair(options) as both:
+            await both.wait_ready(_TIMEOUT)
+            primary = both.primary
+            assert primary is not None
+            assert primary.pid is not None
+            yield primary.address, psutil.Process(primary.pid)
 
 
 # -- the good ---------------------------------------------------------------------------------------
@@ -330,9 +348,9 @@ async def _storm(address: Address, count: int, settings: dict[str, Any], over: A
     del clients
 
 
-async def run_storm(count: int, sasl: str, rate: str) -> None:
+async def run_storm(count: int, sasl: str, rate: str, *, paired: bool) -> None:
     users, settings = _SASL[sasl]
-    async with member("--accept-rate", rate, *users) as (address, process):
+    async with (pair if paired else member)("--accept-rate", rate, *users) as (address, process):
         regulars = [await Regular(f"regular {number}").come(address, **settings) for number in range(20)]
         context = multiprocessing.get_context("spawn")
         begin, over = context.Event(), context.SimpleQueue()
@@ -421,13 +439,14 @@ def main() -> None:
     parser.add_argument("--storm", type=int, metavar="NEWCOMERS")
     parser.add_argument("--sasl", choices=sorted(_SASL), default="anonymous", help="with --storm")
     parser.add_argument("--rate", default="measured", help="accept rate, with --storm")
+    parser.add_argument("--pair", action="store_true", help="with --storm: replicated, and on disk")
     parser.add_argument("--cost", action="store_true")
     parser.add_argument("--count", type=int, default=1000, help="with --cost")
     given = parser.parse_args()
     print_header("A flood of bad connections", given)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     if given.storm:
-        asyncio.run(run_storm(given.storm, given.sasl, given.rate))
+        asyncio.run(run_storm(given.storm, given.sasl, given.rate, paired=given.pair))
     else:
         asyncio.run(run_cost(given.count) if given.cost else run_flood(given.bad, given.good))
 

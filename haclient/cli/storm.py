@@ -140,8 +140,10 @@ def tell(console: Console, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         for reason in outcome.given_up[:3]:
             console.print(f"{outcome.figures.name} gave up: {reason}", markup=False, highlight=False)
-        if outcome.wave is not None:
-            console.print(show.wave_words(outcome.wave), markup=False, highlight=False)
+        for defect in outcome.defects:
+            console.print(f"{outcome.figures.name} went on after {defect}", markup=False, highlight=False)
+        for wave in filter(None, (outcome.wave, outcome.apart)):
+            console.print(show.wave_words(wave), markup=False, highlight=False)
 
 
 def need_for(png: Path | None, html: Path | None) -> None:

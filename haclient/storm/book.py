@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -41,15 +42,22 @@ class Client:
 
 
 class Book:
-    """All clients of a fleet, and the messages that were settled."""
+    """All clients of a fleet, and the messages that were settled.
+
+    :ivar defects: the errors of a library that ended its event loop, with how often each came.
+    """
 
     def __init__(self) -> None:
         self.clients: dict[int, Client] = {}
+        self.defects: Counter[str] = Counter()
         self.settled: dict[tuple[int, int], tuple[float, float]] = {}
         """When each message was settled and how long that took, by client and number."""
 
     def note(self, line: Line) -> None:
         """A worker said something."""
+        if line.what == "defect":
+            self.defects[line.why] += 1
+            return
         client = self.clients.setdefault(line.client, Client())
         match line.what:
             case "attempt":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from haclient.storm import stage
+from haclient.storm import processors, stage
 from haclient.storm.book import Book, count_up
 from haclient.storm.drain import take_all
 from haclient.storm.figures import Facts, Figures, figures
@@ -20,7 +20,7 @@ from haclient.storm.footprint import Watch
 from haclient.storm.lines import Command, body
 from haclient.storm.member_lines import served_between
 from haclient.storm.stage import ExistingCluster, LocalPair, Stage
-from haclient.storm.wave import Wave, WavePlan, newcomers
+from haclient.storm.wave import Layout, Wave, WavePlan, newcomers
 
 Standby = Literal["none", "outage", "warm"]
 
@@ -33,6 +33,8 @@ _CALM_MESSAGES = 500.0
 _SHORTEST_LEAD = 2.0
 # The wait for the last dribble of lines, whatever the deadline says.
 _GRACE = 1.0
+# Processors that are needed to keep anybody apart.
+_APART = 2
 
 
 class Screen(Protocol):
@@ -58,6 +60,7 @@ class Plan:
     :param deadline: seconds after the kill at which those that are not back are counted as such.
     :param established: connected senders whose messages are timed while as many newcomers come; 0 for
         no such wave.
+    :param apart: whether there is a second wave, with the primary kept apart (``wave.Layout``).
     :param url: a cluster that runs already; empty for a local pair.
     :param kill_command: kills that cluster's primary.
     """
@@ -73,6 +76,7 @@ class Plan:
     seed: int = 1
     deadline: float = 120.0
     established: int = 0
+    apart: bool = False
     members: int = 2
     url: str = ""
     kill_command: str = ""
@@ -112,11 +116,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a storm, and of the wave after it if there was one."""
+    """What came of a storm, and of the waves after it if there were any.
+
+    :param defects: the errors of the clients' library that ended its loop, and how often.
+    """
 
     figures: Figures
     wave: Wave | None
     given_up: tuple[str, ...]
+    apart: Wave | None = None
+    defects: tuple[str, ...] = ()
 
 
 async def run(plan: Plan, screen: Screen) -> Outcome:
@@ -134,7 +143,7 @@ async def run(plan: Plan, screen: Screen) -> Outcome:
             await cluster.start()
             async with Watch(cluster.processes) as watch:
                 await story.tell(folder / "workers.log")
-                wave = await _wave(plan, cluster, folder, screen)
+                wave, apart = await _waves(plan, cluster, folder, screen)
         finally:
             await cluster.stop()
         served = None
@@ -151,7 +160,8 @@ async def run(plan: Plan, screen: Screen) -> Outcome:
             came=story.came,
             footprints=watch.most,
         )
-        return Outcome(figures(facts), wave, book.reasons)
+        defects = tuple(f"{count} times: {why}" for why, count in book.defects.items())
+        return Outcome(figures(facts), wave, book.reasons, apart, defects)
 
 
 def _stage(plan: Plan, folder: Path) -> Stage:
@@ -161,9 +171,23 @@ def _stage(plan: Plan, folder: Path) -> Stage:
     return LocalPair(folder, members=plan.members, serve_arguments=arguments)
 
 
-async def _wave(plan: Plan, cluster: Stage, folder: Path, screen: Screen) -> Wave | None:
+async def _waves(plan: Plan, cluster: Stage, folder: Path, screen: Screen) -> tuple[Wave | None, Wave | None]:
     if not plan.established:
+        return None, None
+    wave = await _wave(plan, cluster, folder, screen, None)
+    layout = _layout(cluster) if plan.apart else None
+    return wave, None if layout is None else await _wave(plan, cluster, folder, screen, layout)
+
+
+def _layout(cluster: Stage) -> Layout | None:
+    primary, available = cluster.primary_process(), tuple(processors.available())
+    if primary is None or len(available) < _APART:
         return None
+    others = tuple(pid for pid in cluster.processes().values() if pid != primary)
+    return Layout(primary, others, available)
+
+
+async def _wave(plan: Plan, cluster: Stage, folder: Path, screen: Screen, layout: Layout | None) -> Wave:
     wave = WavePlan(
         established=plan.established,
         newcomers=plan.connections,
@@ -171,6 +195,8 @@ async def _wave(plan: Plan, cluster: Stage, folder: Path, screen: Screen) -> Wav
         url=plan.url_for(cluster.url),
         seed=plan.seed,
         deadline=plan.deadline,
+        members=tuple(cluster.processes().values()),
+        layout=layout,
     )
     screen.phase("newcomers at the live primary", plan.connections)
     return await newcomers(wave, screen.done, folder / "wave.log")

@@ -12,6 +12,7 @@ Definitions
   ``accept_rate`` is what the primary says that it admits.
 * An attempt is a dial.  ``attempts`` counts those since the kill, to any member; ``attempts_after``
   those that began after the primary was back, to the primary.
+* A defect is an error of the clients' library that ended its event loop; the worker went on after it.
 * A message is lost when it was settled for its client and was not in the queue after the storm.
 """
 
@@ -42,6 +43,7 @@ class Figures:
     back: int
     gave_up: int
     redials: int
+    defects: int
     outage: float
     p50: float
     p99: float
@@ -102,6 +104,7 @@ def figures(facts: Facts) -> Figures:
         back=len(arrivals),
         gave_up=sum(client.gave_up is not None for client in clients),
         redials=sum(at > facts.killed_at for client in clients for at in client.redials),
+        defects=book.defects.total(),
         outage=since - facts.killed_at,
         p50=share(arrivals, 0.5, len(clients)),
         p99=share(arrivals, 0.99, len(clients)),

@@ -173,6 +173,11 @@ class Fleet:
         codes = [worker.returncode for worker in self._workers if worker.returncode is not None]
         return f"exit code {codes[0]}: {self._last_words()}" if codes else ""
 
+    @property
+    def processes(self) -> list[int]:
+        """The workers' process ids."""
+        return [worker.pid for worker in self._workers]
+
     def tell(self, command: Command) -> None:
         """Have every client do something."""
         for worker in self._workers:

@@ -12,6 +12,7 @@ From a worker, on standard output (``at`` is CLOCK_MONOTONIC in seconds, ``clien
 ``redial``     client, at                its library ended the connection for good; the application
                                          dials again
 ``gave_up``    client, at, why           there will be no more attempts
+``defect``     at, why                   an error of the library ended its event loop; the worker went on
 ``settled``    client, at, number, took  the primary accepted the client's message of that number,
                                          ``took`` seconds after it was first given to the library
 =============  ========================  ==========================================================

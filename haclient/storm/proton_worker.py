@@ -7,6 +7,12 @@ application that wants to live then connects again; this one does, beginning wit
 the delays of proton's own backoff from its beginning to its end, and tells of each time (``redial``).
 
 The container waits with ``select()``, which takes file descriptors below 1024.
+
+A socket that ends in the turn of the container in which its heartbeat is due ends ``Container.run`` with
+``AttributeError: 'NoneType' object has no attribute 'capacity'``: the I/O handler forgets the transport when
+it sees the end, and does not look for that when it sees the heartbeat
+(``proton._handlers.IOHandler.on_selectable_expired``).  In a large storm that happens to somebody, and all
+connections of the process would be gone.  Here the container goes on, and each time is told (``defect``).
 """
 
 from __future__ import annotations
@@ -43,6 +49,25 @@ class Later(proton.Handler):
     def on_timer_task(self, event: proton.Event) -> None:
         """The time has come."""
         self._act()
+
+
+class Survivor(proton.Handler):
+    """Hands every event on to the container's own I/O, and outlives its defects.
+
+    :param tell: called with each of them.
+    """
+
+    def __init__(self, io: proton.Handler, tell: Callable[[AttributeError], object]) -> None:
+        super().__init__()
+        self._io = io
+        self._tell = tell
+
+    def on_unhandled(self, method: str, event: proton.Event) -> None:
+        """Any event."""
+        try:
+            event.dispatch(self._io)
+        except AttributeError as error:
+            self._tell(error)
 
 
 class Client(MessagingHandler):
@@ -153,6 +178,10 @@ class Worker(MessagingHandler):
         """One line, at the next tick."""
         self._lines.append(write_line(what, **facts))
 
+    def defect(self, error: AttributeError) -> None:
+        """The container's own I/O failed."""
+        self.tell("defect", at=time.monotonic(), why=str(error))
+
     def later(self, delay: float, act: Callable[[], object]) -> None:
         """Call a function after that many seconds."""
         self.container.schedule(delay, Later(act))
@@ -184,4 +213,7 @@ class Worker(MessagingHandler):
 
 if __name__ == "__main__":
     logging.getLogger("proton").setLevel(logging.CRITICAL)
-    Container(Worker()).run()
+    worker = Worker()
+    container = Container(worker)
+    container.global_handler = Survivor(container.global_handler, worker.defect)
+    container.run()

@@ -28,6 +28,7 @@ _COLUMNS: dict[str, Callable[[Figures], str]] = {
     "back": lambda one: f"{one.back:,} of {one.clients:,}",
     "gave up": lambda one: f"{one.gave_up:,}",
     "ended by its library": lambda one: f"{one.redials:,}",
+    "errors that ended its loop": lambda one: f"{one.defects:,}",
     "outage": lambda one: _seconds(one.outage),
     "p50": lambda one: _seconds(one.p50),
     "p99": lambda one: _seconds(one.p99),
@@ -64,20 +65,35 @@ def table(storms: Sequence[Figures]) -> Table:
 
 def wave_words(wave: Wave) -> str:
     """What those that were connected felt of newcomers, in a sentence."""
+    senders = f"{wave.established} connected senders"
+    before, during = _milliseconds(wave.p99_before), _milliseconds(wave.p99_during)
     return (
-        f"{wave.came_in:,} of {wave.newcomers:,} newcomers in within {wave.seconds:.1f} s; send-and-settle "
-        f"of {wave.established} connected senders, p99: {1e3 * wave.p99_before:.1f} ms before "
-        f"({wave.messages_before:,} messages), {1e3 * wave.p99_during:.1f} ms meanwhile "
-        f"({wave.messages_during:,}), {wave.ratio:.2f}x; p50: {1e3 * wave.p50_before:.1f} and "
-        f"{1e3 * wave.p50_during:.1f} ms"
+        f"{'kept apart, ' if wave.apart else ''}{wave.came_in:,} of {wave.newcomers:,} newcomers in within "
+        f"{wave.seconds:.1f} s; send-and-settle of {senders}, p99: {before} before "
+        f"({wave.messages_before:,} messages), {during} meanwhile ({wave.messages_during:,}), "
+        f"{wave.ratio:.2f}x; p50: {_milliseconds(wave.p50_before)} and {_milliseconds(wave.p50_during)}"
+        f"{_waits(wave)}"
     )
 
 
-def facts(one: Figures, wave: Wave | None = None) -> dict[str, Any]:
+def _waits(wave: Wave) -> str:
+    """How long members waited for processors; empty where nobody knows."""
+    if not wave.waited_during:
+        return ""
+    before, during = _milliseconds(wave.waited_before, 0), _milliseconds(wave.waited_during, 0)
+    return f"; the members' threads waited for a processor {before} of each second before, {during} meanwhile"
+
+
+def _milliseconds(seconds: float, digits: int = 1) -> str:
+    return f"{1e3 * seconds:.{digits}f} ms"
+
+
+def facts(one: Figures, wave: Wave | None = None, apart: Wave | None = None) -> dict[str, Any]:
     """Everything, for JSON: no figure is infinite there, but null."""
     found = {name: _plain(value) for name, value in dataclasses.asdict(one).items()}
-    if wave is not None:
-        found["established"] = {**dataclasses.asdict(wave), "ratio": wave.ratio}
+    for name, each in (("established", wave), ("established_apart", apart)):
+        if each is not None:
+            found[name] = {**dataclasses.asdict(each), "ratio": each.ratio}
     return found
 
 

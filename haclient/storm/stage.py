@@ -37,6 +37,9 @@ class Stage(Protocol):
     def processes(self) -> Mapping[str, int]:
         """The members' process ids by name, as far as they are known."""
 
+    def primary_process(self) -> int | None:
+        """The primary's process id, if it is known."""
+
     def parked(self) -> int | None:
         """How many connections the passive members have parked; ``None`` where nobody knows."""
 
@@ -98,6 +101,11 @@ class LocalPair:
     def processes(self) -> Mapping[str, int]:
         """The members' process ids by name."""
         return {member.name: member.pid for member in self._pair.members if member.pid is not None}
+
+    def primary_process(self) -> int | None:
+        """The primary's process id."""
+        primary = self._pair.primary
+        return None if primary is None else primary.pid
 
     def parked(self) -> int:
         """How many connections the passive members have parked, as the last probes told."""
@@ -168,6 +176,9 @@ class ExistingCluster:
     def processes(self) -> Mapping[str, int]:
         """Unknown."""
         return {}
+
+    def primary_process(self) -> None:
+        """Unknown."""
 
     def parked(self) -> None:
         """Unknown."""

@@ -2,6 +2,11 @@
 
 Some connected senders send all the time, and time each message from the call to its settlement: for a
 while before the newcomers come, then until the last of them is in.
+
+On a machine with few processors the members of a pair wait for each other's turns on one of them while the
+newcomers have another.  A pair has two machines, and the newcomers have machines of their own.  So the
+wave counts how long the members waited for processors, and can come again with the primary kept apart
+from the others (``Layout``).
 """
 
 from __future__ import annotations
@@ -9,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from haclient.storm import processors
 from haclient.storm.book import Book, count_up
 from haclient.storm.figures import percentile
 from haclient.storm.fleet import Fleet, FleetPlan
 from haclient.storm.lines import Command
+from haclient.storm.processors import Turns
 
 # Each sender's pause: enough messages for a 99th percentile, few enough to be no load of their own.
 _PAUSE = 0.1
@@ -28,11 +35,37 @@ _QUEUE = "storm-established"
 _P99 = 0.99
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Who runs where, as if one machine were two.
+
+    The primary and those that are in have half of the processors, the other members and the newcomers the
+    other half.
+
+    :param primary: its process id; ``others``: those of the other members.
+    :param processors: two at least.
+    """
+
+    primary: int
+    others: tuple[int, ...]
+    processors: tuple[int, ...]
+
+    def apply(self, inside: Collection[int], newcomers: Collection[int]) -> None:
+        """Move everybody.  It lasts."""
+        half = len(self.processors) // 2
+        for pid in (self.primary, *inside):
+            processors.keep(pid, self.processors[:half])
+        for pid in (*self.others, *newcomers):
+            processors.keep(pid, self.processors[half:])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WavePlan:
     """Who was there, and who comes.
 
     :param deadline: seconds after which the newcomers that are not in are waited for no longer.
+    :param members: their process ids, as far as they are known.
+    :param layout: ``None`` for where the system likes.
     """
 
     established: int
@@ -41,6 +74,8 @@ class WavePlan:
     url: str
     seed: int
     deadline: float
+    members: tuple[int, ...] = ()
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +83,8 @@ class Wave:
     """What the connected ones felt: seconds of send-and-settle, before and during the wave.
 
     :param seconds: until the last newcomer was in.
+    :param apart: whether there was a layout.
+    :param waited_before: seconds that the members' threads together waited for a processor, in each second.
     """
 
     established: int
@@ -60,6 +97,9 @@ class Wave:
     p50_during: float
     p99_before: float
     p99_during: float
+    apart: bool
+    waited_before: float
+    waited_during: float
 
     @property
     def ratio(self) -> float:
@@ -75,15 +115,18 @@ async def newcomers(plan: WavePlan, progress: Callable[[int], object], log: Path
     try:
         await senders.start()
         await crowd.start()
+        if plan.layout is not None:
+            plan.layout.apply(senders.processes, crowd.processes)
         senders.tell(Command("connect"))
         await count_up(lambda: before.inside, plan.established, plan.deadline, lambda _count: None)
         senders.tell(Command("steady", over=_PAUSE))
         await asyncio.sleep(_WARM_UP)
-        began = time.monotonic()
+        began, first = time.monotonic(), processors.turns(plan.members)
         await asyncio.sleep(_BEFORE)
-        came = time.monotonic()
+        came, second = time.monotonic(), processors.turns(plan.members)
         crowd.tell(Command("connect"))
         await count_up(lambda: coming.inside, plan.newcomers, plan.deadline, progress)
+        seen, third = time.monotonic(), processors.turns(plan.members)
         over = max((at for client in coming.clients.values() for at in client.usable), default=came)
         await asyncio.sleep(2 * _PAUSE)
     finally:
@@ -101,7 +144,14 @@ async def newcomers(plan: WavePlan, progress: Callable[[int], object], log: Path
         p50_during=percentile(rough, 0.5),
         p99_before=percentile(calm, _P99),
         p99_during=percentile(rough, _P99),
+        apart=plan.layout is not None,
+        waited_before=_waited(first, second, came - began),
+        waited_during=_waited(second, third, seen - came),
     )
+
+
+def _waited(first: Turns, last: Turns, seconds: float) -> float:
+    return (last - first).waited / seconds
 
 
 def _senders(plan: WavePlan) -> FleetPlan:

@@ -54,6 +54,11 @@ def test_times_count_from_the_moment_the_member_says_it_serves() -> None:
     assert (found.p50, found.last, found.back) == (2.0, 4.0, 4)
 
 
+def test_an_error_that_ended_a_librarys_loop_is_counted_and_is_of_no_client() -> None:
+    found = of(storm(2, Line("defect", at=BACK, why="no"), Line("defect", at=BACK + 1, why="no")))
+    assert (found.defects, found.clients) == (2, 2)
+
+
 def test_a_client_that_never_came_back_makes_the_last_one_infinite() -> None:
     found = of(storm(2, Line("usable", 0, BACK)))
     assert (found.back, found.clients, found.last) == (1, 2, math.inf)

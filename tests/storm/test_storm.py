@@ -15,6 +15,7 @@ from broker_stub.manager import Pair, PairOptions
 from haclient import aio
 from haclient.cli import main
 from haclient.links.connection import State
+from haclient.storm import processors
 from haclient.storm.course import Outcome, Plan, run
 from haclient.storm.fleet import Fleet, FleetError, FleetPlan
 from haclient.storm.stage import LocalPair
@@ -68,11 +69,17 @@ async def test_clients_of_rhea_go_through_the_same_storm() -> None:
 
 
 async def test_newcomers_at_a_live_primary_leave_those_that_are_in_connected() -> None:
-    outcome = await run(Plan(connections=50, established=5, **SHORT), Silent())
+    outcome = await run(Plan(connections=50, established=5, apart=True, **SHORT), Silent())
     check(outcome, 50)
     assert outcome.wave is not None
     assert outcome.wave.came_in == 50
     assert outcome.wave.messages_before > 0
+    assert outcome.wave.waited_before > 0
+    if len(processors.available()) < 2:
+        return
+    assert outcome.apart is not None
+    assert outcome.apart.came_in == 50
+    assert (outcome.wave.apart, outcome.apart.apart) == (False, True)
 
 
 async def test_a_cluster_that_runs_already_is_killed_by_its_own_command() -> None:
