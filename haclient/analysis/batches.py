@@ -21,6 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, StructType
 
+from haclient.analysis import ingest
+
 MANY = 200
 """Batches that are made one: listing and opening as many files takes longer than rewriting them."""
 
@@ -89,7 +91,7 @@ class Batches:
 
     def _write(self, rows: DataFrame, path: Path) -> None:
         if self._dated:
-            rows.hint("rebalance", "date").write.mode("overwrite").partitionBy("date").parquet(str(path))
+            ingest.by_date(rows).write.mode("overwrite").partitionBy("date").parquet(str(path))
         else:
             rows.coalesce(1).write.mode("overwrite").parquet(str(path))
 

@@ -28,7 +28,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.survey import Known, code, only, place, spelled, survey, words
+from haclient.analysis.survey import Known, code, micros, place, spelled, survey, words
 from haclient.analysis.survey import known as survey_known
 from haclient.telemetry.schema import Kind
 
@@ -58,7 +58,8 @@ def outages(events: DataFrame, surveyed: DataFrame, known: Known) -> DataFrame:
     :param surveyed: ``survey(events)``; best persisted.
     :param known: of the same.
     """
-    lines = events.where(sf.col("type").isin(*KINDS)).withColumn("place", place())
+    kind = _number(sf.col("type"), KINDS).alias("kind")  # compared for each aggregate of each line
+    lines = events.where(sf.col("type").isin(*KINDS)).select("*", kind, place().alias("place"))
     many_errors, many_places = len(known.errors) > FEW_ERRORS, len(known.places) > FEW_PLACES
     few = Known(known.last, () if many_errors else known.errors, () if many_places else known.places)
     found = _named(lines.groupBy(*OUTAGE).agg(*_aggregates(), *_counters(few)), few)
@@ -70,47 +71,51 @@ def outages(events: DataFrame, surveyed: DataFrame, known: Known) -> DataFrame:
 
 
 def _aggregates() -> list[Column]:
-    micros = sf.unix_micros("time")
-    started = micros - sf.round(sf.col("attempt_duration") * 1e6).cast("bigint")
+    started = sf.unix_micros("time") - micros("attempt_duration")
     highest = {
         "cluster": code("cluster"),
         "service": code("service"),
-        "lost_at": only(Kind.LOST, "time"),
-        "lost_clock": only(Kind.LOST, "monotonic"),
-        "lost_reason": only(Kind.LOST, code("reason")),
-        "generation_before": only(Kind.LOST, "generation"),
-        "endpoint_before": only(Kind.LOST, "place"),
-        "unsettled": only(Kind.LOST, "unsettled"),
-        "back_at": only(Kind.CONNECTED, "time"),
-        "back_clock": only(Kind.CONNECTED, "monotonic"),
-        "told": only(Kind.CONNECTED, "outage_duration"),
-        "generation_after": only(Kind.CONNECTED, "generation"),
-        "endpoint_after": only(Kind.CONNECTED, "place"),
-        "replayed": only(Kind.CONNECTED, "replayed"),
+        "lost_at": _on(Kind.LOST, "time"),
+        "lost_clock": _on(Kind.LOST, "monotonic"),
+        "lost_reason": _on(Kind.LOST, code("reason")),
+        "generation_before": _on(Kind.LOST, "generation"),
+        "endpoint_before": _on(Kind.LOST, "place"),
+        "unsettled": _on(Kind.LOST, "unsettled"),
+        "back_at": _on(Kind.CONNECTED, "time"),
+        "back_clock": _on(Kind.CONNECTED, "monotonic"),
+        "told": _on(Kind.CONNECTED, "outage_duration"),
+        "generation_after": _on(Kind.CONNECTED, "generation"),
+        "endpoint_after": _on(Kind.CONNECTED, "place"),
+        "replayed": _on(Kind.CONNECTED, "replayed"),
         "heard_at": sf.col("time"),
         "highest": sf.col("sequence"),
     }
     counted = {
-        "attempts": only(Kind.ATTEMPT, sf.lit(1)),
-        "redirects": only(Kind.REDIRECT, sf.lit(1)),
-        "backoffs": only(Kind.BACKOFF, sf.lit(1)),
-        "hints_obeyed": only(Kind.BACKOFF, "hint"),
-        "gave_up": only(Kind.GAVE_UP, sf.lit(1)),
-        "closed": only(Kind.CLOSED, sf.lit(1)),
+        "attempts": _on(Kind.ATTEMPT, sf.lit(1)),
+        "redirects": _on(Kind.REDIRECT, sf.lit(1)),
+        "backoffs": _on(Kind.BACKOFF, sf.lit(1)),
+        "hints_obeyed": _on(Kind.BACKOFF, "hint"),
+        "gave_up": _on(Kind.GAVE_UP, sf.lit(1)),
+        "closed": _on(Kind.CLOSED, sf.lit(1)),
         "lines": sf.col("sequence"),
     }
     last = {"last_error": code("error_type"), "last_endpoint": sf.col("place"), "state_then": code("state")}
-    waited = sf.round(sf.col("backoff_delay") * 1e6).cast("bigint")
     return [
         *(sf.max(column).alias(name) for name, column in highest.items()),
         *(sf.count(column).alias(name) for name, column in counted.items()),
         *(_last(column).alias(name) for name, column in last.items()),
-        _last(_number(sf.col("type"), KINDS)).alias("last_type"),
+        _last(sf.col("kind")).alias("last_type"),
         sf.min("time").alias("first_line_at"),
-        sf.min(only(Kind.ATTEMPT, started)).alias("first_attempt"),
+        sf.min(_on(Kind.ATTEMPT, started)).alias("first_attempt"),
         sf.min("sequence").alias("lowest"),
-        (sf.sum(only(Kind.BACKOFF, waited)) / 1e6).alias("backoff_total"),
+        (sf.sum(_on(Kind.BACKOFF, micros("backoff_delay"))) / 1e6).alias("backoff_total"),
     ]
+
+
+def _on(kind: Kind, column: str | Column) -> Column:
+    """The column on lines of this kind, null on others."""
+    value = sf.col(column) if isinstance(column, str) else column
+    return sf.when(sf.col("kind") == KINDS.index(kind.value), value)
 
 
 def _number(column: Column, values: Sequence[str | int]) -> Column:
@@ -128,12 +133,12 @@ def _last(column: Column) -> Column:
 
 def _counters(few: Known) -> list[Column]:
     """Failed attempts by error, and a bit for each endpoint that was tried."""
-    failed = [only(Kind.ATTEMPT, sf.when(sf.col("error_type") == error, 1)) for error in few.errors]
+    failed = [_on(Kind.ATTEMPT, sf.when(sf.col("error_type") == error, 1)) for error in few.errors]
     number = _number(sf.col("place"), few.places) if few.places else sf.lit(None).cast("int")
     bit = sf.call_function("shiftleft", sf.lit(1).cast("bigint"), number)
     return [
         *(sf.count(column).alias(f"error_{number}") for number, column in enumerate(failed)),
-        sf.bit_or(only(Kind.ATTEMPT, bit)).alias("bits"),
+        sf.bit_or(_on(Kind.ATTEMPT, bit)).alias("bits"),
     ]
 
 
@@ -231,7 +236,7 @@ def judged(
 
 
 def _conclusions() -> list[Column]:
-    by_clock = sf.coalesce(sf.round(sf.col("back_clock") - sf.col("lost_clock"), 6), "told")
+    by_clock = sf.coalesce(micros(sf.col("back_clock") - sf.col("lost_clock")) / 1e6, "told")
     by_wall = (sf.unix_micros("back_at") - sf.unix_micros("lost_at")) / 1e6
     back = sf.col("back_at").isNotNull()
     return [

@@ -146,8 +146,15 @@ def store(events: DataFrame, path: str, *, mode: str = "errorifexists") -> None:
     """
     unique = sf.col("event_id").alias("event_id", metadata=UNIQUE)
     others = [sf.col(name) for name in events.columns if name != "event_id"]
-    rows = events.select(unique, *others).hint("rebalance", "date")
+    rows = by_date(events.select(unique, *others))
     rows.write.mode(mode).partitionBy("date").parquet(path)
+
+
+def by_date(rows: DataFrame) -> DataFrame:
+    """The rows in as few partitions of their date as their size asks for."""
+    if rows.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true":
+        return rows.hint("rebalance", "date")
+    return rows.repartition("date")  # plans that do not adapt know no other way
 
 
 def _why() -> Column:
@@ -182,4 +189,6 @@ def _is_parquet(spark: SparkSession, paths: Sequence[str]) -> bool:
 
 
 def _nothing(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([], "file STRING, line STRING, why STRING")
+    """No rows; from ``createDataFrame`` they would come through a Python process."""
+    nothing = sf.lit(None).cast("string")
+    return spark.range(0).select(*(nothing.alias(name) for name in ("file", "line", "why")))

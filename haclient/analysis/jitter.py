@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.survey import micros
 from haclient.telemetry.schema import Kind
 
 FEWEST = 20  # arrivals in a second; with fewer, their fullest 10 ms says little
@@ -44,26 +45,19 @@ def delays(events: DataFrame) -> DataFrame:
         sf.col("backoff_round").alias("round"),
         "cluster",
         (delay / base).alias("ratio"),
-        (sf.unix_micros("time") + sf.round(delay * 1e6).cast("bigint")).alias("wake"),
+        (sf.unix_micros("time") + micros(delay)).alias("wake"),
         sf.coalesce(at_cap, sf.lit(False)).alias("at_cap"),
     )
 
 
 def jitter(events: DataFrame) -> DataFrame:
     """One row for each strategy, base and round; docs/analysis.md has the columns."""
-    return judged(delays(events))
+    drawn = delays(events)
+    return judged(drawn, placed(drawn))
 
 
-def judged(drawn: DataFrame) -> DataFrame:
-    """The same, of ``delays``, which is read three times: best persisted."""
-    cells = drawn.groupBy(*GROUP, _cell()).agg(
-        sf.count("*").alias("delays"),
-        sf.sum("ratio").alias("ratios"),
-        sf.min("ratio").alias("lowest"),
-        sf.max("ratio").alias("highest"),
-        sf.count_if("at_cap").alias("at_cap"),
-    )
-    placed = _placed(cells)
+def judged(drawn: DataFrame, placed: DataFrame) -> DataFrame:
+    """The same, of ``delays``, and of ``placed``, which is read twice: best kept."""
     groups = placed.groupBy(*GROUP).agg(
         sf.sum("delays").alias("delays"),
         (sf.sum("ratios") / sf.sum("delays")).alias("mean_ratio"),
@@ -83,8 +77,19 @@ def _cell() -> Column:
     return sf.floor(sf.col("ratio") * CELLS).alias("cell")
 
 
-def _placed(cells: DataFrame) -> DataFrame:
-    """The cells with ``before``, the delays below; the distance that its ends reach, and the bound inside."""
+def placed(drawn: DataFrame) -> DataFrame:
+    """Delays by cells of their ratio, a small table.
+
+    Each cell has ``before``, the delays below it, ``reached``, the distance at its ends, and ``bound``,
+    which no distance inside it exceeds.
+    """
+    cells = drawn.groupBy(*GROUP, _cell()).agg(
+        sf.count("*").alias("delays"),
+        sf.sum("ratio").alias("ratios"),
+        sf.min("ratio").alias("lowest"),
+        sf.max("ratio").alias("highest"),
+        sf.count_if("at_cap").alias("at_cap"),
+    )
     group = Window.partitionBy(*GROUP)
     below = sf.sum("delays").over(group.orderBy("cell")) - sf.col("delays")
     ranked = cells.withColumn("before", below).withColumn("n", sf.sum("delays").over(group))

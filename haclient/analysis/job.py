@@ -207,7 +207,7 @@ def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, tit
         from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing
         from haclient.analysis.report.render import render  # noqa: PLC0415
 
-        rows = report_tables(made, events)
+        rows = report_tables(made, events, found)
         _replace(out / "report.html", render(rows, title=title, generated_at=datetime.now(UTC)))
     return found
 

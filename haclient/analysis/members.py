@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from haclient.analysis.episodes import CONNECTION
-from haclient.analysis.survey import only, place
+from haclient.analysis.survey import micros, only, place
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")
@@ -33,9 +33,10 @@ _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, K
 def connects(events: DataFrame) -> DataFrame:
     """How many attempts that succeeded took so many microseconds, by endpoint."""
     won = (sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNull()
-    micros = sf.round(sf.col("attempt_duration") * 1e6).cast("bigint").alias("micros")
     lines = events.where(won & sf.col("server_address").isNotNull())
-    return lines.groupBy(*ENDPOINT, micros).agg(sf.count("*").alias("attempts"))
+    return lines.groupBy(*ENDPOINT, micros("attempt_duration").alias("micros")).agg(
+        sf.count("*").alias("attempts")
+    )
 
 
 def members(surveyed: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFrame:

@@ -8,6 +8,8 @@ Rules
 3. Options that are given win over those chosen here; of options for the JVM, both hold.
 4. A local master listens on loopback only, and shuffles into as many partitions as it has cores.
 5. A Spark Connect session needs no Java here; what belongs to the JVM was set by its server.
+6. Columns do not remember the line of Python that made them: to tell Spark takes eight calls to the
+   JVM for each call that is made.
 
 Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configuration.html
 """
@@ -31,10 +33,17 @@ LOOPBACK = "127.0.0.1"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 OLDEST_JAVA = 17  # what Spark 4 is compiled for
-LIGHT = {  # for few lines: to compile what reads them takes longer than to read them
+COLLECTOR = "-XX:+UseParallelGC"  # a job wants its end, not short pauses
+COMPILE_LATE = (  # ten times the JVM's own: most of what Spark generates has run before it is compiled well
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+LIGHT = {  # for few lines: to compile and to plan what reads them takes longer than to read them
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 JAVA_TIMEOUT = 30.0  # s; `java -version` takes 0.1 s, a cold disk some seconds
 
@@ -164,12 +173,15 @@ def _classic(master: str | None, app: str, config: Mapping[str, str], *, light: 
 def _options(master: str | None) -> dict[str, str]:
     options = {
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",  # slower, with that many groups
     }
+    jvm = []
     if LOGGING.is_file():  # it is not in a zip
-        options[JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+        jvm.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     if master is not None and master.startswith("local"):
         options |= {
             "spark.driver.bindAddress": LOOPBACK,
@@ -177,12 +189,16 @@ def _options(master: str | None) -> dict[str, str]:
             "spark.driver.memory": "2g",  # the executor of a local master lives in the driver
             "spark.sql.shuffle.partitions": str(local_cores(master)),
         }
-    return options
+        jvm += [COLLECTOR, COMPILE_LATE]
+    return options | ({JAVA_OPTIONS: " ".join(jvm)} if jvm else {})
 
 
 def _merged(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    both = [options[JAVA_OPTIONS] for options in (chosen, given) if JAVA_OPTIONS in options]
-    return {**chosen, **given} | ({JAVA_OPTIONS: " ".join(both)} if both else {})
+    ours, theirs = chosen.get(JAVA_OPTIONS, ""), given.get(JAVA_OPTIONS, "")
+    if re.search(r"-XX:\+Use\w+GC\b", theirs):  # a JVM with two collectors does not start
+        ours = ours.replace(COLLECTOR, "")
+    both = f"{ours} {theirs}".strip()
+    return {**chosen, **given} | ({JAVA_OPTIONS: both} if both else {})
 
 
 def local_cores(master: str) -> int:

@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis.episodes import CONNECTION
-from haclient.analysis.survey import only
+from haclient.analysis.survey import micros, only
 from haclient.telemetry.schema import Kind
 
 GAP = 5.0  # s; detection of a dead peer may take some seconds longer on one client than on the next
@@ -45,42 +45,38 @@ def losses(episodes: DataFrame, *, gap: float = GAP) -> DataFrame:
         *("generation_before", "generation_after"),
         sf.floor(sf.unix_micros("lost_at") / (gap * 1e6)).alias("bucket"),
     )
-    found = _run_of_bucket(lost, gap)
+    found = _runs(lost, gap)
     same = lost["cluster"].eqNullSafe(found["in_cluster"]) & (lost["bucket"] == found["in_bucket"])
-    rows = lost.join(sf.broadcast(found), same).drop("in_cluster", "in_bucket", "bucket")
-    starts = _starts(rows)
-    here = rows["cluster"].eqNullSafe(starts["in_cluster"]) & (rows["run"] == starts["in_run"])
-    hit = rows.join(sf.broadcast(starts), here).drop("in_cluster", "in_run")
+    hit = lost.join(sf.broadcast(found), same).drop("in_cluster", "in_bucket", "bucket")
     begun = (sf.unix_micros("lost_at") - sf.unix_micros("started_at")) / 1e6
     return hit.withColumn("offset", sf.coalesce(begun + sf.col("time_away"), sf.lit(NEVER)))
 
 
-def _run_of_bucket(lost: DataFrame, gap: float) -> DataFrame:
-    """Which run the losses of each ``gap``-wide bucket of a cluster belong to.
+def _runs(lost: DataFrame, gap: float) -> DataFrame:
+    """Which run the losses of each ``gap``-wide bucket of a cluster belong to, and when that started.
 
-    Losses in one bucket are never more than ``gap`` apart, so the window runs over buckets, not losses.
+    Losses in one bucket are never more than ``gap`` apart.  The windows run over milliseconds, not over
+    losses; and a run is of one cluster, so that all is done where that cluster's milliseconds are.
     """
-    buckets = lost.groupBy("cluster", "bucket").agg(
-        sf.min("lost_at").alias("first"), sf.max("lost_at").alias("last")
+    cells = lost.groupBy("cluster", "bucket", sf.unix_millis("lost_at").alias("cell")).agg(
+        sf.count("*").alias("losses"), sf.min("lost_at").alias("first"), sf.max("lost_at").alias("last")
     )
-    order = Window.partitionBy("cluster").orderBy("bucket")
+    order = Window.partitionBy("cluster").orderBy("bucket", "cell")
     pause = sf.unix_micros("first") - sf.unix_micros(sf.lag("last").over(order))
     begins = sf.when(pause <= int(gap * 1e6), 0).otherwise(1)
-    numbered = buckets.withColumn("begins", begins).withColumn("run", sf.sum("begins").over(order))
-    return numbered.select(sf.col("cluster").alias("in_cluster"), sf.col("bucket").alias("in_bucket"), "run")
-
-
-def _starts(rows: DataFrame) -> DataFrame:
-    """When each run started: its first loss that is no outlier.
-
-    Ranks are those of milliseconds, so that the window has no row for each loss.
-    """
-    cells = rows.groupBy("cluster", "run", sf.unix_millis("lost_at").alias("cell")).agg(
-        sf.count("*").alias("losses"), sf.min("lost_at").alias("first")
+    numbered = cells.withColumn("begins", begins).withColumn("run", sf.sum("begins").over(order))
+    return (
+        _started(numbered)
+        .groupBy(sf.col("cluster").alias("in_cluster"), sf.col("bucket").alias("in_bucket"))
+        .agg(sf.max("run").alias("run"), sf.max("started_at").alias("started_at"))
     )
+
+
+def _started(cells: DataFrame) -> DataFrame:
+    """The cells with the start of their run: its first loss that is no outlier."""
     whole = Window.partitionBy("cluster", "run")
     ranked = cells.select(
-        *("cluster", "run", "cell", "first"),
+        *("cluster", "run", "bucket", "cell", "first"),
         sf.sum("losses").over(whole.orderBy("cell")).alias("rank"),
         sf.sum("losses").over(whole).alias("n"),
     )
@@ -89,11 +85,8 @@ def _starts(rows: DataFrame) -> DataFrame:
         for share in (0.25, 0.75)
     )
     fenced = ranked.select("*", (low - FENCE * (high - low)).alias("fence"))
-    return (
-        fenced.where(sf.col("cell") >= sf.col("fence"))
-        .groupBy(sf.col("cluster").alias("in_cluster"), sf.col("run").alias("in_run"))
-        .agg(sf.min("first").alias("started_at"))
-    )
+    kept = sf.when(sf.col("cell") >= sf.col("fence"), sf.col("first"))
+    return fenced.withColumn("started_at", sf.min(kept).over(whole))
 
 
 def extents(hit: DataFrame, *, least: int = LEAST) -> DataFrame:
@@ -149,9 +142,7 @@ def pulse(events: DataFrame, found: DataFrame) -> DataFrame:
     All that storms show over time is made of this small table: ``storm_id``, ``tenth`` (long, from the
     start), ``server_address``, ``server_port``, ``error_type``, ``attempts``, ``connected``.
     """
-    begun = sf.unix_micros("time") - sf.coalesce(
-        only(Kind.ATTEMPT, sf.round(sf.col("attempt_duration") * 1e6)).cast("bigint"), sf.lit(0)
-    )
+    begun = sf.unix_micros("time") - sf.coalesce(only(Kind.ATTEMPT, micros("attempt_duration")), sf.lit(0))
     lines = events.where(sf.col("type").isin(Kind.ATTEMPT.value, Kind.CONNECTED.value)).select(
         "type", "cluster", "server_address", "server_port", "error_type", begun.alias("at")
     )

@@ -40,6 +40,12 @@ def only(kind: Kind, column: str | Column) -> Column:
     return sf.when(sf.col("type") == kind.value, sf.col(column) if isinstance(column, str) else column)
 
 
+def micros(seconds: str | Column) -> Column:
+    """Whole microseconds.  Spark's ``round`` writes each number as text and reads it as a decimal."""
+    column = sf.col(seconds) if isinstance(seconds, str) else seconds
+    return sf.rint(column * 1e6).cast("bigint")
+
+
 def survey(events: DataFrame) -> DataFrame:
     """For each combination: how many lines, their first and last time, the highest cap of a delay."""
     keys = [sf.col(name) for name in ("type", "cluster", "service", "error_type", "state", *_PLACE)]

@@ -6,12 +6,10 @@ Passes
    members, split claims and advice are made of it.
 2. ``outages``, the only shuffle of lines by client.  Kept: episodes, storms, absent, alarms are made of it.
 3. ``pulse`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
-   columns and leaves a small table.  Those that are read twice are kept.
+   columns and leaves a small table.
 4. ``site_lag``, where the survey has seen lines about sites.
 
-What is kept is kept by Spark, in memory and then on disk.  What is small is kept as a checkpoint, without
-the plan that made it: Spark goes through the whole plan of a frame at each step that is added to it,
-and a plan that names another one several times grows by as much.
+Outages are kept by Spark, in memory and then on disk; what is small, as ``kept`` says.
 
 ``each`` makes a table when it is asked for, and the next one may be of what it kept.
 """
@@ -25,6 +23,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 
 from haclient.analysis import absent, advice, episodes, jitter, members, sites, storms, survey
+from haclient.analysis.kept import small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,24 +54,23 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
 
     :param events: distinct lines, best of a store: they are read several times.
     """
-    surveyed = survey.survey(events).localCheckpoint()
+    surveyed = small(survey.survey(events))
     known = survey.known(surveyed)
     outages = episodes.outages(events, surveyed, known).persist()
     rest = episodes.unfinished(outages).localCheckpoint()
     rows = episodes.judged(outages, rest, known, as_of=options.as_of, silence=options.silence)
     yield episodes.published(rows)
-    found = storms.extents(storms.losses(rows, gap=options.gap), least=options.storm_min_clients)
-    found = found.localCheckpoint()
-    beats = storms.pulse(events, found).localCheckpoint()
-    storm_rows = storms.summary(found, beats).localCheckpoint()
+    lost = storms.losses(rows, gap=options.gap)
+    found = small(storms.extents(lost, least=options.storm_min_clients))
+    beats = small(storms.pulse(events, found))
+    storm_rows = small(storms.summary(found, beats))
     yield storm_rows
     yield storms.timeline(beats)
     yield storms.reasons(beats)
-    drawn = jitter.delays(events).persist()
-    yield jitter.judged(drawn)
-    drawn.unpersist()
+    drawn = jitter.delays(events)
+    yield jitter.judged(drawn, small(jitter.placed(drawn)))
     yield members.members(surveyed, members.connects(events), rows)
-    missing = members.gaps(rows).localCheckpoint()
+    missing = small(members.gaps(rows))
     yield members.alarms(surveyed, rows, missing, events)
     yield absent.absent(rows, survey.words(surveyed))
     yield advice.advice(rows, storm_rows, surveyed)

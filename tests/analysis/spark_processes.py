@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pyspark
 
-from haclient.analysis.session import JAVA_OPTIONS, LIGHT
+from haclient.analysis.session import LIGHT
 
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTING = 60.0  # s; a JVM takes 3 s on an idle machine
 STOPPING = 20.0
 JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"  # for a few minutes of life
 FEW_ROWS = {"spark.driver.extraJavaOptions": JVM, "spark.sql.shuffle.partitions": "2"}
-INTERPRETED = {name: value for name, value in LIGHT.items() if name != JAVA_OPTIONS}
-SMALL = FEW_ROWS | INTERPRETED
+# Not what else a light session does: shuffles and adaptive plans are shown here, as on large inputs.
+INTERPRETED = {name: value for name, value in LIGHT.items() if ".codegen." in name}
+SMALL = INTERPRETED | FEW_ROWS
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"

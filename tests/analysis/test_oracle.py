@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,8 @@ class Fleet(NamedTuple):
 @pytest.fixture(scope="module")
 def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     folder = tmp_path_factory.mktemp("fleet")
-    made = generate(spark, clients=300, outages=3, seed=7, dirt=DIRT)
+    lazy = generate(spark, clients=300, outages=3, seed=7, dirt=DIRT)
+    made = replace(lazy, lines=lazy.lines.localCheckpoint(), truth=lazy.truth.localCheckpoint())
     write(made, str(folder / "json"), files=3)
     found = ingest.read(spark, str(folder / "json"))
     ingest.store(found.events, str(folder / "store"))

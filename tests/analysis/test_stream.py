@@ -32,7 +32,8 @@ __all__ = ["local"]
 
 NOW = small_fleet.START + timedelta(hours=1)
 AWAY = 600.0
-COMPACTION = 3  # the write of a round, from 0, that is done after its batch was committed
+WRITES = 3  # of a batch: bad lines, events, who is away
+CUTS = (1, WRITES + 2, WRITES + 3, 2 * WRITES + 1)  # writes of the lives; the last makes one batch of many
 # ``make soak-stream`` kills more often, from other seeds.
 KILLS = int(os.environ.get("STREAM_KILLS", "3"))
 SEED = int(os.environ.get("STREAM_SEED", "7"))
@@ -115,9 +116,17 @@ def out(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def stream(spark: SparkSession, telemetry: Path, out: Path, **pace: Any) -> Iterator[Stream]:
-    given = {"refresh": 1e9, "alert_after": AWAY} | pace
-    with following(spark, Job(source=str(telemetry), out=out), Pace(**given), now=lambda: NOW) as made:
+def stream(spark: SparkSession, telemetry: Path, out: Path) -> Iterator[Stream]:
+    pace = Pace(refresh=1e9, alert_after=AWAY)
+    with following(spark, Job(source=str(telemetry), out=out), pace, now=lambda: NOW) as made:
+        yield made
+
+
+@contextmanager
+def without_tables(spark: SparkSession, telemetry: Path, out: Path) -> Iterator[Stream]:
+    """One that has made its tables just now: they take longest, and show nothing here."""
+    with stream(spark, telemetry, out) as made:
+        made._refreshed = time.monotonic()
         yield made
 
 
@@ -148,18 +157,20 @@ def killed_at(step: int) -> Callable[..., None]:
 def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
     spark: SparkSession, local: Done, telemetry: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each life does the cut batch again, takes one more file, and is cut off a step later."""
     monkeypatch.setattr(batches, "MANY", 2)
-    files = sorted(local.telemetry.iterdir())
-    for place, file in enumerate(files):
+    for life, file in enumerate(sorted(local.telemetry.iterdir())):
         shutil.copy(file, telemetry)
-        with monkeypatch.context() as dying:
-            dying.setattr(Batches, "_write", killed_at(place + 1))
-            # The first three are inside of Spark's query; the fourth makes one batch of many.
-            killed = KilledError if place == COMPACTION else StreamingQueryException
-            with stream(spark, telemetry, out) as mortal, pytest.raises(killed):
+        last = life == len(CUTS) - 1
+        killed = KilledError if last else StreamingQueryException  # a batch is inside of Spark's query
+        with monkeypatch.context() as dying, without_tables(spark, telemetry, out) as mortal:
+            dying.setattr(Batches, "_write", killed_at(CUTS[life]))
+            with pytest.raises(killed):
                 mortal.round()
-        with stream(spark, telemetry, out) as next_life:
-            next_life.round(refresh=place == len(files) - 1)
+        assert len(list((out / "state/checkpoint/commits").glob("[0-9]*"))) == life + last
+    with stream(spark, telemetry, out) as next_life:
+        figures = next_life.round().figures  # a life begins with tables
+    assert figures == json.loads((out / "summary.json").read_text())["figures"]
     same_results(out, local.out)
 
 
@@ -240,12 +251,12 @@ def test_clients_that_stay_away_are_told_of_once(spark: SparkSession, telemetry:
     back = {data["haclient.outage.id"] for kind, data in ends if kind == "connected"}
     assert lost - back
 
-    with stream(spark, telemetry, out) as first:
+    with without_tables(spark, telemetry, out) as first:
         alerts = first.round().alerts
         assert {alert["outage_id"] for alert in alerts} == lost - back
         assert all(datetime.fromisoformat(alert["lost_at"]) < NOW for alert in alerts)
         assert first.round().alerts == []
-    with stream(spark, telemetry, out) as second:
+    with without_tables(spark, telemetry, out) as second:
         assert second.round().alerts == []
     told = [json.loads(line) for line in (out / "alerts.jsonl").read_text().splitlines()]
     assert told == alerts
@@ -258,7 +269,7 @@ def test_a_client_that_is_back_in_time_is_not_told_of(
     lines = [line for file in small_fleet.files(3, 1, seed=1) for line in file if line.startswith("{")]
     begins = [line for line in lines if '"haclient.connection.lost"' in line]
     write(telemetry, 1, [line for line in lines if line not in begins])
-    with stream(spark, telemetry, out) as followed:
+    with without_tables(spark, telemetry, out) as followed:
         assert followed.round().alerts == []
         write(telemetry, 2, begins)
         assert followed.round().alerts == []

@@ -1,4 +1,4 @@
-"""Sweeps: every combination, the same here and on Spark."""
+"""Sweeps: every combination."""
 
 from __future__ import annotations
 
@@ -36,13 +36,3 @@ def test_figures_name_what_was_varied() -> None:
     (row,) = sweep.run([{**BASE, "client": "proton"}])
     assert row["outage"] == 0.5
     assert row["away"] == 0
-
-
-def test_spark_brings_the_same_rows_in_the_same_order() -> None:
-    session_module = pytest.importorskip("haclient.analysis.session")
-    points = sweep.points(BASE, {"client": ["full", "kafka"], "seed": [1, 2]})
-    session = session_module.spark_session("local[1]")
-    try:
-        assert sweep.run_on_spark(session, points) == list(sweep.run(points))
-    finally:
-        session.stop()

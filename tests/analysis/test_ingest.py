@@ -1,0 +1,80 @@
+"""Lines as they come from files, and stores of them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from haclient.analysis import ingest
+from haclient.telemetry.schema import Kind
+from tests.analysis.stories import framed, rows
+
+
+def test_bad_lines_are_kept_with_their_file_and_the_reason(spark: SparkSession, tmp_path: Path) -> None:
+    good = (
+        '{"id": "1", "type": "haclient.connection.closed", "time": "2026-11-21T02:00:00.5Z", "new": {"x": 1}}'
+    )
+    bad = {
+        '{"id": "2", "type": "haclient.conn': "not JSON, or cut short",
+        '{"type": "t", "time": "2026-11-21T02:00:00Z"}': "no id or no type",
+        '{"id": "3", "type": "t", "time": "noon"}': "no time, or not one of RFC 3339",
+        '{"id": "4", "type": "t", "time": "2026-11-21T02:00:00Z", "data": {"haclient.sequence": "x"}}': (
+            "a value of another type than the schema's"
+        ),
+    }
+    (tmp_path / "some.jsonl").write_text("\n".join([good, "", good, *bad]))
+    found = ingest.read(spark, str(tmp_path))
+    assert [row["event_id"] for row in found.events.collect()] == ["1"]
+    quarantined = found.quarantine.collect()
+    assert {row["line"]: row["why"] for row in quarantined} == bad
+    assert all(row["file"].endswith("some.jsonl") for row in quarantined)
+
+
+def test_a_compressed_file_that_is_cut_short_does_not_stop_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    line = '{{"id": "{}", "type": "t", "time": "2026-11-21T02:00:00Z"}}\n'
+    text = "".join(line.format(f"{number}-{number * 7919}") for number in range(20_000)).encode()
+    packed = gzip.compress(text)
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "whole.jsonl.gz").write_bytes(gzip.compress(line.format("whole").encode()))
+    (tmp_path / "no.jsonl.gz").write_bytes(b"this is not compressed at all")
+    (tmp_path / "plain.jsonl").write_text(line.format("plain"))
+    found = ingest.read(spark, str(tmp_path))
+    bad = {Path(row["file"]).name: row["why"] for row in found.quarantine.collect()}
+    assert bad.keys() == {"cut.jsonl.gz", "no.jsonl.gz"}
+    assert "cut short" in bad["cut.jsonl.gz"]
+    ids = {row["event_id"] for row in found.events.select("event_id").collect()}
+    assert {"whole", "plain"} < ids
+    assert len(ids) < 20_000
+
+
+def four_lines(spark: SparkSession) -> DataFrame:
+    return framed(spark, rows("four", ((Kind.LOST, float(number), {}) for number in range(4))))
+
+
+def test_a_store_is_not_searched_for_copies_again(spark: SparkSession, tmp_path: Path) -> None:
+    events = four_lines(spark)
+    ingest.store(events, str(tmp_path / "store"))
+    again = ingest.read(spark, str(tmp_path / "store")).events
+    assert again.schema["event_id"].metadata == ingest.UNIQUE
+    assertDataFrameEqual(again, events.select(again.columns))
+    assert len(list((tmp_path / "store").glob("date=*/*.parquet"))) == 1
+
+
+def test_without_adaptive_plans_a_date_is_one_file_too(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        ingest.store(four_lines(spark).repartition(2), str(tmp_path / "store"))
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "true")
+    assert len(list((tmp_path / "store").glob("date=*/*.parquet"))) == 1
+
+
+def test_two_stores_together_are_searched_for_copies(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        ingest.store(four_lines(spark), str(tmp_path / name))
+    assert ingest.read(spark, [str(tmp_path / "one"), str(tmp_path / "two")]).events.count() == 4

@@ -1,0 +1,13 @@
+"""A sweep of the simulation on Spark; it is here for the suite's one session."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from haclient.simulation import sweep
+
+
+def test_spark_brings_the_same_rows_in_the_same_order(spark: SparkSession) -> None:
+    base = {"clients": 100, "setup_rate": 100.0, "outage": 0.5}
+    points = sweep.points(base, {"client": ["full", "kafka"], "seed": [1, 2]})
+    assert sweep.run_on_spark(spark, points) == list(sweep.run(points))
