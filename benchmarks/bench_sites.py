@@ -27,6 +27,7 @@ from broker_stub.admin import AdminClient
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.manager import Pair, PairOptions
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
+from broker_stub.sites.way import FROM, PASSWORD_FILE
 from haclient import aio
 
 _QUEUES = {"plain": SiteMode.NONE, "enqueues": SiteMode.ENQUEUES, "all": SiteMode.ALL}
@@ -71,8 +72,9 @@ async def _two_sites(delay: float) -> AsyncIterator[tuple[Pair, AdminClient]]:
         ):
             for name, mode in _QUEUES.items():
                 await admin.create(QUEUE_TYPE, name, **{SITE_PROPERTY: str(mode)})
-            options = {"type": "replication", "from": f"amqp://{way}/?{_STRAIGHT}"}
-            await follower.create(EXCHANGE_TYPE, "from-a", **options)
+            url = f"amqp://{source.credentials.user}@{way}/?{_STRAIGHT}"
+            options = {FROM: url, PASSWORD_FILE: str(source.password_file)}
+            await follower.create(EXCHANGE_TYPE, "from-a", type="replication", **options)
             yield source, admin
 
 

@@ -8,6 +8,8 @@ Rules
   knows where that is, and refuses them when it does not (AMQP 1.0 part 2, sections 2.8.15,
   2.8.16; the Open property says at once that the Open is no success).
 * ``$management`` is the cluster-admin's.
+* Where users prove who they are, another site's events are the cluster-admin's and the link users': only
+  they receive them, and only the cluster-admin sends any.  Where nobody has a name, everybody may.
 
 Users and passwords are in a Cyrus sasldb directory, as ``haclient.engine.sasl`` writes it.
 """
@@ -43,12 +45,14 @@ class Access:
     :param users: directory of the Cyrus user database; ``None`` when nobody has a password.
     :param anonymous: whether clients may come without a name.
     :param external: whether a TLS client certificate is proof.
+    :param link_users: who may receive the events of this site's queues, besides the cluster-admin.
     """
 
     admin: str = DEFAULT_ADMIN
     users: Path | None = None
     anonymous: bool = True
     external: bool = False
+    link_users: frozenset[str] = frozenset()
 
     def sasl_server(self) -> SaslServer:
         """The mechanisms to offer."""
@@ -70,6 +74,18 @@ class Access:
     def is_admin(self, user: str | None) -> bool:
         """Whether this is the cluster-admin."""
         return user is not None and user == self.admin
+
+    def may_make_events(self, user: str | None) -> bool:
+        """Whether this client's events are carried out as another site's would be."""
+        return self._nobody_has_a_name or self.is_admin(user)
+
+    def may_follow(self, user: str | None) -> bool:
+        """Whether this client may receive the events of this site's queues."""
+        return self.may_make_events(user) or user in self.link_users
+
+    @property
+    def _nobody_has_a_name(self) -> bool:
+        return self.users is None and not self.external
 
 
 def passive_refusal(membership: Membership) -> proton.Condition:

@@ -116,7 +116,9 @@ class Broker:
             now_ms=self.now_ms,
         )
         self.member = None if cluster is None else cluster.member(self, self.addresses)
-        self.site = Site(self.addresses, self.now_ms, self._put_marks)
+        self.site = Site(
+            self.addresses, self.now_ms, self._put_marks, lambda odd: self.log.odd(self.membership, odd)
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._management = Management(self)
         self._settings = self._connection_settings()
@@ -224,6 +226,7 @@ class Broker:
             self.addresses.expire()
         if self.membership.role.serves and (site := self.site.status()):
             self.log.site(self.membership, site)
+        self.site.look()
         self._complaints = 0
         self._expiry = self._loop.call_later(_EXPIRY_INTERVAL, self._expire)
 

@@ -8,6 +8,7 @@ Rules
 * It is told that a message is safe when the place says so, not before.
 * A message that an exchange has no queue for is released.
 * Bytes that are no message are rejected, and the link goes on.
+* What says of a message that another site's event put it here is taken off: only this site says so.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
 for Message Routing", version 1.0.
@@ -25,6 +26,7 @@ from broker_stub.addresses import AddressRefusedError
 from broker_stub.exchanges import Route, UnroutableError
 from broker_stub.queues import Queue
 from broker_stub.sections import PLAIN, Envelope, MalformedMessageError, inspect, to_address
+from broker_stub.sites.event import without_origin
 from haclient.engine.links import DeliveryPointer, ReceiverLink
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 
@@ -100,6 +102,7 @@ class Producer:
         self._credit -= 1
         try:
             envelope = inspect(data)
+            data = without_origin(data)
             place = self._place
             if place.deleted:
                 reject(link, delivery, "amqp:resource-deleted", f"{place.name} is gone")
@@ -158,6 +161,7 @@ class AnonymousProducer:
         """A whole message came."""
         try:
             envelope = inspect(data)
+            data = without_origin(data)
             place = self._route(to_address(data))
             if isinstance(place, Queue | Route):
                 place.enqueue(data, self._done, delivery, envelope, lifetime(envelope, self._now_ms))

@@ -8,6 +8,7 @@ Rules
   Open and a Close at once.
 * What a client that is parked begins and attaches is answered when it is served.  What its Open was
   told of the generation is old by that time, so every Attach tells it.
+* A connection that follows (another site's link) is a client's, whoever it is: it manages nothing.
 * A link is accepted with what it will be, or refused with the condition and the reason; the
   connection goes on either way.
 * Nothing that one client does reaches another one: its links, its temporary queues and its
@@ -39,7 +40,7 @@ from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, R
 from broker_stub.queues import Queue
 from broker_stub.replication import backup
 from broker_stub.replication.replica import Replica
-from broker_stub.sites.modes import REPLICATION_QUEUE
+from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
 from broker_stub.subscriptions import Subscription
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
@@ -183,9 +184,9 @@ class ClientConnection:
             self._deadline = None
         broker = self._broker
         self.user = broker.options.access.user(engine.transport)
-        self.admin = broker.options.access.is_admin(self.user)
-        self.opened_at = self._loop.time()
         desired = [str(name) for name in engine.connection.remote_desired_capabilities or ()]
+        self.admin = broker.options.access.is_admin(self.user) and FOLLOW not in desired
+        self.opened_at = self._loop.time()
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates
         decision = broker.decide(self)
@@ -352,6 +353,7 @@ class ClientConnection:
             place: Queue | Route = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
+            self._check_may_follow(remote.address)
             place = self._broker.addresses.place(remote.address, **termini.wanted(remote))
         queue = self._bound_queue(place) if isinstance(place, Route) else place
         if queue.exclusive_to not in (None, self):
@@ -401,9 +403,22 @@ class ClientConnection:
         self._check_may_use(address)
         if address == access.MANAGEMENT:
             return self._broker.management_for(self)
-        if address == REPLICATION_QUEUE:
+        if self._broker.site.owns(address):
             raise AddressRefusedError("amqp:not-allowed", f"only the site itself sends to {address!r}")
-        return self._broker.addresses.place(address, **wanted)
+        place = self._broker.addresses.place(address, **wanted)
+        if isinstance(place, Route) and place.exchange.type is ExchangeType.REPLICATION:
+            self._check_may_make_events(place)
+        return place
+
+    def _check_may_make_events(self, route: Route) -> None:
+        if not self._broker.options.access.may_make_events(self.user):
+            raise AddressRefusedError(_UNAUTHORIZED, f"{route.name} is for its link and the cluster-admin")
+
+    def _check_may_follow(self, address: str | None) -> None:
+        if self._broker.site.owns(address) and not self._broker.options.access.may_follow(self.user):
+            raise AddressRefusedError(
+                _UNAUTHORIZED, f"{address} is for the cluster-admin and the link users (serve --link-user)"
+            )
 
     def _check_may_use(self, address: str | None) -> None:
         if address == access.MANAGEMENT:

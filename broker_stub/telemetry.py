@@ -16,6 +16,7 @@ import proton
 
 from broker_stub.address import Address
 from broker_stub.membership import Membership
+from broker_stub.sites.odd import Odd
 from haclient.discovery.evidence import MissKind
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Value, long
@@ -68,6 +69,9 @@ class Log(Protocol):
     def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
         """How far another site is behind, and this one behind others."""
 
+    def odd(self, membership: Membership, odd: Odd) -> None:
+        """Events of another site were not as they should be."""
+
 
 class Silence:
     """Telemetry is off."""
@@ -93,6 +97,9 @@ class Silence:
         """Nothing."""
 
     def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def odd(self, membership: Membership, odd: Odd) -> None:
         """Nothing."""
 
 
@@ -167,6 +174,12 @@ class MemberLog:
     ) -> None:
         numbers: dict[str, Value] = {f"site_{name}": long(count) for name, count in counts.items()}
         self._put(Kind.MEMBER_SITE, membership, **numbers, **named, site_lag_seconds=seconds)
+
+    def odd(self, membership: Membership, odd: Odd) -> None:
+        """Events of another site were not as they should be; not what was in them."""
+        sequence = None if odd.sequence is None else long(odd.sequence)
+        facts: dict[str, Value] = {"site_link": odd.link, "site_case": odd.case, "site_sequence": sequence}
+        self._put(Kind.MEMBER_ODD_EVENT, membership, **facts, site_count=long(odd.count))
 
     def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
         known: dict[str, Value] = {

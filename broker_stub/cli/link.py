@@ -14,9 +14,8 @@ from broker_stub.admin import AdminClient, MemberRefusedError
 from broker_stub.cli.asking import JSON, MEMBERS, Asking, MembersType, finish, flat, how
 from broker_stub.cli.report import link_line
 from broker_stub.management import EXCHANGE_TYPE
-from broker_stub.sites.applying import CREATE, FROM, MISSING, PARK
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.url_error import ClusterURLError
+from broker_stub.sites.applying import CREATE, MISSING, PARK
+from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
 
 # A change is answered when the backups have it: a stalled one is dropped after ten seconds.
 _TIMEOUT = 30.0
@@ -24,18 +23,28 @@ _TIMEOUT = 30.0
 _Facts = dict[str, Any]
 
 
-class SourceType(click.ParamType[str]):
-    """A cluster URL, as clients are given it."""
+SOURCE_PASSWORD = click.option(
+    "--from-password-file",
+    "source_password_file",
+    metavar="PATH",
+    help="File with the password of the user in --from, at the same path on each member of --to.",
+)
+"""Where the members of the DR site have the password for the source."""
 
-    name = "url"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The same text, when it can be read."""
-        try:
-            ClusterURL.parse(str(value))
-        except ClusterURLError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
+def way_options(source: str, source_password_file: str | None) -> dict[str, str]:
+    """What the exchange of a link is told of its source.
+
+    :raises click.UsageError: when that cannot be used.
+    """
+    options = {FROM: source}
+    if source_password_file is not None:
+        options[PASSWORD_FILE] = source_password_file
+    try:
+        Way.of(options)
+    except WayError as error:
+        raise click.UsageError(f"--from: {error}") from error
+    return options
 
 
 @click.group()
@@ -45,7 +54,8 @@ def link() -> None:
 
 @link.command("add")
 @click.argument("name")
-@click.option("--from", "source", type=SourceType(), required=True, help="The source, as clients know it.")
+@click.option("--from", "source", required=True, help="The source, as clients know it, without a password.")
+@SOURCE_PASSWORD
 @click.option("--to", "members", type=MembersType(), required=True, help="The cluster that is to follow.")
 @click.option(
     "--missing",
@@ -57,13 +67,21 @@ def link() -> None:
 @JSON
 @how(timeout=_TIMEOUT)
 def add(
-    *, name: str, source: str, members: list[Address], missing: str, as_json: bool, asking: Asking
+    *,
+    name: str,
+    source: str,
+    source_password_file: str | None,
+    members: list[Address],
+    missing: str,
+    as_json: bool,
+    asking: Asking,
 ) -> None:
     """Carry the source's events out, from now on, in whichever member is primary.
 
-    The URL is kept by the cluster with what is in it, a password included.
+    That one reads the password file each time it connects.  The URL and the path are kept by the
+    cluster; the password is not.
     """
-    options = {"type": "replication", FROM: source, MISSING: missing}
+    options = {"type": "replication", **way_options(source, source_password_file), MISSING: missing}
 
     async def make(client: AdminClient) -> _Facts:
         await client.create(EXCHANGE_TYPE, name, **options)

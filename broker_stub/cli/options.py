@@ -35,6 +35,13 @@ class AddressType(click.ParamType[Address]):
 
 ADDRESS = AddressType()
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+LINK_USERS = click.option(
+    "--link-user",
+    "link_users",
+    metavar="NAME",
+    multiple=True,
+    help="A user who may receive the events of this site's queues, for another site (repeat).",
+)
 LOOP = click.option(
     "--loop",
     type=click.Choice(["auto", "asyncio", "uvloop"]),

@@ -22,7 +22,16 @@ from broker_stub.address import Address
 from broker_stub.broker import ANY_PORT
 from broker_stub.cli.cluster_part import check_arbiter, without_secrets
 from broker_stub.cli.entrance_part import rate_options
-from broker_stub.cli.options import ADDRESS, FILE, LOG_LEVEL, LOOP, REFUSED, read_users, start_logging
+from broker_stub.cli.options import (
+    ADDRESS,
+    FILE,
+    LINK_USERS,
+    LOG_LEVEL,
+    LOOP,
+    REFUSED,
+    read_users,
+    start_logging,
+)
 from broker_stub.entrance import RateSource
 from broker_stub.manager import Pair, PairEvent, PairOptions, describe
 from haclient.engine.sasl import SaslUnavailableError
@@ -59,6 +68,7 @@ _EVENTS_SHOWN = 12
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
 @click.option("--users", type=FILE, help="File of name:password lines.")
 @click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@LINK_USERS
 @click.option(
     "--telemetry",
     type=click.Path(file_okay=False, path_type=Path),
@@ -83,6 +93,7 @@ def pair(
     cluster: str,
     users: Path | None,
     anonymous: bool,
+    link_users: tuple[str, ...],
     telemetry: Path | None,
     accept_rate: float | RateSource,
     accept_burst: float | None,
@@ -108,6 +119,8 @@ def pair(
     arguments = ["--accept-rate", str(accept_rate)]
     if accept_burst is not None:
         arguments += ["--accept-burst", str(accept_burst)]
+    for name in link_users:
+        arguments += ["--link-user", name]
     if telemetry is not None:
         arguments += ["--telemetry", str(telemetry.absolute())]
     options = PairOptions(

@@ -23,6 +23,7 @@ from broker_stub.cli.entrance_part import rate_options, room_options
 from broker_stub.cli.options import (
     ADDRESS,
     FILE,
+    LINK_USERS,
     LOG_LEVEL,
     LOOP,
     PASSWORD_VARIABLE,
@@ -65,6 +66,7 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
     help="Directory of a Cyrus user database, or a file of name:password lines.",
 )
 @click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@LINK_USERS
 @click.option("--tls-cert", type=FILE, help="Certificate (PEM); makes the listener amqps.")
 @click.option("--tls-key", type=FILE, help="Key of the certificate (PEM).")
 @click.option("--tls-client-ca", type=FILE, help="Require client certificates of this CA (EXTERNAL).")
@@ -122,6 +124,7 @@ def serve(
     admin: str,
     users: Path | None,
     anonymous: bool,
+    link_users: tuple[str, ...],
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
@@ -159,6 +162,8 @@ def serve(
         raise click.UsageError("--tls-cert and --tls-key go together")
     if tls_client_ca is not None and tls_cert is None:
         raise click.UsageError("--tls-client-ca needs --tls-cert")
+    if link_users and users is None and tls_client_ca is None:
+        raise click.UsageError("--link-user needs --users: without them nobody has a name")
     password = read_password(password_file) if arbiter is not None else None
     check(
         Given(
@@ -192,6 +197,7 @@ def serve(
                 users=database,
                 anonymous=anonymous,
                 external=tls_client_ca is not None,
+                link_users=frozenset(link_users),
             ),
             tls=tls,
             auto_create=auto_create,

@@ -6,6 +6,8 @@ To take over is to carry out no more events: what comes from the source afterwar
 behind what clients do here.  What of the source is missing then is *in doubt*: the source knows the
 last sequence it gave, if it can be asked.
 
+A planned take-over waits until nothing is in doubt, and then leads the source's clients here.
+
 To go back is the same the other way round: the queues that followed get events, what is in them
 first of all, and the former source follows.  Its own content is of another history, so it is removed.
 """
@@ -14,6 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -21,13 +26,16 @@ import click
 from broker_stub.address import Address
 from broker_stub.admin import AdminClient, MemberRefusedError
 from broker_stub.cli.asking import JSON, LOOK_TIMEOUT, MEMBERS, Answer, Asking, MembersType, finish, flat, how
-from broker_stub.cli.link import SourceType, links_of
+from broker_stub.cli.link import SOURCE_PASSWORD, links_of, way_options
+from broker_stub.cli.options import REFUSED
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
-from broker_stub.sites.applying import APPLYING, FROM
+from broker_stub.sites.applying import APPLYING
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 # A change is answered when the backups have it: a stalled one is dropped after ten seconds.
 _TIMEOUT = 30.0
+# Seconds between two looks at the lag of a source that is to be left in order.
+_LOOK_AGAIN = 0.2
 
 _Facts = dict[str, Any]
 
@@ -43,16 +51,31 @@ def site() -> None:
 @site.command("promote")
 @MEMBERS
 @click.option("--source", type=MembersType(), help="Members of the source, to ask what is in doubt.")
+@click.option(
+    "--planned",
+    is_flag=True,
+    help="When nothing is in doubt, within --timeout; then demote the source: its clients come here.",
+)
 @JSON
 @how(timeout=_TIMEOUT)
 def promote(
-    *, members: tuple[list[Address], ...], source: list[Address] | None, as_json: bool, asking: Asking
+    *,
+    members: tuple[list[Address], ...],
+    source: list[Address] | None,
+    planned: bool,
+    as_json: bool,
+    asking: Asking,
 ) -> None:
     """Carry out no more events: from now on this site has a history of its own.
 
     Says for each link the last sequence that was carried out, and how many more the source gave.
     """
-    answer = asyncio.run(_promote(asking, flat(members), source))
+    if planned and source is None:
+        raise click.UsageError("--planned needs --source: the site that is left in order")
+    if planned and source is not None:
+        answer = asyncio.run(_change_over(asking, flat(members), source))
+    else:
+        answer = asyncio.run(_promote(asking, flat(members), source))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     for row in answer.result or () if not as_json else ():
@@ -63,15 +86,72 @@ def promote(
 async def _promote(
     asking: Asking, members: list[Address], source: list[Address] | None
 ) -> Answer[list[_Facts]]:
-    async def stop_applying(client: AdminClient) -> list[_Facts]:
-        for link in await links_of(client):
-            await client.update(EXCHANGE_TYPE, link["name"], **{APPLYING: False})
-        return await links_of(client)
-
-    answer = await asking.at_primary(members, stop_applying)
+    answer = await asking.at_primary(members, _applying(None, applying=False))
     asked = None if source is None or answer.result is None else await _ask_source(asking, source)
     rows = [_promoted(link, asked) for link in answer.result or ()]
     return Answer(answer.address, None if answer.result is None else rows, answer.error, answer.code)
+
+
+async def _change_over(asking: Asking, members: list[Address], source: list[Address]) -> Answer[list[_Facts]]:
+    """Take over when nothing is in doubt, and lead the source's clients here."""
+    end = time.monotonic() + asking.timeout
+    following = await asking.at_primary(members, _following)
+    if following.result is None:
+        return Answer(following.address, error=following.error, code=following.code)
+    while True:
+        events = await _ask_source(asking, source)
+        if events is not None and events["lag_events"] == 0:
+            answer = await _promote(asking, members, source)
+            if answer.result is None or _in_doubt(answer.result) == 0:
+                break
+            resumed = await asking.at_primary(members, _applying(following.result, applying=True))
+            if resumed.error:
+                return replace(
+                    answer, error=f"promoted with events in doubt: {resumed.error}", code=resumed.code
+                )
+        if time.monotonic() > end:
+            return Answer(following.address, error=_not_yet(events), code=REFUSED)
+        await asyncio.sleep(_LOOK_AGAIN)
+    if answer.result is None:
+        return answer
+    left = await asking.at_primary(source, lambda client: client.demote(answer.address))
+    if left.result is None:
+        return replace(answer, error=f"this site is promoted; {left.error}", code=left.code)
+    rows = [_promoted(row, left.result.facts["site"].get("source")) for row in answer.result]
+    late = _in_doubt(rows)
+    error = f"{late} events came between the last look and the end of the source" if late else ""
+    return Answer(answer.address, rows, error, REFUSED if error else 0)
+
+
+def _not_yet(events: _Facts | None) -> str:
+    if events is None:
+        return "the source cannot tell what is in doubt: nothing has changed"
+    lag = events["lag_events"]
+    return (
+        f"{lag} events are on their way still, and nothing has changed: stop the clients, or give it longer"
+    )
+
+
+def _in_doubt(rows: list[_Facts]) -> int | None:
+    """Of all links; ``None`` when that is not known."""
+    counts = [row["in_doubt"] for row in rows if row["in_doubt"] is not None]
+    return sum(counts) if counts else None
+
+
+async def _following(client: AdminClient) -> list[str]:
+    """The links that carry events out."""
+    return [link["name"] for link in await links_of(client) if link["applying"]]
+
+
+def _applying(names: list[str] | None, *, applying: bool) -> Callable[[AdminClient], Awaitable[list[_Facts]]]:
+    """Have these links carry events out, or those that do no more (``None``); then tell of every link."""
+
+    async def change(client: AdminClient) -> list[_Facts]:
+        for name in await _following(client) if names is None else names:
+            await client.update(EXCHANGE_TYPE, name, **{APPLYING: applying})
+        return await links_of(client)
+
+    return change
 
 
 async def _ask_source(asking: Asking, source: list[Address]) -> _Facts | None:
@@ -83,8 +163,11 @@ async def _ask_source(asking: Asking, source: list[Address]) -> _Facts | None:
 
 def _promoted(link: _Facts, source: _Facts | None) -> _Facts:
     last = link["last_sequence"]
-    known = source is not None and source["stream"] in last
-    in_doubt = source["last_sequence"] - last[source["stream"]] if source is not None and known else None
+    # A link that has carried out nothing at all lacks everything.
+    known = source is not None and (not last or source["stream"] in last)
+    in_doubt = (
+        source["last_sequence"] - last.get(source["stream"], 0) if source is not None and known else None
+    )
     return {"name": link["name"], "last_sequence": last, "in_doubt": in_doubt}
 
 
@@ -100,7 +183,8 @@ def _promoted_line(row: _Facts) -> str:
 
 @site.command("fail-back")
 @click.argument("name")
-@click.option("--from", "source", type=SourceType(), required=True, help="This site, as clients know it.")
+@click.option("--from", "source", required=True, help="This site, as clients know it, without a password.")
+@SOURCE_PASSWORD
 @click.option("--at", "members", type=MembersType(), required=True, help="Its members.")
 @click.option("--to", "former", type=MembersType(), required=True, help="The former source: it will follow.")
 @click.option("--discard", is_flag=True, help="Remove what the former source has in these queues.")
@@ -117,6 +201,7 @@ def fail_back(
     *,
     name: str,
     source: str,
+    source_password_file: str | None,
     members: list[Address],
     former: list[Address],
     discard: bool,
@@ -128,7 +213,8 @@ def fail_back(
 
     Every queue here that followed gets events, what is in it first of all.
     """
-    answer = asyncio.run(_fail_back(asking, name, source, members, former, mode=mode, discard=discard))
+    way = way_options(source, source_password_file)
+    answer = asyncio.run(_fail_back(asking, name, way, members, former, mode=mode, discard=discard))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:
@@ -139,7 +225,7 @@ def fail_back(
 async def _fail_back(
     asking: Asking,
     name: str,
-    source: str,
+    way: dict[str, str],
     members: list[Address],
     former: list[Address],
     *,
@@ -151,17 +237,27 @@ async def _fail_back(
         return Answer(targets.address, error=targets.error, code=targets.code)
     queues = targets.result
 
+    async def look(client: AdminClient) -> _Facts:
+        await _old_queues(client, queues, discard=discard)
+        return {}
+
     async def give_events(client: AdminClient) -> _Facts:
         for queue in queues:
             await client.update(QUEUE_TYPE, queue, **{SITE_PROPERTY: mode})
         return {}
 
     async def follow(client: AdminClient) -> _Facts:
-        await client.create(EXCHANGE_TYPE, name, **{"type": "replication", FROM: source})
+        await client.create(EXCHANGE_TYPE, name, type="replication", **way)
         return {"name": name, "queues": queues}
 
-    answer = await asking.at_primary(former, lambda client: _make_room(client, queues, discard=discard))
-    for address, what in ((members, give_events), (former, follow)):
+    async def make_room(client: AdminClient) -> _Facts:
+        for queue in await _old_queues(client, queues, discard=discard):
+            await client.delete(QUEUE_TYPE, queue)
+        return {}
+
+    # What can be refused comes before anything is removed.
+    answer = await asking.at_primary(former, look)
+    for address, what in ((members, give_events), (former, make_room), (former, follow)):
         if answer.result is not None:
             answer = await asking.at_primary(address, what)
     return answer
@@ -179,7 +275,8 @@ async def _promoted_queues(client: AdminClient) -> list[str]:
     return sorted({queue for link in links for queue in link["queues"]})
 
 
-async def _make_room(client: AdminClient, queues: list[str], *, discard: bool) -> _Facts:
+async def _old_queues(client: AdminClient, queues: list[str], *, discard: bool) -> list[str]:
+    """What the former source has to give up."""
     rows = await client.query(QUEUE_TYPE)
     found = {row["name"]: row["depth"] for row in rows}
     others = [row for row in rows if row["name"] not in queues and row["site_replicate"] != SiteMode.NONE]
@@ -189,6 +286,4 @@ async def _make_room(client: AdminClient, queues: list[str], *, discard: bool) -
         raise MemberRefusedError(
             f"the former source has a history of its own in {', '.join(full)}: --discard removes it"
         )
-    for queue in old:
-        await client.delete(QUEUE_TYPE, queue)
-    return {}
+    return old

@@ -10,9 +10,8 @@ from broker_stub.exchanges import Exchange, ExchangeType
 from broker_stub.management.managed import Managed, check_serves
 from broker_stub.management.request import Operation, Request, Response, invalid, select
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
-from broker_stub.sites.applying import APPLYING, CREATE, FROM, MISSING, PARK
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.url_error import ClusterURLError
+from broker_stub.sites.applying import APPLYING, CREATE, MISSING, PARK
+from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
 
 
 class ExchangeOperations:
@@ -31,7 +30,7 @@ class ExchangeOperations:
     async def _create(self, request: Request) -> Response:
         check_serves(self._broker)
         kind = _kind(request)
-        own = (FROM, MISSING) if kind is ExchangeType.REPLICATION else ()
+        own = (FROM, PASSWORD_FILE, MISSING) if kind is ExchangeType.REPLICATION else ()
         request.only("name", "type", "replicate", REPLICATE_PROPERTY, *own)
         addresses = self._broker.addresses
         name, options = free_name(addresses, request), _options(request)
@@ -86,15 +85,16 @@ def _kind(request: Request) -> ExchangeType:
 
 def _options(request: Request) -> dict[str, Any]:
     """What a replication exchange is told; nothing for any other."""
-    source, missing = request.text(FROM), request.text(MISSING)
+    missing = request.text(MISSING)
     if missing not in (None, CREATE, PARK):
         raise invalid(f"{MISSING} is {CREATE} or {PARK}, and not {missing!r}")
-    if source is not None:
-        try:
-            ClusterURL.parse(source)
-        except ClusterURLError as error:
-            raise invalid(f"{FROM}: {error}") from error
-    return {name: value for name, value in ((FROM, source), (MISSING, missing)) if value is not None}
+    given = {name: request.text(name) for name in (FROM, PASSWORD_FILE, MISSING)}
+    options = {name: value for name, value in given.items() if value is not None}
+    try:
+        Way.of(options)
+    except WayError as error:
+        raise invalid(f"{FROM}: {error}") from error
+    return options
 
 
 def _facts(exchange: Exchange) -> dict[str, Any]:

@@ -33,33 +33,44 @@ logger = logging.getLogger("broker_stub.sites")
 def agree(addresses: Addresses, keeper: Keeper) -> int:
     """Put messages back that only their events have; how many there were."""
     log = addresses.find_queue(REPLICATION_QUEUE)
+    if log is None:
+        return 0
     count = 0
-    for event in () if log is None else _enqueued(log):
-        queue = addresses.by_identity(str(uuid.UUID(bytes=event.queue_id)))
-        if queue is None:
-            continue
-        if queue.marks is None:
-            queue.marks = Marks()
-        queue.marks.evented = max(queue.marks.evented, event.position)
-        if event.mode is SiteMode.ALL and queue.message(event.position) is None:
-            count += _put_back(queue, event, keeper)
+    for number in _lacking(log, addresses):
+        event = _event(log, number)
+        queue = _queue_of(event, addresses)
+        assert queue is not None, "it was found just now"
+        count += _put_back(queue, event, keeper)
     if count:
         logger.info("%d messages that had come with their events only are in their queues", count)
     return count
 
 
-def _enqueued(log: Queue) -> list[Event]:
-    """The events of messages that have not left, as far as events tell of it, in order."""
-    found: dict[tuple[bytes, int], Event] = {}
+def _lacking(log: Queue, addresses: Addresses) -> list[int]:
+    """The events of messages that are not here and have not left; every mark is made good on the way."""
+    found: dict[tuple[bytes, int], int] = {}
     for number in log.ids():
-        message = log.message(number)
-        assert message is not None, "its number was given just now"
-        event = decode(message.data)
-        if event.op is Op.ENQUEUE:
-            found[event.origin.place] = event
-        else:
+        event = _event(log, number)
+        queue = _queue_of(event, addresses)
+        if event.op is Op.DEQUEUE:
             found.pop(event.origin.place, None)
+        elif queue is not None:
+            if queue.marks is None:
+                queue.marks = Marks()
+            queue.marks.evented = max(queue.marks.evented, event.position)
+            if event.mode is SiteMode.ALL and queue.message(event.position) is None:
+                found[event.origin.place] = number
     return list(found.values())
+
+
+def _event(log: Queue, number: int) -> Event:
+    message = log.message(number)
+    assert message is not None, "its number was given just now"
+    return decode(message.data)
+
+
+def _queue_of(event: Event, addresses: Addresses) -> Queue | None:
+    return addresses.by_identity(str(uuid.UUID(bytes=event.queue_id)))
 
 
 def _put_back(queue: Queue, event: Event, keeper: Keeper) -> bool:

@@ -19,7 +19,6 @@ Source: docs/sites.md, "At the DR site".
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,16 +32,17 @@ from broker_stub.sections import MalformedMessageError, inspect
 from broker_stub.sites.event import Event, Op, annotate, decode, origin_of
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
+from broker_stub.sites.odd import OddCases, Tell
 
-logger = logging.getLogger("broker_stub.sites")
-
-APPLYING, MISSING, FROM = "applying", "missing", "from"
-"""The exchange's options: whether it does anything, what becomes of events without a queue, its link."""
+APPLYING, MISSING = "applying", "missing"
+"""The exchange's options: whether it does anything, what becomes of events without a queue."""
 CREATE, PARK = "create", "park"
 # Positions that are remembered although their messages have left, so that they are forgotten together.
 _SLACK = 1000
-# Seconds between two lines in the log about the same kind of event.
-_QUIET = 1.0
+
+
+class OwnEventError(MalformedMessageError):
+    """An event of this site itself: carried out, it would make the next one, and so on."""
 
 
 @dataclass(slots=True)
@@ -65,9 +65,12 @@ class Applier:
     """What one replication exchange does.
 
     :param now_ms: milliseconds since the epoch.
+    :param tell: is told of events that are not as they should be.
     """
 
-    def __init__(self, exchange: Exchange, addresses: Addresses, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, exchange: Exchange, addresses: Addresses, now_ms: Callable[[], int], tell: Tell
+    ) -> None:
         self.tally = Tally()
         self.last: dict[str, int] = {}
         """The last sequence, by stream."""
@@ -79,7 +82,7 @@ class Applier:
         # A queue that is deleted must not stay for what is remembered of it.
         self._tickets: WeakKeyDictionary[Queue, Message] = WeakKeyDictionary()
         self._indexes: WeakKeyDictionary[Queue, dict[tuple[bytes, int], int]] = WeakKeyDictionary()
-        self._told: dict[str, int] = {}
+        self.odd = OddCases(exchange.name, tell)
 
     @property
     def applying(self) -> bool:
@@ -104,8 +107,7 @@ class Applier:
         for queue in self._addresses:
             if queue.marks is not None:
                 self._take_up(queue, queue.marks)
-        for queue in self._addresses:
-            self.queue_added(queue)
+        self._unpark()
 
     def _take_up(self, queue: Queue, marks: Marks) -> None:
         """Go on from the marks of a queue, which are not behind its last message."""
@@ -121,7 +123,7 @@ class Applier:
     def carry_out(self, data: bytes, done: Done, token: Any) -> None:
         """Do what an event says; ``done(token)`` when that is safe.
 
-        :raises MalformedMessageError: when it is no event.
+        :raises MalformedMessageError: when it is no event, or one of this site's own.
         :raises UnroutableError: when this site does not follow any more.
         """
         if not self.applying:
@@ -133,6 +135,7 @@ class Applier:
         except MalformedMessageError as error:
             self._tell("malformed", str(error))
             raise
+        self._refuse_own(event)
         self._watch_gaps(event)
         queue = self._target(event.queue)
         if queue is None:
@@ -141,18 +144,23 @@ class Applier:
             self._apply(queue, event, done, token)
         self.delay_ms = self._now_ms() - event.time_ms
 
+    def _refuse_own(self, event: Event) -> None:
+        log = self._addresses.find_queue(REPLICATION_QUEUE)
+        if log is not None and log.identity == event.stream_name:
+            raise OwnEventError("a link to this very cluster: it cannot follow itself")
+
     def _watch_gaps(self, event: Event) -> None:
         stream = event.stream_name
         last = self.last.get(stream)
         if last is not None and event.sequence > last + 1:
             self.tally.missing += event.sequence - last - 1
-            self._tell("gaps", f"event {event.sequence} of {stream} came behind {last}")
+            self._tell("gaps", f"event {event.sequence} of {stream} came behind {last}", event.sequence)
         self.last[stream] = max(last or 0, event.sequence)
 
     def _target(self, name: str) -> Queue | None:
-        queue = self._addresses.find_queue(name)
-        if name == REPLICATION_QUEUE or (queue is not None and queue.temporary):
+        if not self._may_be_target(name):
             return None
+        queue = self._addresses.find_queue(name)
         if queue is not None or self._exchange.options.get(MISSING, CREATE) != CREATE:
             return queue
         try:
@@ -162,9 +170,13 @@ class Applier:
         self._tell("created", f"queue {name!r}")
         return queue
 
+    def _may_be_target(self, name: str) -> bool:
+        queue = self._addresses.find_queue(name)
+        return name not in (REPLICATION_QUEUE, self.parking) and not (queue is not None and queue.temporary)
+
     def _apply(self, queue: Queue, event: Event, done: Done, token: Any) -> None:
         if event.sequence <= self._marks(queue, event).applied[event.stream_name]:
-            self._tell("duplicates", f"event {event.sequence} for {queue.name!r} came again")
+            self._tell("duplicates", f"event {event.sequence} for {queue.name!r} came again", event.sequence)
             self._hold(queue, self._tickets.get(queue, SAFE), done, token)
             return
         self.tally.applied += 1
@@ -186,14 +198,18 @@ class Applier:
         index = self._index(queue) if event.mode is SiteMode.ALL else {}
         envelope = inspect(event.data)
         if queue.message(index.get(event.origin.place, 0)) is not None:
-            self._tell("taken", f"position {event.position} of {queue.name!r} is taken")
+            self._tell("taken", f"position {event.position} of {queue.name!r} is taken", event.sequence)
             self._mark(queue, event, done, token)
             return
-        if (
+        copy = (
             envelope.duplicate_id is not None
             and queue.duplicates.first_copy(envelope.duplicate_id) is not None
-        ):
-            self._tell("copies", f"event {event.sequence} for {queue.name!r} is of a second copy")
+        )
+        if copy and event.mode is SiteMode.ALL:
+            envelope = envelope._replace(duplicate_id=None)  # the source has both, and tells when each leaves
+        elif copy:
+            words = f"event {event.sequence} for {queue.name!r} is of a second copy"
+            self._tell("copies", words, event.sequence)
             self._mark(queue, event, done, token)
             return
         lifetime = None
@@ -213,7 +229,7 @@ class Applier:
         number = self._index(queue).pop(event.origin.place, 0)
         message = queue.message(number)
         if message is None:
-            self._tell("gone", f"position {event.position} of {queue.name!r} is gone")
+            self._tell("gone", f"position {event.position} of {queue.name!r} is gone", event.sequence)
         else:
             queue.take_out(message)
         self._mark(queue, event, done, token)
@@ -237,22 +253,40 @@ class Applier:
         if parking is None:
             parking = self._addresses.declare(self.parking, replicate=Replicate.ALL)
         if event.sequence <= self._marks(parking, event).applied[event.stream_name]:
-            self._tell("duplicates", f"event {event.sequence} for {event.queue!r} is parked already")
+            words = f"event {event.sequence} for {event.queue!r} is parked already"
+            self._tell("duplicates", words, event.sequence)
             self._hold(parking, self._tickets.get(parking, SAFE), done, token)
             return
-        self._tell("parked", f"event {event.sequence}: there is no queue {event.queue!r}")
+        words = f"event {event.sequence}: there is no queue {event.queue!r}"
+        self._tell("parked", words, event.sequence)
         self._put(parking, event, annotate(data, event.origin), done, token)
 
     def queue_added(self, queue: Queue) -> None:
         """A queue is new: carry out what was parked for want of it."""
+        if self._may_be_target(queue.name):
+            self._unpark(queue)
+
+    def _unpark(self, only: Queue | None = None) -> None:
+        """Carry out what was parked, for one queue or for every one that there is now."""
         parking = self._addresses.find_queue(self.parking)
-        if parking is None or parking is queue or not self.applying:
+        if parking is None or not self.applying:
             return
         for number in parking.ids():
             message = parking.message(number)
-            event = None if message is None else decode(message.data)
-            if event is not None and event.queue == queue.name:
-                self._apply(queue, event, parking.take_out, message)
+            event = None if message is None else self._parked(message)
+            if event is None or not self._may_be_target(event.queue):
+                continue
+            queue = self._addresses.find_queue(event.queue)
+            if queue is not None and only in (None, queue):
+                self._apply(queue, event, _take_out, (parking, message))
+
+    def _parked(self, message: Message) -> Event | None:
+        """The event that was parked; ``None`` for what was in the queue before its exchange was."""
+        try:
+            return decode(message.data)
+        except MalformedMessageError as error:
+            self._tell("malformed", f"message {message.number} of {self.parking!r}: {error}")
+            return None
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -266,10 +300,14 @@ class Applier:
             self._indexes[queue] = index
         return index
 
-    def _tell(self, kind: str, words: str) -> None:
-        """Count what is not as it should be, and write it down unless the like was written just now."""
-        setattr(self.tally, kind, getattr(self.tally, kind) + 1)
-        now = self._now_ms()
-        if now - self._told.get(kind, 0) >= _QUIET * 1000:
-            self._told[kind] = now
-            logger.warning("%s: %s: %s", self._exchange.name, kind, words)
+    def _tell(self, case: str, words: str, sequence: int | None = None) -> None:
+        """Count what is not as it should be, and say so."""
+        setattr(self.tally, case, getattr(self.tally, case) + 1)
+        self.odd.happened(case, words, sequence)
+
+
+def _take_out(parked: tuple[Queue, Message]) -> None:
+    """What was parked is carried out; that may be told twice."""
+    parking, message = parked
+    if parking.message(message.number) is message:
+        parking.take_out(message)

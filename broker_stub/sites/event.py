@@ -261,6 +261,21 @@ def annotate(data: bytes, origin: Origin) -> bytes:
     return b"".join((data[:end], _ORIGIN_HEAD, _ORIGIN.pack(*origin), data[behind:]))
 
 
+def without_origin(data: bytes) -> bytes:
+    """A client's message without the origin of one that was applied, as in what it received and passes on.
+
+    :raises MalformedMessageError: when nothing else is in it.
+    """
+    if _ORIGIN_HEAD not in data:
+        return data
+    end = header_end(data)
+    while data.startswith(_ORIGIN_HEAD, end):
+        data = data[:end] + data[end + _ORIGIN_SIZE :]
+    if not data:
+        raise MalformedMessageError("a message of delivery annotations only")
+    return data
+
+
 def origin_of(data: bytes) -> Origin | None:
     """Where an applied message came from; ``None`` for any other message."""
     end = header_end(data)

@@ -11,6 +11,7 @@ Rules
 * Events are accepted in the order in which they became safe.
 * An event of a connection that is lost is not accepted any more: it is known when it comes again.
 * When the source says no (there is no such queue, another link took over) it is asked again later.
+* The password is read before every attempt; while its file cannot be used, that is the link's error.
 """
 
 from __future__ import annotations
@@ -20,17 +21,23 @@ import logging
 from collections import deque
 from typing import Any
 
+from broker_stub.addresses import AddressRefusedError
 from broker_stub.exchanges import Exchange, Route, UnroutableError
 from broker_stub.sections import MalformedMessageError
-from broker_stub.sites.modes import REPLICATION_QUEUE
-from haclient import aio
-from haclient.discovery.cluster_url import ClusterURL
+from broker_stub.sites import password_file
+from broker_stub.sites.applying import OwnEventError
+from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
+from broker_stub.sites.password_file import PasswordFileError
+from broker_stub.sites.way import Way
+from haclient import Credentials, aio
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery
+from haclient.events import AttemptFailed, Connected, Event, Lost, Reconnected
+from haclient.factory import FactoryArguments
 from haclient.links.connection import State
 
 logger = logging.getLogger("broker_stub.sites")
 
-# Events on their way or not safe yet: half a second of round trip and settling at 10,000 a second.
+# Events on their way, and as many not safe yet: half a second of round trip and settling at 10,000 a second.
 _CREDIT = 5000
 # Seconds until the source is asked again.  Longer than a member that woke up too late needs to step down.
 _PAUSE = 2.0
@@ -39,18 +46,15 @@ _PAUSE = 2.0
 class Link:
     """The link of one exchange.
 
-    :param url: of the source's cluster.
+    :param way: to the cluster of the source.
     """
 
-    def __init__(self, exchange: Exchange, url: ClusterURL) -> None:
-        self.url = url
-        self.error = ""
-        """Why it last had to begin anew."""
+    def __init__(self, exchange: Exchange, way: Way) -> None:
+        self._way = way
         self._stopping = False
         self._route = Route(exchange)
         self._connection: aio.Connection | None = None
-        self._safe: deque[aio.Delivery] = deque()
-        self._became_safe = asyncio.Event()
+        self._ended = self._missed = self._no_password = ""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link {exchange.name}")
 
     @property
@@ -58,6 +62,11 @@ class Link:
         """That of its connection."""
         state = State.CONNECTING if self._connection is None else self._connection.state
         return state.value
+
+    @property
+    def error(self) -> str:
+        """Why it is not connected; when it is, why it last had to begin anew."""
+        return self._no_password or self._missed or self._ended
 
     def stop(self) -> asyncio.Task[None]:
         """Carry out nothing more from now on; the task ends soon.
@@ -72,39 +81,101 @@ class Link:
     async def _run(self) -> None:
         while not self._stopping:
             try:
-                async with aio.connect(self.url, startup_deadline=None, telemetry="") as connection:
+                async with aio.connect(self._way.url, **self._arguments()) as connection:
                     self._connection = connection
-                    await self._receive(connection)
-            except* (HaclientError, OSError) as group:
-                self.error = str(group.exceptions[0])
-                logger.info("link %s: %s", self._route.name, self.error)
+                    receiver = await connection.create_receiver(REPLICATION_QUEUE, credit=_CREDIT)
+                    await _Reception(self._route, receiver).run()
+            except* (HaclientError, AddressRefusedError, OwnEventError, OSError) as group:
+                self._begin_anew(str(group.exceptions[0]))
             except* Exception:
                 # Whatever it was, the next event may be another one.
-                self.error = "it failed; see the member's log"
+                self._begin_anew("it failed; see the member's log")
                 logger.exception("link %s failed", self._route.name)
             self._connection = None
             if not self._stopping:
                 await asyncio.sleep(_PAUSE)
 
-    async def _receive(self, connection: aio.Connection) -> None:
-        receiver = await connection.create_receiver(REPLICATION_QUEUE, credit=_CREDIT)
+    def _begin_anew(self, why: str) -> None:
+        if why != self._ended:
+            logger.info("link %s: %s", self._route.name, why)
+        self._ended = why
+
+    # -- the connection -------------------------------------------------------------------------
+
+    def _arguments(self) -> FactoryArguments:
+        arguments: FactoryArguments = {
+            "startup_deadline": None,
+            "telemetry": "",
+            "desired_capabilities": (FOLLOW,),
+            "on_event": self._happened,
+        }
+        if self._way.password_file is not None:
+            arguments["credentials"] = self._credentials
+        return arguments
+
+    async def _credentials(self) -> Credentials:
+        path = self._way.password_file
+        assert path is not None, "there is one, or nobody asks"
+        try:
+            password = await asyncio.to_thread(password_file.read, path)
+        except PasswordFileError as error:
+            if not self._no_password:
+                logger.warning("link %s: %s", self._route.name, error)
+            self._no_password = str(error)
+            raise
+        self._no_password = ""
+        return Credentials(self._way.user, password)
+
+    def _happened(self, event: Event) -> None:
+        """Runs on a thread of its own."""
+        if isinstance(event, AttemptFailed):
+            self._missed = f"{event.record.endpoint}: {event.record.miss.detail}"
+        elif isinstance(event, Lost):
+            self._missed = f"{event.endpoint}: {event.reason}"
+        elif isinstance(event, Connected | Reconnected):
+            self._missed = ""
+
+
+class _Reception:
+    """What comes over one connection.  What becomes safe after its end is nobody's business any more."""
+
+    def __init__(self, route: Route, receiver: aio.Receiver) -> None:
+        self._route = route
+        self._receiver = receiver
+        self._safe: deque[aio.Delivery] = deque()
+        self._unsafe = 0
+        self._became_safe = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Carry out what comes, until the connection or the link ends."""
         async with asyncio.TaskGroup() as group:
             accepting = group.create_task(self._accept())
-            async for delivery in receiver:
+            async for delivery in self._receiver:
                 await self._carry_out(delivery)
+                while self._unsafe >= _CREDIT:
+                    self._room.clear()
+                    await self._room.wait()
             accepting.cancel()
 
     async def _carry_out(self, delivery: aio.Delivery) -> None:
+        self._unsafe += 1
         try:
             self._route.enqueue(delivery.data, self._done, delivery)
+        except OwnEventError:
+            raise
         except MalformedMessageError as error:
+            self._unsafe -= 1
             await delivery.reject("amqp:decode-error", str(error))
         except UnroutableError:
+            self._unsafe -= 1
             await delivery.release()
 
     def _done(self, delivery: Any) -> None:
+        self._unsafe -= 1
         self._safe.append(delivery)
         self._became_safe.set()
+        self._room.set()
 
     async def _accept(self) -> None:
         while True:

@@ -9,6 +9,10 @@ REPLICATION_QUEUE = "site-replication"
 """The queue that holds a site's events; there is one, and only the site puts anything into it."""
 
 
+FOLLOW = "haclient:follow"
+"""What a link asks for in its Open: to be served by the primary only, whoever it is there."""
+
+
 class SiteMode(enum.StrEnum):
     """Which events a queue has."""
 

@@ -7,6 +7,7 @@ to do then (a queue, an exchange, a link) waits until it serves.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -14,11 +15,15 @@ from typing import Any
 from broker_stub.addresses import Addresses
 from broker_stub.exchanges import Exchange, ExchangeType
 from broker_stub.queues import Queue
-from broker_stub.sites.applying import FROM, Applier
+from broker_stub.sites.applying import Applier
 from broker_stub.sites.link import Link
+from broker_stub.sites.modes import REPLICATION_QUEUE
+from broker_stub.sites.odd import Odd, Tell
 from broker_stub.sites.source import Source
+from broker_stub.sites.way import Way, WayError
 from broker_stub.subscriptions import Subscription
-from haclient.discovery.cluster_url import ClusterURL
+
+logger = logging.getLogger("broker_stub.sites")
 
 
 class Site:
@@ -26,13 +31,19 @@ class Site:
 
     :param now_ms: milliseconds since the epoch.
     :param put_marks: writes the marks of a queue down.
+    :param tell: is told of events that are not as they should be, after the log.
     """
 
     def __init__(
-        self, addresses: Addresses, now_ms: Callable[[], int], put_marks: Callable[[Queue], object]
+        self,
+        addresses: Addresses,
+        now_ms: Callable[[], int],
+        put_marks: Callable[[Queue], object],
+        tell: Tell,
     ) -> None:
         self._addresses = addresses
         self._now_ms = now_ms
+        self._tell = tell
         self._source = Source(addresses, now_ms, put_marks)
         self._serves = False
         self._reader: Subscription | None = None
@@ -71,6 +82,7 @@ class Site:
         """The member stops: its links have ended when this returns.  What clients still do has its events."""
         for exchange in tuple(self._links):
             self._hang_up(exchange)
+        self.look()
         if self._ending:
             await asyncio.wait(self._ending)
 
@@ -94,6 +106,10 @@ class Site:
         if former is not None and not former.link.dead:
             former.steal()
 
+    def owns(self, name: str | None) -> bool:
+        """Whether a queue of that name holds events: nobody else puts anything into it."""
+        return name == REPLICATION_QUEUE or any(name == each.parking for each in self._appliers.values())
+
     # -- the other side -------------------------------------------------------------------------
 
     def exchange_added(self, exchange: Exchange) -> None:
@@ -101,24 +117,28 @@ class Site:
         if exchange.type is not ExchangeType.REPLICATION:
             return
         if exchange not in self._appliers:
-            self._appliers[exchange] = Applier(exchange, self._addresses, self._now_ms)
+            self._appliers[exchange] = Applier(exchange, self._addresses, self._now_ms, self._tell_odd)
         if self._serves:
             self._begin_exchange(exchange)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """An exchange is gone."""
-        if self._appliers.pop(exchange, None) is not None:
+        applier = self._appliers.pop(exchange, None)
+        if applier is not None:
             self._hang_up(exchange)
+            applier.odd.look()
 
     def _begin_exchange(self, exchange: Exchange) -> None:
         applier = self._appliers[exchange]
         if exchange.carry_out is None:
             exchange.carry_out = applier.carry_out
             applier.begin()
-        url = exchange.options.get(FROM)
         self._hang_up(exchange)
-        if url and applier.applying:
-            self._links[exchange] = Link(exchange, ClusterURL.parse(str(url)))
+        way, error = _way(exchange)
+        if error:
+            logger.error("link %s cannot begin: %s", exchange.name, error)
+        elif way is not None and applier.applying:
+            self._links[exchange] = Link(exchange, way)
 
     def _hang_up(self, exchange: Exchange) -> None:
         link = self._links.pop(exchange, None)
@@ -126,6 +146,18 @@ class Site:
             task = link.stop()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+    # -- odd cases ------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """A second is over: tell of the odd events in it."""
+        for applier in self._appliers.values():
+            applier.odd.look()
+
+    def _tell_odd(self, odd: Odd) -> None:
+        times = "" if odd.count == 1 else f" ({odd.count} times)"
+        logger.warning("%s: %s%s: %s", odd.link, odd.case, times, odd.words)
+        self._tell(odd)
 
     # -- status ---------------------------------------------------------------------------------
 
@@ -139,15 +171,24 @@ class Site:
         }
 
     def _link_status(self, exchange: Exchange, applier: Applier) -> dict[str, Any]:
-        link, url = self._links.get(exchange), exchange.options.get(FROM)
+        link, (way, error) = self._links.get(exchange), _way(exchange)
         return {
             "name": exchange.name,
-            "from": None if not url else str(ClusterURL.parse(str(url))),
+            "from": None if way is None else str(way),
+            "password_file": None if way is None else way.password_file,
             "applying": applier.applying,
             "state": "stopped" if link is None else link.state,
-            "error": "" if link is None else link.error,
+            "error": error if link is None else link.error,
             "last_sequence": dict(applier.last),
             "queues": applier.targets() if self._serves else [],
             "delay_seconds": None if applier.delay_ms is None else applier.delay_ms / 1000,
             **asdict(applier.tally),
         }
+
+
+def _way(exchange: Exchange) -> tuple[Way | None, str]:
+    """The way of an exchange's link, or why there is none: an older version stored more than is allowed."""
+    try:
+        return Way.of(exchange.options), ""
+    except WayError as error:
+        return None, str(error)

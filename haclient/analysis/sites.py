@@ -3,6 +3,9 @@
 The lines are those of members that serve, one a second (``haclient.member.site``): without a link's
 name they are of the source, and tell how much the other site lacked; with one, of the site that follows.
 
+What was odd about the events of another site are lines of their own (``haclient.member.odd_event``), each
+with a number of events.
+
 Percentiles are exact, over the lines of a window.
 """
 
@@ -15,6 +18,8 @@ from haclient.telemetry.schema import Kind
 
 WINDOW = "1 minute"
 PERCENTS = (50, 95, 99)
+CASES = ("duplicates", "gaps", "created", "parked", "taken", "copies", "gone", "malformed")
+"""What an event can be; any other word is of a later version."""
 
 
 def are_told_of(surveyed: DataFrame) -> bool:
@@ -29,17 +34,19 @@ def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
     """One row a window, a cluster and a link (null: its own events), in the order of time.
 
     Columns: ``start``, ``cluster``, ``link``, ``lines``, ``sequence`` (the last one), ``duplicates`` and
-    ``gaps`` (of the link, since its member began to serve), and of ``lag_events`` and ``lag_seconds`` the
-    percentiles ``_p50``, ``_p95``, ``_p99`` and ``_max``.
+    ``gaps`` (of the link, since its member began to serve), ``odd`` (events of the window by case), and of
+    ``lag_events`` and ``lag_seconds`` the percentiles ``_p50``, ``_p95``, ``_p99`` and ``_max``.
     """
-    lines = events.where(sf.col("type") == Kind.MEMBER_SITE.value)
+    lines = events.where(sf.col("type").isin(Kind.MEMBER_SITE.value, Kind.MEMBER_ODD_EVENT.value))
+    tells_lag = sf.col("type") == Kind.MEMBER_SITE.value
     rows = lines.groupBy(
         sf.window("time", window).alias("window"), "cluster", sf.col("site_link").alias("link")
     ).agg(
-        sf.count("*").alias("lines"),
-        sf.max("site_sequence").alias("sequence"),
+        sf.count_if(tells_lag).alias("lines"),
+        sf.max(sf.when(tells_lag, sf.col("site_sequence"))).alias("sequence"),
         sf.max("site_duplicates").alias("duplicates"),
         sf.max("site_gaps").alias("gaps"),
+        _odd().alias("odd"),
         *_spread("lag_events"),
         *_spread("lag_seconds"),
     )
@@ -47,6 +54,14 @@ def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
     return rows.select("start", *(name for name in rows.columns if name != "start")).orderBy(
         "start", "cluster", "link"
     )
+
+
+def _odd() -> Column:
+    """How many events of each case there were; nothing of cases that did not occur."""
+    counts = (
+        (sf.lit(case), sf.sum(sf.when(sf.col("site_case") == case, sf.col("site_count")))) for case in CASES
+    )
+    return sf.map_filter(sf.create_map(*(part for pair in counts for part in pair)), lambda _, n: n > 0)
 
 
 def _spread(name: str) -> list[Column]:

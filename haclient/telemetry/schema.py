@@ -35,6 +35,7 @@ class Kind(enum.StrEnum):
     MEMBER_UNPARKED = "haclient.member.unparked"
     MEMBER_ROLE = "haclient.member.role"
     MEMBER_SITE = "haclient.member.site"
+    MEMBER_ODD_EVENT = "haclient.member.odd_event"
 
 
 class Type(enum.StrEnum):
@@ -200,7 +201,12 @@ DATA = (
     Key("haclient.member.name", "member", Type.STRING, "name of the member that writes"),
     Key("haclient.member.role", "role", Type.STRING, "what it is now"),
     Key("haclient.site.link", "site_link", Type.STRING, "name of a link; null for the events of this site"),
-    Key("haclient.site.sequence", "site_sequence", Type.LONG, "last sequence that was given, or carried out"),
+    Key(
+        "haclient.site.sequence",
+        "site_sequence",
+        Type.LONG,
+        "last sequence that was given, or carried out; on `odd_event` that of the last one",
+    ),
     Key(
         "haclient.site.lag.events",
         "site_lag_events",
@@ -217,6 +223,14 @@ DATA = (
     ),
     Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "events dropped, as they came again"),
     Key("haclient.site.gaps", "site_gaps", Type.LONG, "gaps in the sequences"),
+    Key("haclient.site.case", "site_case", Type.STRING, "what was odd about events of another site"),
+    Key(
+        "haclient.site.count",
+        "site_count",
+        Type.LONG,
+        "how many of that case came since the last line of it",
+        "events",
+    ),
 )
 
 KEYS = (*ENVELOPE, *DATA)

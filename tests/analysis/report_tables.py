@@ -29,6 +29,32 @@ _STORM = {
 }
 
 
+def stream(link: str | None, **facts: Any) -> dict[str, Any]:
+    """What the report shows of one stream, over a hundred minutes."""
+    levels = {f"lag_seconds_{name}": value for name, value in (("p50", 0.11), ("p99", 2.4), ("max", 9.5))}
+    if link is None:
+        levels |= {f"lag_events_{name}": value for name, value in (("p50", 40), ("p99", 900), ("max", 2100))}
+    return {
+        "cluster": "west" if link is None else "east",
+        "link": link,
+        "minutes": 100,
+        "sequence": 123_456,
+        "duplicates": 7,
+        "gaps": 0,
+        "odd": {} if link is None else {"duplicates": 7, "gone": 2},
+        **levels,
+        "columns": [
+            {
+                "second": 1_795_226_400 + 60 * minute,
+                "width": 60,
+                **{name: value * (minute % 17) / 16 for name, value in levels.items()},
+            }
+            for minute in range(100)
+        ],
+        **facts,
+    }
+
+
 def tables() -> dict[str, list[dict[str, Any]]]:
     """One storm of two thousand connections, with something in every table."""
     return {
@@ -49,6 +75,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             }
         ],
         "ecdf": [{"time_away": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],
+        "sites": [stream(None), stream("from-a")],
         "storms": [dict(_STORM)],
         "storm_timeline": [
             {

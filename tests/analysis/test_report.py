@@ -17,10 +17,10 @@ import pytest
 
 from haclient.analysis.report import svg
 from haclient.analysis.report.render import LIMIT, render
-from tests.analysis.report_tables import MEMBERS, tables
+from tests.analysis.report_tables import MEMBERS, stream, tables
 
 _AT = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
-_SECTIONS = ("alarms", "advice", "away", "storms", "jitter", "members", "absent")
+_SECTIONS = ("alarms", "advice", "away", "storms", "jitter", "sites", "members", "absent")
 _HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 _VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -83,7 +83,7 @@ def _key(key: str, row: dict[str, Any], planted: str) -> str:
 def test_every_section_and_every_table_is_there() -> None:
     page = Page(_page())
     assert [section["id"] for section in page.all("section")] == list(_SECTIONS)
-    assert len(page.all("table")) == 6
+    assert len(page.all("table")) == 7
     for words in ("split_claim", "accept_rate", "orders", MEMBERS[0], "billing-7", "member-b promoted"):
         assert words in page.text
 
@@ -107,7 +107,7 @@ def test_charts_say_what_they_show_and_tables_have_headers() -> None:
     page = Page(text)
     ids = {attributes.get("id") for _, attributes in page.elements}
     charts = page.all("svg")
-    assert len(charts) == 6, "three charts, each for a desk and for a phone"
+    assert len(charts) == 10, "five charts, each for a desk and for a phone"
     for chart in charts:
         assert chart["role"] == "img"
         assert set((chart["aria-labelledby"] or "").split()) <= ids
@@ -181,8 +181,14 @@ def test_a_busy_fleet_has_every_pixel_filled_below_the_limit() -> None:
     busy["members"] = busy["members"] * 20
     busy["absent"] = busy["absent"] * 50
     busy["alarms"] = busy["alarms"] * 50
+    columns = [
+        {**each, "second": each["second"] + 6000 * more}
+        for more in range(2)
+        for each in stream(None)["columns"]
+    ]
+    busy["sites"] = [stream(None, columns=columns, cluster=f"west-{number}") for number in range(12)]
     text = _page(busy)
-    assert len(Page(text).all("svg")) == 10
+    assert len(Page(text).all("svg")) == 16
     assert len(text.encode()) < LIMIT
 
 
@@ -190,7 +196,8 @@ def test_a_busy_fleet_has_every_pixel_filled_below_the_limit() -> None:
 def test_no_data_is_said_in_words(rows: dict[str, list[dict[str, Any]]]) -> None:
     page = Page(_page(rows))
     assert "No connection was lost." in page.text
-    assert [section["id"] for section in page.all("section")] == list(_SECTIONS)
+    shown = [section["id"] for section in page.all("section")]
+    assert shown == [name for name in _SECTIONS if name != "sites"]
     assert not page.all("svg")
     assert "None" not in page.text.replace("None:", "")
 
@@ -214,6 +221,33 @@ def test_one_outage_alone_makes_a_chart() -> None:
         "ecdf": [{"time_away": 0.0, "share": 1.0}],
     }
     assert "1 outage hit 1 connection." in Page(_page(given)).text
+
+
+def test_the_lag_of_each_stream_is_drawn_over_the_time_of_day_and_told_in_figures() -> None:
+    text = _page()
+    page = Page(text)
+    for words in ("west: its own events", "east: link from-a", "9.5 s", "2,100", "duplicates 7, gone 2"):
+        assert words in page.text
+    assert re.search(r'class="tick"[^>]*>\d\d:\d0<', text), "ticks at round times"
+    assert text.count(">lag in seconds<") == 4
+    assert text.count(">lag in events<") == 2, "a link tells no number of events"
+    assert "half of the worst minute at most 110 ms behind" in page.text
+
+
+@pytest.mark.parametrize(
+    ("minutes", "label"), [(1, "02:00"), (3, "02:01"), (3000, "06:00"), (30_000, "11-25")]
+)
+def test_a_minute_is_drawn_as_well_as_a_month(minutes: int, label: str) -> None:
+    width = 60 * -(-minutes // 120)
+    [one, *_] = stream(None)["columns"]
+    first = 1_795_226_400
+    columns = [
+        {**one, "second": at, "width": width, "lag_seconds_max": 3.0}
+        for at in range(first, first + 60 * minutes, width)
+    ]
+    page = Page(_page({"sites": [stream(None, columns=columns)]}))
+    assert len(page.all("svg")) == 2
+    assert label in page.text
 
 
 def test_the_time_of_the_analysis_is_shown_in_utc() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.report import data
+from haclient.analysis.figures import of_episodes
+from haclient.analysis.report import data, lag
 from haclient.analysis.report.data import BUCKETS, MEMBERS, OTHERS, STORMS
 
 _AT = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
@@ -96,17 +97,23 @@ def test_first_connects_and_what_the_application_closed_are_not_in_the_curve(spa
     assert points == [{"time_away": 0.0, "share": 1.0}]
 
 
+def _headline(episodes: DataFrame) -> dict[str, Any]:
+    [found] = _dicts(of_episodes(episodes.withColumn("attempts", sf.lit(1))))
+    [row] = _dicts(data.headline(episodes, found))
+    return row
+
+
 def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSession) -> None:
     first = _episodes(spark, [100.0]).withColumn("first_connect", sf.expr("true"))
     episodes = _episodes(spark, [float(number) for number in range(101)] + [None])
-    [row] = _dicts(data.headline(episodes.union(first)))
+    row = _headline(episodes.union(first))
     assert (row["outages"], row["clients_hit"], row["connections"]) == (102, 102, 102)
     assert (row["p50"], row["p90"], row["p99"], row["max"]) == (50.0, 90.0, 99.0, 100.0)
     assert (row["never_back"], row["gave_up"], row["back"]) == (1, 0, 101)
 
 
 def test_the_headline_of_nothing_is_zeros_and_blanks(spark: SparkSession) -> None:
-    [row] = _dicts(data.headline(_episodes(spark, [1.0]).limit(0)))
+    row = _headline(_episodes(spark, [1.0]).limit(0))
     assert (row["outages"], row["p50"], row["max"]) == (0, None, None)
 
 
@@ -194,3 +201,57 @@ def test_reasons_are_summed_over_the_storm_the_most_frequent_first(spark: SparkS
 def test_times_leave_as_text_in_utc(spark: SparkSession) -> None:
     [row] = data.collect(_storms(spark, 9))
     assert row["started_at"] == "2026-11-21 02:00:00.000"
+
+
+def _lags(spark: SparkSession, *rows: tuple[int, str, str | None, float, dict[str, int]]) -> DataFrame:
+    """A minute, a cluster, a link, the lag, and what was odd."""
+    columns = "start timestamp, cluster string, link string, sequence bigint, duplicates bigint, gaps bigint,"
+    columns += "odd map<string,bigint>," + ",".join(
+        f"lag_{unit}_{level} double" for unit in ("seconds", "events") for level in ("p50", "p99", "max")
+    )
+    made = [
+        (
+            _AT + timedelta(minutes=at),
+            cluster,
+            link,
+            at,
+            0,
+            0,
+            odd,
+            *[lag * part for part in (0.1, 0.9, 1.0)] * 2,
+        )
+        for at, cluster, link, lag, odd in rows
+    ]
+    return spark.createDataFrame(made, columns)
+
+
+def test_the_streams_that_are_furthest_behind_come_first_with_their_worst_minutes(
+    spark: SparkSession,
+) -> None:
+    lags = _lags(
+        spark,
+        (0, "west", None, 2.0, {}),
+        (1, "west", None, 8.0, {}),
+        (0, "east", "from-a", 9.0, {"gone": 2}),
+        (5, "east", "from-a", 1.0, {"gone": 1, "gaps": 1}),
+    )
+    east, west = _dicts(lag.streams(lags))
+    assert (east["cluster"], east["link"], east["odd"], east["minutes"]) == (
+        "east",
+        "from-a",
+        {"gone": 3, "gaps": 1},
+        2,
+    )
+    assert (west["lag_seconds_max"], west["lag_seconds_p50"], west["sequence"]) == (8.0, 0.8, 1)
+    first = _AT.timestamp()
+    assert [(each["second"] - first, each["width"]) for each in east["columns"]] == [(0, 60), (300, 60)]
+    assert west["streams"] == 2
+
+
+def test_a_long_time_is_drawn_in_few_columns_with_the_worst_minute_of_each(spark: SparkSession) -> None:
+    lags = _lags(spark, *((at, "west", None, 50.0 if at == 500 else 1.0, {}) for at in range(1000)))
+    [west] = _dicts(lag.streams(lags))
+    assert len(west["columns"]) <= lag.COLUMNS
+    assert {each["width"] for each in west["columns"]} == {540}
+    assert max(each["lag_seconds_max"] for each in west["columns"]) == 50.0
+    assert sum(each["lag_seconds_max"] == 1.0 for each in west["columns"]) == len(west["columns"]) - 1

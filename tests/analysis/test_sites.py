@@ -39,9 +39,22 @@ def test_the_lag_of_each_minute_has_its_percentiles(spark: SparkSession) -> None
             site_gaps=0,
         )
     ]
+    odd = [
+        line(
+            at,
+            type=Kind.MEMBER_ODD_EVENT.value,
+            cluster="east",
+            site_link="from-a",
+            site_case=case,
+            site_count=count,
+            site_sequence=99,
+        )
+        for at, case, count in ((1, "duplicates", 1), (2, "duplicates", 40), (3, "gone", 2), (4, "new", 5))
+    ]
     other = [line(5, type=Kind.MEMBER_ROLE.value, cluster="north")]
     rows = [
-        row.asDict() for row in site_lag(spark.createDataFrame([*source, *link, *other], SCHEMA)).collect()
+        row.asDict()
+        for row in site_lag(spark.createDataFrame([*source, *link, *odd, *other], SCHEMA)).collect()
     ]
     assert [(row["cluster"], row["link"], row["lines"]) for row in rows] == [
         ("east", "from-a", 1),
@@ -49,7 +62,9 @@ def test_the_lag_of_each_minute_has_its_percentiles(spark: SparkSession) -> None
         ("west", None, 40),
     ]
     assert (rows[0]["duplicates"], rows[0]["gaps"], rows[0]["lag_events_p50"]) == (3, 0, None)
+    assert (rows[0]["odd"], rows[0]["sequence"]) == ({"duplicates": 41, "gone": 2}, 7)
     first = rows[1]
+    assert first["odd"] == {}
     assert (first["sequence"], first["lag_events_max"], first["lag_events_p50"]) == (118, 59, 29.5)
     assert first["lag_seconds_max"] == 5.9
     assert rows[2]["start"] - first["start"] == timedelta(minutes=1)

@@ -19,6 +19,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.kept import small
+from haclient.analysis.report import lag
 from haclient.analysis.report.figures import OTHERS
 from haclient.telemetry.schema import Kind
 
@@ -43,6 +45,13 @@ ROWS = {
 }
 """Rows that are shown of a table."""
 
+_FIGURES = {
+    **{name: name for name in ("outages", "back", "never_back", "gave_up")},
+    "still_open": "open",
+    **{name: f"{name}_away" for name in ("p50", "p90", "p99", "max")},
+}
+"""Figures of the headline, by their names there."""
+
 _ECDF_PER_DECADE = 60
 _SHORTEST = 0.001  # s; what is shorter is drawn there
 _BINS = 20
@@ -51,16 +60,20 @@ _DRAWN = 0.99  # of the set-ups: a straggler an hour later must not squeeze the 
 _MARGIN = 1.25  # what is drawn beyond them
 
 
-def report_tables(tables: Mapping[str, DataFrame], events: DataFrame) -> dict[str, Rows]:
+def report_tables(
+    tables: Mapping[str, DataFrame], events: DataFrame, figures: Mapping[str, float | None]
+) -> dict[str, Rows]:
     """Everything that ``render`` takes, collected.
 
     :param tables: as ``tables.all_tables`` gives them, best read back from where they were stored.
     :param events: the lines that they were made from.
+    :param figures: of the tables.
     """
-    largest = biggest(tables["storms"]).cache()
-    drawn = timeline(tables["storm_timeline"], largest).cache()
+    largest = small(biggest(tables["storms"]))
+    of_largest = tables["storm_timeline"].join(sf.broadcast(largest), "storm_id", "left_semi")
+    drawn = small(timeline(small(of_largest), largest))
     frames = {
-        "headline": headline(tables["episodes"]),
+        "headline": headline(tables["episodes"], figures),
         "ecdf": ecdf(tables["episodes"]),
         "storm_timeline": drawn,
         "storm_marks": marks(events, largest, drawn),
@@ -69,9 +82,12 @@ def report_tables(tables: Mapping[str, DataFrame], events: DataFrame) -> dict[st
     }
     frames |= {name: first_rows(tables[name], name) for name in ROWS}
     rows: dict[str, Rows] = {name: collect(frame) for name, frame in frames.items()}
-    rows["totals"] = collect(totals({name: tables[name] for name in (*ROWS, "quarantine") if name in tables}))
-    drawn.unpersist()
-    largest.unpersist()
+    counted = (*ROWS, "quarantine", "site_lag")
+    counts = collect(totals({name: tables[name] for name in counted if name in tables}))
+    if any(row["table"] == "site_lag" and row["rows"] for row in counts):
+        rows["sites"] = streams = collect(lag.streams(tables["site_lag"]))
+        counts = [*counts, {"table": "sites", "rows": streams[0]["streams"]}]
+    rows["totals"] = counts
     return rows
 
 
@@ -111,27 +127,23 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
     return frame.orderBy(*order[table]).limit(ROWS[table])
 
 
-def headline(episodes: DataFrame) -> DataFrame:
-    """One row: how many outages, whom they hit, how long they took."""
-    outage = ~sf.col("first_connect")
-    client = sf.struct("client_id", "connection")
-    away = sf.expr("percentile(CASE WHEN NOT first_connect THEN time_away END, array(0.5, 0.9, 0.99, 1.0))")
-    counted = episodes.agg(
+def headline(episodes: DataFrame, figures: Mapping[str, float | None]) -> DataFrame:
+    """One row: how many outages, whom they hit, how long they took.
+
+    :param figures: of the same episodes.
+    """
+    clients = episodes.groupBy("client_id", "connection").agg(
         sf.min("began_at").alias("first_at"),
         sf.max(sf.coalesce("back_at", "began_at")).alias("last_at"),
-        sf.count_distinct(client).alias("connections"),
-        sf.count_if(outage).alias("outages"),
-        sf.count_distinct(sf.when(outage, client)).alias("clients_hit"),
-        sf.count_if(outage & sf.col("outcome").eqNullSafe("back")).alias("back"),
-        sf.count_if(outage & sf.col("outcome").eqNullSafe("never_came_back")).alias("never_back"),
-        sf.count_if(sf.col("outcome").eqNullSafe("gave_up")).alias("gave_up"),
-        sf.count_if(outage & sf.col("outcome").eqNullSafe("open")).alias("still_open"),
-        away.alias("away"),
+        sf.max(~sf.col("first_connect")).alias("hit"),
     )
-    percentiles = [
-        sf.col("away")[place].alias(name) for place, name in enumerate(("p50", "p90", "p99", "max"))
-    ]
-    return counted.select("*", *percentiles).drop("away")
+    counted = clients.agg(
+        sf.min("first_at").alias("first_at"),
+        sf.max("last_at").alias("last_at"),
+        sf.count("*").alias("connections"),
+        sf.count_if("hit").alias("clients_hit"),
+    )
+    return counted.select("*", *(sf.lit(figures[figure]).alias(name) for name, figure in _FIGURES.items()))
 
 
 def ecdf(episodes: DataFrame) -> DataFrame:
@@ -219,7 +231,7 @@ def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
     coloured = framed.join(sf.broadcast(_coloured(framed)), ["storm_id", "member"], "left").withColumn(
         "member", sf.coalesce("colour", sf.lit(OTHERS))
     )
-    bucket = sf.floor(sf.round(sf.col("second") * 10) / sf.col("tenths")) * sf.col("tenths") / 10
+    bucket = sf.floor(sf.rint(sf.col("second") * 10) / sf.col("tenths")) * sf.col("tenths") / 10
     return (
         coloured.groupBy("storm_id", bucket.alias("second"), (sf.col("tenths") / 10).alias("width"), "member")
         .agg(*(sf.sum(name).alias(name) for name in ("attempts", "failures", "connected")))

@@ -161,12 +161,12 @@ def _stack(frame: Frame, columns: Mapping[str, Rows], what: str) -> list[Markup]
             at, width = float(bucket["second"]), float(bucket["width"])
             heights[at] = heights.get(at, 0.0) + float(bucket[what]) / width
         layers.append(
-            svg.path(f"fill {colour(members, member)}", _silhouette(frame, heights, rows[0]["width"]))
+            svg.path(f"fill {colour(members, member)}", silhouette(frame, heights, rows[0]["width"]))
         )
     return layers[::-1]
 
 
-def _silhouette(frame: Frame, heights: Mapping[float, float], width: float) -> str:
+def silhouette(frame: Frame, heights: Mapping[float, float], width: float) -> str:
     """The outline of columns side by side; most of a report's bytes are these."""
     ground = svg.px(frame.bottom)
     data, end, level = f"M{svg.px(frame.left)} {ground}", svg.px(frame.left), ground

@@ -22,16 +22,17 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from haclient.analysis.report import figures, words
+from haclient.analysis.report import figures, lag_figures, words
 from haclient.analysis.report.words import Row, Rows
 
 LIMIT = 300_000
 """Bytes of a report."""
 
 _STORMS = 3
-_TABLES = {"storms": 20, "jitter": 20, "members": 40, "absent": 50, "alarms": 50, "advice": 20}
+_TABLES = {"storms": 20, "jitter": 20, "members": 40, "absent": 50, "alarms": 50, "advice": 20, "sites": 12}
 _HALVED = 6  # times that the rows are halved until the page is small enough
 _POINTS = 400
+_COLUMNS = 120
 _BUCKETS = 720  # rows of a storm's timeline: 120 columns of six colours
 
 
@@ -76,6 +77,8 @@ def _render(tables: Mapping[str, Rows], shown: Mapping[str, Rows], title: str, g
         quarantined=totals.get("quarantine", 0),
         ecdf=_ecdf(tables.get("ecdf", ()), headline),
         drawn=_storms(tables, shown["storms"]),
+        lags=_lags(shown["sites"]),
+        levels=[(colour, level) for level, colour in reversed(lag_figures.LEVELS)],
         histograms=_histograms(tables.get("jitter_histogram", ())),
         **shown,
     )
@@ -121,6 +124,15 @@ def _storms(tables: Mapping[str, Rows], storms: Rows) -> list[dict[str, Any]]:
 def _legend(buckets: Rows) -> list[tuple[str, str]]:
     members = figures.members_of(buckets)
     return [(figures.colour(members, member), member) for member in members]
+
+
+def _lags(streams: Rows) -> list[tuple[Row, Markup]]:
+    """The streams that are drawn, each with its chart."""
+    drawn = [stream for stream in streams if stream["columns"] and stream["lag_seconds_max"] is not None]
+    return [
+        (stream, lag_figures.lag(f"lag-{place}", stream, stream["columns"][:_COLUMNS]))
+        for place, stream in enumerate(drawn[:_STORMS])
+    ]
 
 
 def _histograms(cells: Rows) -> list[tuple[str, Markup]]:

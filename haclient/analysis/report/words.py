@@ -115,6 +115,12 @@ def listed(value: Any) -> str:
     return ", ".join(text(part) for part in parts[:_PAIRS]) or svg.BLANK
 
 
+def stream(row: Row) -> str:
+    """A link of a cluster, or the cluster's own events."""
+    link = row.get("link")
+    return text(f"{row.get('cluster')}: {f'link {link}' if link else 'its own events'}")
+
+
 def times(value: float | None) -> str:
     """A ratio."""
     return svg.BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
@@ -130,4 +136,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "pairs": pairs,
     "listed": listed,
     "times": times,
+    "stream": stream,
 }

@@ -14,9 +14,10 @@ from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.sites.modes import SITE_PROPERTY
 from haclient import aio
 from haclient.errors import ReceiveTimeout
-from tests.broker_stub.replication.cluster import Cluster, Member
+from tests.broker_stub.replication.cluster import USER, Cluster, Member
 
 LINK = "from-a"
+NAME, PASSWORD = USER
 _OPTIONS = "heartbeat=2&attempt_timeout=3&backoff_base=0.02&backoff_max=0.2"
 _PATIENCE = 60.0
 # Between two messages of a queue that is read from its front.
@@ -29,11 +30,20 @@ class Sites:
 
     source: Cluster
     dr: Cluster
+    password_file: Path
+    """Of the link's user at the source."""
+    telemetry: Path
+    """What the members of the DR site write."""
 
     @property
     def url(self) -> str:
-        """Of the source, for clients and for the link."""
+        """Of the source, for clients."""
         return f"{self.source.url}/?{_OPTIONS}"
+
+    @property
+    def way(self) -> str:
+        """Of the source, for the link."""
+        return as_user(self.url)
 
     @property
     def both_urls(self) -> str:
@@ -49,7 +59,7 @@ class Sites:
         (a, _), (c, _) = await asyncio.gather(self.source.pair(), self.dr.pair())
         for name, mode in queues.items():
             await a.call("CREATE", kind=QUEUE_TYPE, name=name, **{SITE_PROPERTY: mode})
-        options = {"type": "replication", "from": way or self.url}
+        options = {"type": "replication", "from": way or self.way, "password_file": str(self.password_file)}
         await c.call("CREATE", kind=EXCHANGE_TYPE, name=LINK, **options)
 
     async def equal(self) -> None:
@@ -63,15 +73,30 @@ class Sites:
         return dict(facts)
 
 
+def as_user(url: str) -> str:
+    """The URL for the user of links."""
+    return url.replace("://", f"://{NAME}@")
+
+
+def write_password(path: Path, password: str = PASSWORD) -> Path:
+    """A file that others cannot read."""
+    path.touch(mode=0o600)
+    path.write_text(f"{password}\n")
+    return path
+
+
 @asynccontextmanager
 async def sites(folder: Path) -> AsyncIterator[Sites]:
     for name in ("source", "dr"):
         (folder / name).mkdir()
+    telemetry = folder / "telemetry"
+    (west, east) = (("--cluster", name, "--link-user", NAME) for name in ("west", "east"))
+    east = (*east, "--telemetry", str(telemetry))
     async with (
-        Cluster(folder / "source", ("a", "b"), backup_timeout=5.0, arguments=("--cluster", "west")) as source,
-        Cluster(folder / "dr", ("c", "d"), backup_timeout=5.0, arguments=("--cluster", "east")) as dr,
+        Cluster(folder / "source", ("a", "b"), backup_timeout=5.0, arguments=west) as source,
+        Cluster(folder / "dr", ("c", "d"), backup_timeout=5.0, arguments=east) as dr,
     ):
-        yield Sites(source, dr)
+        yield Sites(source, dr, write_password(folder / "link.password"), telemetry)
 
 
 async def serving(cluster: Cluster) -> Member:

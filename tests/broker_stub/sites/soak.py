@@ -39,7 +39,7 @@ from haclient.errors import StaleDelivery
 from haclient.testing.peers.listening import Peer
 from haclient.testing.proxy import Proxy, proxy
 from tests.broker_stub.replication.cluster import Cluster, bodies
-from tests.broker_stub.sites.clusters import Sites, fail_over, looked_at, serving, sites
+from tests.broker_stub.sites.clusters import Sites, as_user, fail_over, looked_at, serving, sites
 
 _OPTIONS = (
     "redirects=none&pushed_members=ignore&heartbeat=2&attempt_timeout=3&backoff_base=0.02&backoff_max=0.2"
@@ -138,7 +138,7 @@ async def soak(plan: Plan, folder: Path) -> Result:
     began = time.monotonic()
     async with sites(folder) as both, AsyncExitStack() as stack:
         ways = [await stack.enter_async_context(_way(member)) for member in both.source.members]
-        way = f"amqp://{','.join(each.address for each in ways)}/?{_OPTIONS}"
+        way = as_user(f"amqp://{','.join(each.address for each in ways)}/?{_OPTIONS}")
         await both.begin(way=way, orders="all", audit="enqueues")
         await _run(plan, both, ways, result)
         await _reckon(both, result)

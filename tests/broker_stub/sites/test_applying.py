@@ -117,6 +117,10 @@ async def test_a_gap_is_counted_and_what_follows_is_carried_out() -> None:
         other.enqueue(5, sequence=11)
         assert other.places() == [1, 5]
         assert (other.facts["gaps"], other.facts["missing"]) == (1, 3)
+        other.enqueue(6, sequence=12)
+        assert other.facts["gaps"] == 1
+        other.enqueue(8, sequence=14)
+        assert (other.facts["gaps"], other.facts["missing"]) == (2, 4)
 
 
 async def test_a_missing_queue_is_made() -> None:
@@ -170,6 +174,17 @@ async def test_a_second_copy_is_known_by_its_duplicate_detection_id() -> None:
         assert other.facts["copies"] == 1
 
 
+async def test_in_mode_all_both_copies_are_there_as_they_are_at_the_source() -> None:
+    async with other_site() as other:
+        message = proton.Message(body="x", properties={"_AMQ_DUPL_ID": "one"})
+        for position in (1, 2):
+            other.carry_out(other.event(Op.ENQUEUE, position, message))
+        assert other.places() == [1, 2]
+        other.dequeue(1)
+        assert other.places() == [2]
+        assert (other.facts["copies"], other.settled) == (0, [1, 2, 3])
+
+
 async def test_a_message_expires_when_it_would_have_at_the_source() -> None:
     async with other_site() as other:
         other.enqueue(1, expires_at_ms=other.broker.now_ms() - 1)
@@ -178,13 +193,31 @@ async def test_a_message_expires_when_it_would_have_at_the_source() -> None:
         assert other.places() == [2]
 
 
-@pytest.mark.parametrize("queue", ["site-replication", "$management", "from-a"])
+@pytest.mark.parametrize("queue", ["site-replication", "$management", "from-a", "from-a.parked"])
 async def test_an_event_for_what_is_no_queue_of_applications_is_parked(queue: str) -> None:
     async with other_site() as other:
         other.enqueue(1, queue=queue)
         other.enqueue(2)
         assert other.facts["parked"] == 1
         assert other.places() == [2]
+        other.broker.addresses.declare("invoices", site=SiteMode.ALL)
+        other.broker.addresses.queue("invoices").enqueue(b"\x00\x53\x77\x40", lambda _: None, None)
+        other.broker.addresses.temporary(other)
+        assert other.broker.addresses.queue("from-a.parked").depth == 1
+        assert other.broker.addresses.queue("site-replication").depth == 1
+
+
+async def test_what_was_parked_is_carried_out_when_a_member_begins_to_serve() -> None:
+    async with other_site(**{MISSING: PARK}) as other:
+        for position in range(1, 4):
+            other.enqueue(position)
+            other.enqueue(position, queue="invoices")
+        await other.broker.demote()
+        other.broker.addresses.declare("orders")
+        assert other.orders.depth == 0
+        await other.broker.promote()
+        assert other.places() == [1, 2, 3]
+        assert other.broker.addresses.queue("from-a.parked").depth == 3
 
 
 async def test_what_is_no_event_is_rejected_and_counted() -> None:

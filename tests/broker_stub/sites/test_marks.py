@@ -9,7 +9,7 @@ import proton
 
 from broker_stub.addresses import Addresses
 from broker_stub.keeper import Keeper
-from broker_stub.messages import Message
+from broker_stub.messages import Message, Place
 from broker_stub.queues import Queue
 from broker_stub.replication.guard import Guard
 from broker_stub.sites.agreeing import agree
@@ -72,7 +72,8 @@ class Cell:
     """The queues of one member that serves, with a store."""
 
     def __init__(self, mode: SiteMode) -> None:
-        self.keeper = Keeper(MemoryStore(), Guard())
+        self.store, self.guard = MemoryStore(), Guard()
+        self.keeper = Keeper(self.store, self.guard)
         self.addresses = Addresses(lambda: 0.0)
         self.addresses.watcher = Wiring(self.keeper, lambda: None)
         self.queue = self.addresses.declare("orders", site=mode)
@@ -116,16 +117,17 @@ async def test_a_message_that_is_only_in_its_event_is_put_back_in_mode_all() -> 
 
 
 async def test_a_message_that_has_left_stays_away() -> None:
-    cell = Cell(SiteMode.ALL)
-    cell.source.begin(cell.queue)
-    cell.send("a", "b")
-    first = cell.queue.message(1)
-    assert isinstance(first, Message)
-    cell.queue.take_out(first)
-    cell.source.end(cell.queue)
-    assert agree(cell.addresses, cell.keeper) == 0
-    assert cell.queue.ids() == [2]
-    assert cell.told()[-1] == (Op.DEQUEUE, 3, 1)
+    for gone, stays in ((1, 2), (2, 1)):
+        cell = Cell(SiteMode.ALL)
+        cell.source.begin(cell.queue)
+        cell.send("a", "b")
+        message = cell.queue.message(gone)
+        assert isinstance(message, Message)
+        cell.queue.take_out(message)
+        cell.source.end(cell.queue)
+        assert agree(cell.addresses, cell.keeper) == 0
+        assert cell.queue.ids() == [stays]
+        assert cell.told()[-1] == (Op.DEQUEUE, 3, gone)
 
 
 async def test_marks_are_made_good_from_the_events() -> None:
@@ -137,3 +139,50 @@ async def test_marks_are_made_good_from_the_events() -> None:
     agree(cell.addresses, cell.keeper)
     cell.source.begin(cell.queue)
     assert cell.told() == [(Op.ENQUEUE, 1, 1)]
+
+
+# -- what waits for what ----------------------------------------------------------------------------
+
+
+class Replica:
+    """Of one queue; it has nothing before it says so."""
+
+    def __init__(self, cell: Cell, queue: Queue) -> None:
+        self._guard = cell.guard
+        self._waiting: list[Message] = []
+        queue.observe(self)
+
+    def enqueued(self, queue: Queue, message: Message) -> None:
+        message.waits += 1
+        self._waiting.append(message)
+
+    def dequeued(self, queue: Queue, message: Message) -> None: ...
+
+    def acquired(self, queue: Queue, message: Message) -> None: ...
+
+    def marked(self, queue: Queue, ticket: Message) -> None: ...
+
+    def has(self, place: int) -> None:
+        self._guard.has(self._waiting[place])
+
+    @property
+    def handed_out(self) -> list[bool]:
+        return [message.place is Place.AVAILABLE for message in self._waiting]
+
+
+async def test_a_producer_waits_for_the_event_and_an_event_for_its_message_and_all_events_before_it() -> None:
+    cell = Cell(SiteMode.ENQUEUES)
+    cell.source.begin(cell.queue)
+    messages, events = Replica(cell, cell.queue), Replica(cell, cell.log)
+    told: list[str] = []
+    for body in ("a", "b"):
+        cell.queue.enqueue(bytes(proton.Message(body=body).encode()), told.append, body)
+    await cell.store.when_committed(cell.store.sequence)
+    events.has(0)
+    assert (told, events.handed_out) == ([], [False, False]), "the message is not on the replica"
+    messages.has(1)
+    assert told == [], "its event is not on the replica"
+    events.has(1)
+    assert (told, events.handed_out) == (["b"], [False, False]), "the first event is not complete"
+    messages.has(0)
+    assert (told, events.handed_out) == (["b", "a"], [True, True])

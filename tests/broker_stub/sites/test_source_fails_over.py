@@ -12,12 +12,20 @@ import pytest
 from broker_stub.management import QUEUE_TYPE
 from broker_stub.sites.event import Event
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY
-from haclient import aio
+from haclient import Credentials, aio
 from haclient.errors import StaleDelivery
 from tests import stores
-from tests.broker_stub.replication.cluster import Cluster, Member, send
+from tests.broker_stub.replication.cluster import USER, Cluster, Member, send
 from tests.broker_stub.replication.load import load
 from tests.broker_stub.sites.watching import PATIENCE, check_sequence, read_events, replay
+
+_LINK = Credentials(*USER)
+_FOLLOWED = ("--link-user", USER[0])
+
+
+async def read(url: str, count: int, *, accept: bool = False) -> list[Event]:
+    """The first events, as a link reads them."""
+    return await read_events(url, count, accept=accept, credentials=_LINK)
 
 
 async def declare(member: Member, mode: str) -> None:
@@ -51,7 +59,7 @@ async def consuming(url: str) -> AsyncIterator[None]:
 
 async def events_of(member: Member) -> list[Event]:
     count = await member.depth(REPLICATION_QUEUE)
-    return await read_events(member.url, count or 0)
+    return await read(member.url, count or 0)
 
 
 async def positions(member: Member) -> list[int]:
@@ -61,7 +69,7 @@ async def positions(member: Member) -> list[int]:
 
 @pytest.mark.parametrize("mode", ["enqueues", "all"])
 async def test_after_each_failover_the_events_tell_of_what_the_queue_has(tmp_path: Path, mode: str) -> None:
-    async with Cluster(tmp_path, backup_timeout=5.0) as cluster:
+    async with Cluster(tmp_path, backup_timeout=5.0, arguments=_FOLLOWED) as cluster:
         a, b = await cluster.pair()
         await declare(a, mode)
         async with load(cluster.url) as made, consuming(cluster.url):
@@ -83,11 +91,11 @@ async def test_after_each_failover_the_events_tell_of_what_the_queue_has(tmp_pat
 
 
 async def test_sequences_go_on_after_a_restart_although_every_event_was_taken(tmp_path: Path) -> None:
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, arguments=_FOLLOWED) as cluster:
         a, b = await cluster.pair()
         await declare(a, "all")
         await send(a, "orders", *range(5))
-        check_sequence(await read_events(a.url, 5, accept=True))
+        check_sequence(await read(a.url, 5, accept=True))
         await a.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
         await b.kill()
         await a.until(lambda status: not status.facts["replication"]["replicas"])
@@ -95,23 +103,23 @@ async def test_sequences_go_on_after_a_restart_although_every_event_was_taken(tm
         await a.start()
         await a.promote()
         await send(a, "orders", 5)
-        check_sequence(await read_events(a.url, 1, accept=True), first=6)
+        check_sequence(await read(a.url, 1, accept=True), first=6)
         await b.start()
         await b.until("ready")
         await a.kill()
         await b.promote()
         await send(b, "orders", 6)
-        check_sequence(await read_events(b.url, 1), first=7)
+        check_sequence(await read(b.url, 1), first=7)
 
 
 async def test_a_replica_that_joins_late_knows_what_was_told(tmp_path: Path) -> None:
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, arguments=_FOLLOWED) as cluster:
         a, b = cluster.members
         await a.start()
         await a.promote()
         await declare(a, "enqueues")
         await send(a, "orders", *range(5))
-        await read_events(a.url, 5, accept=True)
+        await read(a.url, 5, accept=True)
         await a.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
         await b.start()
         await b.until("ready")
@@ -120,17 +128,17 @@ async def test_a_replica_that_joins_late_knows_what_was_told(tmp_path: Path) -> 
         assert await b.depth("orders") == 5
         assert await b.depth(REPLICATION_QUEUE) == 0
         await send(b, "orders", 5)
-        check_sequence(await read_events(b.url, 1), first=6)
+        check_sequence(await read(b.url, 1), first=6)
 
 
 async def test_an_event_is_not_handed_out_before_the_backup_has_it(tmp_path: Path) -> None:
-    async with Cluster(tmp_path, backup_timeout=PATIENCE) as cluster:
+    async with Cluster(tmp_path, backup_timeout=PATIENCE, arguments=_FOLLOWED) as cluster:
         a, b = await cluster.pair()
         await declare(a, "all")
         await send(a, "orders", 0)
-        await read_events(a.url, 1, accept=True)
+        await read(a.url, 1, accept=True)
         b.pause()
-        async with aio.connect(a.url) as connection:
+        async with aio.connect(a.url, credentials=_LINK) as connection:
             sender = await connection.create_sender("orders")
             unsettled = asyncio.create_task(send(a, "orders", 1))
             await a.until(lambda status: status.facts["site"]["source"]["last_sequence"] == 2)

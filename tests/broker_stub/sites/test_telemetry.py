@@ -7,8 +7,8 @@ from pathlib import Path
 import proton
 
 from broker_stub.exchanges import ExchangeType
-from broker_stub.sites.applying import FROM
 from broker_stub.sites.modes import SiteMode
+from broker_stub.sites.way import FROM
 from haclient import aio
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import running

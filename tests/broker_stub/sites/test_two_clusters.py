@@ -11,7 +11,7 @@ from broker_stub.sites.modes import REPLICATION_QUEUE
 from tests.broker_stub.commands import manage, told
 from tests.broker_stub.replication.cluster import bodies, send
 from tests.broker_stub.replication.load import load
-from tests.broker_stub.sites.clusters import LINK, serving, sites
+from tests.broker_stub.sites.clusters import LINK, as_user, serving, sites
 
 
 async def test_a_restart_of_the_dr_site_in_the_middle_of_redelivery_duplicates_nothing(
@@ -60,10 +60,10 @@ async def test_the_commands_make_show_and_remove_a_link(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         (a, _), (c, _) = await asyncio.gather(both.source.pair(), both.dr.pair())
         await told("queue", "add", "orders", both.source.url, "--site-replicate", "all")
-        source = both.source.url.replace("amqp://", "amqp://alice:the%20password%20of%20alice@")
-        made = await manage("link", "add", LINK, "--from", source, "--to", both.dr.url)
+        way = ("--from", as_user(both.source.url), "--from-password-file", str(both.password_file))
+        made = await manage("link", "add", LINK, *way, "--to", both.dr.url)
         assert made.exit_code == 0, made.output
-        assert "from-a from amqp://alice:***@" in made.output
+        assert "from-a from amqp://alice@" in made.output
         await send(a, "orders", 1, 2, 3)
         await both.equal()
         facts = await told("link", "status", LINK, both.dr.url)
@@ -71,7 +71,6 @@ async def test_the_commands_make_show_and_remove_a_link(tmp_path: Path) -> None:
         assert [link["name"] for link in await told("link", "list", both.dr.url)] == [LINK]
         status = await manage("status", a.address.authority, c.address.authority)
         assert "last sequence 3, lag 0 events" in status.output
-        assert "password" not in status.output
         needed = await manage("queue", "remove", "site-replication", both.source.url)
         assert (needed.exit_code, "holds the events of orders" in needed.stderr) == (1, True)
         removed = await manage("link", "remove", LINK, both.dr.url)

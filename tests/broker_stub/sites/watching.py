@@ -7,15 +7,17 @@ from collections.abc import Iterable
 
 from broker_stub.sites.event import Event, Op, decode
 from broker_stub.sites.modes import REPLICATION_QUEUE
-from haclient import aio
+from haclient import Credentials, aio
 
 PATIENCE = 30.0
 
 
-async def read_events(url: str, count: int, *, accept: bool = False) -> list[Event]:
+async def read_events(
+    url: str, count: int, *, accept: bool = False, credentials: Credentials | None = None
+) -> list[Event]:
     """The first events that are handed out; accepted, or left where they are."""
     events = []
-    async with asyncio.timeout(PATIENCE), aio.connect(url) as connection:
+    async with asyncio.timeout(PATIENCE), aio.connect(url, credentials=credentials) as connection:
         receiver = await connection.create_receiver(REPLICATION_QUEUE)
         for _ in range(count):
             delivery = await receiver.receive()

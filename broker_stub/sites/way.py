@@ -1,0 +1,81 @@
+"""How a link comes to its source: what its exchange says of that, without any secret.
+
+Rules
+-----
+* What is stored and replicated holds no password: a URL with one is refused, here and when a store of an
+  older version has it.
+* A link follows one cluster, as one user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from haclient.discovery.cluster_url import ClusterURL
+from haclient.discovery.url_error import ClusterURLError
+
+FROM, PASSWORD_FILE = "from", "password_file"
+"""The exchange's options: the URL of the source, and where each member has the password."""
+
+_INSTEAD = (
+    "write amqp://user@host:port, put the password into a file of the same path on each member,"
+    " and name that (link add --from-password-file PATH)"
+)
+
+
+class WayError(ValueError):
+    """A way that no link can take; says what to do instead, and holds no password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The source of a link.
+
+    :param user: who the link is there; ``None`` for nobody in particular.
+    :param password_file: ``None`` when no password is needed.
+    """
+
+    url: ClusterURL
+    user: str | None = None
+    password_file: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Way | None:
+        """What the options of an exchange say; ``None`` when it has no link.
+
+        :raises WayError: when that cannot be used.
+        """
+        text, file = options.get(FROM), options.get(PASSWORD_FILE)
+        if text is None:
+            if file is not None:
+                raise WayError("there is no source that the password file belongs to")
+            return None
+        try:
+            url = ClusterURL.parse(str(text))
+        except ClusterURLError as error:
+            raise WayError(str(error)) from error
+        _check_url(url)
+        users = {seed.user for seed in url.seeds}
+        if file is not None:
+            _check_file(str(file), users)
+        return cls(url, next(iter(users)), None if file is None else str(file))
+
+    def __str__(self) -> str:
+        return str(self.url)
+
+
+def _check_url(url: ClusterURL) -> None:
+    if any(seed.password is not None for seed in url.seeds):
+        raise WayError(f"the URL of a link has no password in it, for it is stored: {_INSTEAD}")
+    if url.options.dr:
+        raise WayError("a link follows one site: leave the option 'dr' out")
+
+
+def _check_file(path: str, users: set[str | None]) -> None:
+    if None in users or len(users) > 1:
+        raise WayError("a password file belongs to one user: write amqp://user@host:port,host:port")
+    if not PurePosixPath(path).is_absolute() or not path.isprintable():
+        raise WayError(f"a password file is named by its whole path, the same on each member: not {path!r}")

@@ -1,0 +1,71 @@
+"""From the table of lag (``sites.site_lag``) to what the report shows of each stream.
+
+A stream is a cluster's own events, or a link of a cluster that follows.  Percentiles of several minutes
+cannot be added up, so a column that stands for more than one has the worst minute of each figure.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from haclient.analysis.sites import CASES
+
+STREAMS = 12
+"""Streams that are shown."""
+
+COLUMNS = 120
+"""Columns of a stream's drawing: more than two pixels each on a phone."""
+
+_WINDOW = 60  # s, of the table
+_LEVELS = ("p50", "p99", "max")
+_FIGURES = tuple(f"lag_{unit}_{level}" for unit in ("seconds", "events") for level in _LEVELS)
+_STREAM = ("cluster", "link")
+
+
+def streams(site_lag: DataFrame) -> DataFrame:
+    """One row a stream, those that are furthest behind first.
+
+    Columns: ``cluster``, ``link`` (null: its own events), ``minutes``, ``sequence`` (the last one),
+    ``duplicates``, ``gaps``, ``odd`` (events by case), ``streams`` (how many there are), of ``lag_seconds``
+    and ``lag_events`` the worst minute's ``_p50``, ``_p99`` and ``_max``, and ``columns``: ``second`` (since
+    the epoch), ``width`` (s) and the same.
+    """
+    columns = (
+        _placed(site_lag)
+        .groupBy(*_STREAM, "second", "width")
+        .agg(
+            sf.count("*").alias("minutes"),
+            *(sf.max(name).alias(name) for name in ("sequence", "duplicates", "gaps", *_FIGURES)),
+            *(sf.sum(sf.col("odd")[case]).alias(_counter(case)) for case in CASES),
+        )
+    )
+    drawn = sf.struct("second", "width", *_FIGURES)
+    rows = columns.groupBy(*_STREAM).agg(
+        sf.sum("minutes").alias("minutes"),
+        *(sf.max(name).alias(name) for name in ("sequence", "duplicates", "gaps", *_FIGURES)),
+        _odd().alias("odd"),
+        sf.sort_array(sf.collect_list(drawn)).alias("columns"),
+    )
+    order = (sf.desc("lag_seconds_max"), sf.asc("cluster"), sf.asc_nulls_first("link"))
+    return rows.withColumn("streams", sf.count("*").over(Window.partitionBy())).orderBy(*order).limit(STREAMS)
+
+
+def _placed(site_lag: DataFrame) -> DataFrame:
+    """The minutes, each with the column that it belongs to."""
+    stream = Window.partitionBy(*_STREAM)
+    at = sf.unix_seconds("start")
+    first, last = sf.min(at).over(stream), sf.max(at).over(stream)
+    width = sf.ceil(((last - first) / _WINDOW + 1) / COLUMNS) * _WINDOW
+    framed = site_lag.withColumns({"first": first, "width": width})
+    return framed.withColumn("second", at - (at - sf.col("first")) % sf.col("width"))
+
+
+def _counter(case: str) -> str:
+    """Not ``duplicates`` or ``gaps``, which are counters of the link."""
+    return f"odd_{case}"
+
+
+def _odd() -> Column:
+    pairs = ((sf.lit(case), sf.sum(_counter(case))) for case in CASES)
+    return sf.map_filter(sf.create_map(*(part for pair in pairs for part in pair)), lambda _, n: n > 0)

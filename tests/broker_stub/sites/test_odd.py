@@ -1,0 +1,78 @@
+"""What is odd about another site's events is told: at once, then once a second, and never in a flood."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import proton
+import pytest
+
+from broker_stub.exchanges import Exchange, ExchangeType, Route
+from broker_stub.sections import MalformedMessageError
+from broker_stub.sites.odd import Odd, OddCases
+from haclient.telemetry import TelemetrySettings
+from tests.broker_stub.clients import running
+from tests.telemetry.lines import lines, until
+
+
+def test_the_first_of_a_case_is_told_at_once_and_the_others_by_the_second() -> None:
+    told: list[Odd] = []
+    cases = OddCases("from-a", told.append)
+    for sequence in range(1, 6):
+        cases.happened("gone", f"number {sequence}", sequence)
+    cases.happened("gaps", "another case", 7)
+    assert told == [Odd("from-a", "gone", 1, 1, "number 1"), Odd("from-a", "gaps", 1, 7, "another case")]
+    cases.look()
+    assert told[2:] == [Odd("from-a", "gone", 4, 5, "number 5")]
+    cases.happened("gone", "number 6", 6)
+    assert len(told) == 3, "the second after the last line is not over"
+    cases.look()
+    cases.look()
+    assert told[3:] == [Odd("from-a", "gone", 1, 6, "number 6")]
+    cases.happened("gone", "number 7", 7)
+    assert told[4:] == [Odd("from-a", "gone", 1, 7, "number 7")], "after a quiet second it is the first again"
+
+
+def malformed(exchange: Exchange) -> None:
+    with pytest.raises(MalformedMessageError):
+        Route(exchange).enqueue(bytes(proton.Message(body="no event").encode()), lambda _: None, None)
+
+
+async def test_odd_events_are_lines_of_the_telemetry_and_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[object]:
+        return [line["data"].get("haclient.site.count") for line in lines(tmp_path, "odd_event")]
+
+    with caplog.at_level(logging.WARNING, "broker_stub.sites"):
+        async with running(telemetry=TelemetrySettings(tmp_path)) as broker:
+            exchange = broker.addresses.declare_exchange("from-a", ExchangeType.REPLICATION)
+            for _ in range(50):
+                malformed(exchange)
+            await until(lambda: sum(map(int, map(str, told()))) == 50)
+    assert told() == [1, 49]
+    data = lines(tmp_path, "odd_event")[0]["data"]
+    assert (data["haclient.site.link"], data["haclient.site.case"]) == ("from-a", "malformed")
+    assert [record.message.partition(": ")[2][:20] for record in caplog.records] == [
+        "malformed: an event ",
+        "malformed (49 times)",
+    ]
+
+
+async def test_nothing_is_left_untold_at_the_end_of_the_member_or_the_exchange(tmp_path: Path) -> None:
+    settings = TelemetrySettings(tmp_path)
+
+    def told() -> int:
+        return len(lines(tmp_path, "odd_event"))
+
+    async with running(telemetry=settings) as broker:
+        for _ in range(2):
+            exchange = broker.addresses.declare_exchange("from-a", ExchangeType.REPLICATION)
+            for _ in range(3):
+                malformed(exchange)
+            broker.addresses.delete_exchange(exchange)
+        exchange = broker.addresses.declare_exchange("from-a", ExchangeType.REPLICATION)
+        for _ in range(3):
+            malformed(exchange)
+    await until(lambda: told() == 6)

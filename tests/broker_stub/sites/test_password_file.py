@@ -1,0 +1,245 @@
+"""A link's password is in a file of its members, and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_stub.access import DEFAULT_ADMIN, write_users
+from broker_stub.address import Address
+from broker_stub.broker import Broker
+from broker_stub.exchanges import ExchangeType
+from broker_stub.sites import password_file
+from broker_stub.sites.password_file import PasswordFileError
+from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
+from tests.broker_stub.clients import member, running, until
+from tests.broker_stub.commands import manage, told
+from tests.broker_stub.replication.cluster import ADMIN, send
+from tests.broker_stub.sites.clusters import (
+    LINK,
+    NAME,
+    PASSWORD,
+    Sites,
+    as_user,
+    fail_over,
+    sites,
+    write_password,
+)
+
+_SOON = "backoff_base=0.02&backoff_max=0.2&heartbeat=2"
+_NEW_PASSWORD = "the secret that was planted"
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("users")
+    write_users(directory, {ADMIN.user: ADMIN.password, NAME: PASSWORD})
+    return directory
+
+
+@pytest.fixture
+async def source(users: Path, tmp_path: Path) -> AsyncIterator[Address]:
+    async with member(tmp_path, "--users", str(users), "--role", "primary", "--link-user", NAME) as address:
+        yield address
+
+
+def follow(broker: Broker, url: str, file: Path | str) -> None:
+    options = {FROM: url, PASSWORD_FILE: str(file)}
+    broker.addresses.declare_exchange(LINK, ExchangeType.REPLICATION, options=options)
+
+
+def link(broker: Broker) -> dict[str, Any]:
+    [facts] = broker.site.status()["links"]
+    return dict(facts)
+
+
+# -- files ------------------------------------------------------------------------------------------
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_text("\nbehind the first line\n")
+
+
+def open_to_others(path: Path) -> None:
+    path.chmod(0o604)
+
+
+def binary(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe\n")
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir(mode=0o700)
+
+
+def endless(path: Path) -> None:
+    path.write_text("x" * 10_000)
+
+
+_PROBLEMS = [
+    (missing, "cannot be read: No such file"),
+    (empty, "the first line of .* is empty"),
+    (open_to_others, r"is open to others \(mode 0604\): chmod 600"),
+    (binary, "is not UTF-8 text"),
+    (a_pipe, "is no regular file"),
+    (a_folder, "is no regular file"),
+    (endless, "more than 4096 bytes"),
+]
+
+
+@pytest.mark.parametrize(("problem", "reason"), _PROBLEMS)
+def test_a_file_that_holds_no_secret_is_refused(
+    tmp_path: Path, problem: Callable[[Path], None], reason: str
+) -> None:
+    path = write_password(tmp_path / "password", "one")
+    problem(path)
+    with pytest.raises(PasswordFileError, match=reason):
+        password_file.read(str(path))
+
+
+def test_the_password_is_the_first_line(tmp_path: Path) -> None:
+    path = write_password(tmp_path / "password", "p\u00e4ss w\u00f6rd\r\nmore")
+    path.chmod(0o640)
+    assert password_file.read(str(path)) == "p\u00e4ss w\u00f6rd"
+
+
+# -- what is stored ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "file", "reason"),
+    [
+        ("amqp://u:secret@a,b", None, "no password in it.*--from-password-file"),
+        ("failover:(amqp://a,amqp://u:secret@b)", None, "no password in it"),
+        ("amqp:u/secret@tcp:a:5672", None, "no password in it"),
+        ("amqp://u:secret@a", "/run/secret", "no password in it"),
+        ("amqp://a,b", "/run/secret", "belongs to one user"),
+        ("failover:(amqp://u@a,amqp://v@b)", "/run/secret", "belongs to one user"),
+        ("amqp://u@a", "run/secret", "whole path"),
+        ("amqp://u@a", "/run/\0", "whole path"),
+        ("amqp://u@a/?dr=b", "/run/secret", "follows one site"),
+        ("http://a", None, "unknown scheme"),
+        (None, "/run/secret", "no source"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_without_a_word_of_it(
+    url: str | None, file: str | None, reason: str
+) -> None:
+    given = ((FROM, url), (PASSWORD_FILE, file))
+    with pytest.raises(WayError, match=reason) as refused:
+        Way.of({name: value for name, value in given if value is not None})
+    assert "secret@" not in str(refused.value)
+
+
+async def test_the_commands_refuse_a_password_in_the_url() -> None:
+    url, nowhere = "amqp://u:planted@a", "amqp://127.0.0.1:1"
+    for command in (
+        ("link", "add", LINK, "--from", url, "--to", nowhere),
+        ("site", "fail-back", LINK, "--from", url, "--at", nowhere, "--to", nowhere),
+    ):
+        refused = await manage(*command)
+        assert (refused.exit_code, "--from-password-file PATH" in refused.stderr) == (2, True)
+        assert "planted" not in refused.output
+
+
+async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begin() -> None:
+    async with running() as broker:
+        options = {FROM: "amqp://u:planted@127.0.0.1:1"}
+        broker.addresses.declare_exchange(LINK, ExchangeType.REPLICATION, options=options)
+        facts = link(broker)
+        assert facts["state"] == "stopped"
+        assert "--from-password-file" in facts["error"]
+        assert "planted" not in str(broker.status())
+
+
+# -- links ------------------------------------------------------------------------------------------
+
+
+async def test_what_is_wrong_with_the_file_is_the_links_error_until_it_is_not(
+    tmp_path: Path, source: Address
+) -> None:
+    url = as_user(f"{source}/?{_SOON}")
+    async with running() as broker:
+        path = write_password(tmp_path / "password")
+        missing(path)
+        follow(broker, url, path)
+        await until(lambda: "No such file" in link(broker)["error"])
+        write_password(path)
+        open_to_others(path)
+        await until(lambda: "is open to others" in link(broker)["error"])
+        assert link(broker)["state"] == "connecting"
+        path.chmod(0o600)
+        await until(lambda: link(broker)["state"] == "connected")
+        await until(lambda: not link(broker)["error"])
+
+
+async def test_a_wrong_password_is_told_and_the_right_one_is_used_as_soon_as_it_is_there(
+    tmp_path: Path, source: Address
+) -> None:
+    async with running() as broker:
+        path = write_password(tmp_path / "password", "wrong")
+        follow(broker, as_user(f"{source}/?{_SOON}"), path)
+        await until(lambda: "Authentication failed" in link(broker)["error"])
+        assert "wrong" not in link(broker)["error"]
+        write_password(path)
+        await until(lambda: link(broker)["state"] == "connected")
+
+
+async def test_a_link_as_cluster_admin_is_served_by_the_primary(
+    tmp_path: Path, users: Path, source: Address
+) -> None:
+    elsewhere = ("--users", str(users), "--primary", source.authority)
+    (tmp_path / "passive").mkdir()
+    async with member(tmp_path / "passive", *elsewhere) as passive, running() as broker:
+        url = f"amqp://{DEFAULT_ADMIN}@{passive.authority},{source.authority}/?{_SOON}"
+        follow(broker, url, write_password(tmp_path / "password", ADMIN.password))
+        await until(lambda: link(broker)["state"] == "connected")
+
+
+def told_by(both: Sites) -> bytes:
+    """All that both members of the DR site have written."""
+    files = [path for each in both.dr.members for path in each.store.rglob("*") if path.is_file()]
+    assert len(files) >= 2, "each has a store"
+    logs = [each.log_file for each in both.dr.members]
+    return b"".join(path.read_bytes() for path in (*files, *logs, *both.telemetry.rglob("*.jsonl")))
+
+
+async def test_a_rotated_password_is_used_and_written_down_nowhere(tmp_path: Path) -> None:
+    async with sites(tmp_path) as both:
+        (a, _), (c, d) = await asyncio.gather(both.source.pair(), both.dr.pair())
+        await told("queue", "add", "orders", both.source.url, "--site-replicate", "all")
+        way = ("--from", as_user(both.url), "--from-password-file", str(both.password_file))
+        await told("link", "add", LINK, *way, "--to", both.dr.url)
+        await send(a, "orders", 1)
+        await both.equal()
+        await asyncio.to_thread(write_users, tmp_path / "source", {NAME: _NEW_PASSWORD})
+        await fail_over(both.source)
+        await c.until(lambda status: "Authentication failed" in status.facts["site"]["links"][0]["error"])
+        write_password(both.password_file, _NEW_PASSWORD)
+        await fail_over(both.dr)
+        heir = both.source.members[1]
+        await send(heir, "orders", 2)
+        await both.equal()
+        assert await d.depth("orders") == 2
+        status = await manage("status", "--json", c.address.authority, d.address.authority)
+        assert str(both.password_file) in status.output
+        written = told_by(both)
+        assert str(both.password_file).encode() in written
+        for secret in (PASSWORD, _NEW_PASSWORD):
+            assert secret not in status.output
+            assert secret.encode() not in written
