@@ -29,11 +29,10 @@ Rules
    the connection: what it asked for is the delay before the first attempt.
 10. The members of the site that is not in use are candidates when the episode has lasted ``dr_after``,
    behind the others.  A redirect to one of them is followed at once, as any other.
-11. An attempt that a member parked holds no dial and has no deadline.  From the second round on
-   nothing more is dialled beside it; in the first one the list is walked to its end, for the primary may
-   be alive and the parked connection one that was kept beside it.  Then the round stays open until the
-   parked attempt has ended, a redirect or a newly known primary has come, or ``park_timeout`` is over;
-   after that rounds go on.  Two are never parked at once.
+11. An attempt that a member parked holds no dial and has no deadline.  The list of its round is walked to its
+   end all the same: the primary may be alive, and what the rounds before failed of be over.  Then the
+   round stays open until the parked attempt has ended, a redirect or a newly known primary has come, or
+   ``park_timeout`` is over; after that rounds go on.  Two are never parked at once.
 
 Theory of operation
 -------------------
@@ -443,8 +442,6 @@ class Search:
         if not self._walking:
             return self._set_out(view)
         if not view.lead or self._is_alone(view):
-            return None
-        if self._flights.parked and self._round.number > 1 and self._rest_until(view) is not None:
             return None
         endpoint = self._round.next_listed(view.candidates, self._flights)
         if endpoint is None:

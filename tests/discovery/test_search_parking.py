@@ -58,6 +58,19 @@ class TestAsking:
         assert len(factory.dials()) == 4
         assert factory.connections[0].parked == {4}
 
+    def test_a_primary_that_lives_is_found_behind_a_member_that_parks(self) -> None:
+        """What the first round failed of is over: a network that was down, a password that was not there."""
+        world: World = {
+            E[0]: lambda now: Parks(Serves(), stays=30.0) if now > 0.002 else Misses(),
+            E[1]: lambda now: Serves() if now > 0.002 else Misses(),
+        }
+        factory = Factory(world, E[:2], policy=Policy(park_timeout=60.0))
+        factory.connect()
+        factory.run(5.0)
+        assert factory.connections[0].parked == {3}
+        (found,) = factory.of_type(Found)
+        assert found.attempt == 4
+
     def test_with_standby_none_nobody_asks(self) -> None:
         """The option says so."""
         looking = search(Policy(standby="none"))
