@@ -2,15 +2,12 @@
 
 Two members, one primary and one passive.  In each round the primary is killed (SIGKILL) while a
 client of both is connected; the client has a message in its ledger and goes round the members,
-refused by the dead one and sent away by the passive one; a moment later the passive one is
-promoted.  Then the dead one is started again as the passive member of the next round.
+refused by the dead one and held by the passive one; a moment later the passive one is promoted.
+Then the dead one is started again as the passive member of the next round.
 
-``ready`` is read from the new primary's own clock: the answer to the promotion says how long the
-member had been up when it was primary, and a few status requests before the round tell, to within
-a tenth of a millisecond, when that clock started.  The client draws every backoff as zero, because
-the question is what it adds when no backoff is pending; how long to back off is policy.  What is
-counted beside the new connection is therefore the attempt that was under way at that moment, which
-the member, still passive, was about to turn away.
+``ready`` is when the new primary's telemetry says that it serves.  The client draws every backoff
+as zero, because the question is what it adds when no backoff is pending; how long to back off is
+policy.
 
 The peer is a bare engine, told where the primary is: TCP connect, SASL, Open, Begin, Attach, one
 message, its settle; once a round, after the failover, to the same member.
@@ -22,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 import statistics
 import tempfile
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,12 +38,12 @@ from broker_stub.admin import AdminClient, Credentials
 from broker_stub.member_process import free_addresses
 from haclient import aio
 from haclient.engine.codec import Encoder
+from haclient.storm.member_lines import served_between
 
 _ADDRESS = "bench"
 _PASSWORD = "benchmark"  # noqa: S105 - of brokers that live for a minute on this machine
 # Longer than any attempt, so that the promotion falls anywhere in the client's going round.
 _OUTAGE = (0.05, 0.10)
-_CLOCK_READINGS = 20
 
 
 class NoDelay(random.Random):
@@ -66,11 +63,14 @@ class Figures:
 
 
 class Pair:
-    """Two members at fixed addresses, one of them primary."""
+    """Two members at fixed addresses, one of them primary, that write down what they become.
 
-    def __init__(self, users: Path) -> None:
+    :param folder: of the user database, and for the telemetry.
+    """
+
+    def __init__(self, folder: Path) -> None:
         any_port = Address("127.0.0.1", 0)
-        self._users = str(users)
+        self._users, self._telemetry = str(folder), folder / "telemetry"
         self.addresses = free_addresses((any_port, any_port))
         self._primary = 0
         self._members = [self._start(0, "primary"), self._start(1, "passive")]
@@ -88,10 +88,21 @@ class Pair:
         return self.addresses[1 - self._primary]
 
     def _start(self, number: int, role: str) -> BrokerProcess:
-        listen = self.addresses[number].authority
-        # uvloop's clock stands still during a turn of its loop; asyncio's can be read exactly.
-        arguments = ("--name", f"member-{number}", "--users", self._users, "--loop", "asyncio")
-        return BrokerProcess(*arguments, role=role, listen=listen)
+        arguments = (
+            "--name",
+            f"member-{number}",
+            "--users",
+            self._users,
+            "--telemetry",
+            str(self._telemetry),
+        )
+        return BrokerProcess(*arguments, role=role, listen=self.addresses[number].authority)
+
+    def became(self, killed_at: float) -> float:
+        """When somebody became primary after that, in monotonic seconds."""
+        served = served_between(self._telemetry, killed_at, time.monotonic())
+        assert served is not None
+        return served.since
 
     def kill_primary(self) -> None:
         """SIGKILL; the other one is about to be promoted."""
@@ -110,33 +121,22 @@ class Pair:
             member.stop()
 
 
-async def _started_at(admin: AdminClient) -> float:
-    """When the member's clock started, in this process's time: each answer narrows it down."""
-    loop = asyncio.get_running_loop()
-    earliest, latest = -math.inf, math.inf
-    for _ in range(_CLOCK_READINGS):
-        asked = loop.time()
-        uptime = (await admin.status()).facts["uptime"]
-        earliest, latest = max(earliest, asked - uptime), min(latest, loop.time() - uptime)
-    return (earliest + latest) / 2
-
-
 async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     loop = asyncio.get_running_loop()
     await sender.send(haclient.Message(body=b"before"))
     new_primary = pair.passive
     async with await AdminClient.connect(new_primary, Credentials(_PASSWORD)) as admin:
-        started_at = await _started_at(admin)
         pair.kill_primary()
+        killed_at = time.monotonic()
         outcome = await sender.send_nowait(haclient.Message(body=b"after"))
         settled = loop.create_future()
-        outcome.add_done_callback(lambda _: settled.set_result(loop.time()))
+        outcome.add_done_callback(lambda _: settled.set_result(time.monotonic()))
         await asyncio.sleep(random.uniform(*_OUTAGE))
-        ready = started_at + (await admin.promote()).facts["uptime"]
+        await admin.promote()
         settled_at = await settled
         outcome.result()
-    figures.from_ready.append(settled_at - ready)
     figures.bare.append(await _bare(new_primary))
+    figures.from_ready.append(settled_at - pair.became(killed_at))
     await pair.revive()
 
 

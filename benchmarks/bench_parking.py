@@ -43,7 +43,6 @@ from broker_stub.address import Address
 from broker_stub.admin import AdminClient, Credentials
 from haclient import aio
 from haclient.engine.codec import Encoder
-from haclient.storm.member_lines import served_between
 
 _BARE_ADDRESS = "bare"
 _LOOK = 0.02
@@ -60,24 +59,6 @@ class Figures:
     from_command: list[float] = field(default_factory=list)
     from_became: list[float] = field(default_factory=list)
     bare: list[float] = field(default_factory=list)
-
-
-class ToldPair(Pair):
-    """Members that write down what they become."""
-
-    def __init__(self, folder: Path) -> None:
-        self.telemetry = folder / "telemetry"
-        super().__init__(folder)
-
-    def _start(self, number: int, role: str) -> measure.BrokerProcess:
-        arguments = ("--name", f"member-{number}", "--users", self._users, "--telemetry", str(self.telemetry))
-        return measure.BrokerProcess(*arguments, role=role, listen=self.addresses[number].authority)
-
-    def became(self, killed_at: float) -> float:
-        """When somebody became primary after that."""
-        served = served_between(self.telemetry, killed_at, time.monotonic())
-        assert served is not None
-        return served.since
 
 
 async def _parked(admin: AdminClient) -> None:
@@ -108,7 +89,7 @@ async def _commander(member: Address) -> Process:
     return process
 
 
-async def _round(pair: ToldPair, sender: aio.Sender, figures: Figures) -> None:
+async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     loop = asyncio.get_running_loop()
     await sender.send(haclient.Message(body=b"before"))
     new_primary = pair.passive
@@ -147,7 +128,7 @@ async def _bare(primary: Address) -> float:
     return seconds
 
 
-async def _run(pair: ToldPair, rounds: int) -> Figures:
+async def _run(pair: Pair, rounds: int) -> Figures:
     figures = Figures()
     async with aio.connect(pair.url, standby="warm") as connection:
         sender = await connection.create_sender(_ADDRESS)
@@ -169,7 +150,7 @@ def main() -> None:
     measure.print_header("From a promotion to the first settled message of a warm client", arguments)
     with tempfile.TemporaryDirectory(prefix="bench-parking-") as users:
         write_users(Path(users), {"cluster-admin": _PASSWORD})
-        with closing(ToldPair(Path(users))) as pair:
+        with closing(Pair(Path(users))) as pair:
             figures = asyncio.run(_run(pair, arguments.rounds))
     rows = {
         "bare begin, attach, send, settle": figures.bare,

@@ -119,7 +119,7 @@ def _prices(folder: str, rounds: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = measure.argument_parser(__doc__, messages=20_000, rounds=9, size=100, reconnects=100)
+    parser = measure.argument_parser(__doc__, messages=60_000, rounds=9, size=100, reconnects=100)
     arguments = measure.parse_arguments(parser)
     measure.print_header("What telemetry costs a client", arguments)
     # Every cut is a line; here they are no news.
