@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
+    from haclient.core.connection import State
     from haclient.discovery.cluster_url import ClusterURL
     from haclient.discovery.endpoint import Endpoint
     from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
     from haclient.discovery.topology import Topology
     from haclient.factory import Credentials
-    from haclient.links.connection import State
     from haclient.outcome import Outcome, OutcomeState
 
 __all__ = [
@@ -66,7 +66,7 @@ _HOMES = {
     "OutcomeState": "haclient.outcome",
     "Receiver": "haclient.blocking",
     "Sender": "haclient.blocking",
-    "State": "haclient.links.connection",
+    "State": "haclient.core.connection",
     "Topology": "haclient.discovery.topology",
     "connect": "haclient.blocking",
 }

@@ -20,16 +20,16 @@ from typing import Any, Self, Unpack
 import proton
 
 from haclient import configuration
+from haclient.core.connection import ConnectionCore, State
+from haclient.core.delivery import DeliveryCore
+from haclient.core.receiver import ReceiverCore
+from haclient.core.sender import SenderCore
 from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
 from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
 from haclient.factory import FactoryArguments, FactoryCore
-from haclient.links.connection import ConnectionCore, State
-from haclient.links.delivery import DeliveryCore
-from haclient.links.receiver import ReceiverCore
-from haclient.links.sender import SenderCore
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from haclient.subscriptions import AsyncEvents
 

@@ -19,6 +19,9 @@ from typing import Any, TypedDict
 
 from proton import SSLDomain
 
+from haclient.core.attempt import Plan
+from haclient.core.cluster import Cluster
+from haclient.core.connection import ConnectionCore, Shared
 from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
@@ -31,9 +34,6 @@ from haclient.engine.sasl import check_available
 from haclient.engine.settings import Settings
 from haclient.errors import ConnectionClosed
 from haclient.events import Closed, Event, GaveUp
-from haclient.links.attempt import Plan
-from haclient.links.cluster import Cluster
-from haclient.links.connection import ConnectionCore, Shared
 from haclient.subscriptions import CallbackSubscription, LogSubscription, Subscription
 from haclient.telemetry import settings as telemetry_settings
 from haclient.telemetry.record import Recorder

@@ -30,10 +30,10 @@ from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
 from broker_stub.sites.password_file import PasswordFileError
 from broker_stub.sites.way import Way
 from haclient import Credentials, aio
+from haclient.core.connection import State
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery
 from haclient.events import AttemptFailed, Connected, Event, Lost, Reconnected
 from haclient.factory import FactoryArguments
-from haclient.links.connection import State
 
 logger = logging.getLogger("broker_stub.sites")
 

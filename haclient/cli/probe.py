@@ -16,13 +16,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from haclient.core import episode
+from haclient.core.attempt import Attempt, Reports
+from haclient.core.cluster import Seat
+from haclient.core.connection import Shared
 from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import Claimed, Miss, MissKind, Pushed
 from haclient.engine import sasl
-from haclient.links import episode
-from haclient.links.attempt import Attempt, Reports
-from haclient.links.cluster import Seat
-from haclient.links.connection import Shared
 
 # How long a member may take to answer the Close of a session that was usable.
 _FAREWELL = 0.25

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 import proton
 from proton import Condition, ConnectionException, Url
 
+from haclient.core.attempt import Plan
+from haclient.core.connection import Shared
 from haclient.discovery.cluster_url import ClusterURL
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.seed import Seed
@@ -24,13 +26,11 @@ from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
 from haclient.factory import FactoryCore
-from haclient.links.attempt import Plan
-from haclient.links.connection import Shared
 from haclient.reactor.listening import Accepted
 from haclient.reactor.wishes import Wishes
 
 if TYPE_CHECKING:
-    from haclient.links.connection import ConnectionCore
+    from haclient.core.connection import ConnectionCore
     from haclient.reactor.binding import Binding
 
 logger = logging.getLogger("haclient")

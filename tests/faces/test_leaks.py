@@ -22,10 +22,10 @@ from proton.handlers import MessagingHandler
 
 import haclient
 from haclient import aio
+from haclient.core.connection import ConnectionCore
 from haclient.engine.protocol import Engine
 from haclient.errors import ConnectionGaveUp
 from haclient.factory import FactoryCore
-from haclient.links.connection import ConnectionCore
 from haclient.reactor import Container
 from haclient.reactor.binding import Binding
 from haclient.testing.peers.listening import url

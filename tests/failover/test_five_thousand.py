@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from haclient import Message, aio
+from haclient.core.connection import State
 from haclient.events import Event, Lost
-from haclient.links.connection import State
 from tests.members import Members
 
 CONNECTIONS = 5_000

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import serialization
 
 import haclient
 from haclient import Message, aio
+from haclient.core.failures import REDIRECT
 from haclient.discovery.evidence import MissKind
 from haclient.errors import ClusterURLError, ConnectionGaveUp, TLSVerificationFailed
 from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Event, Reconnected, Redirected
-from haclient.links.misses import REDIRECT
 from haclient.testing.peers.listening import PeerEngine
 from haclient.testing.peers.passive import speaking
 from tests.certificates import Authority

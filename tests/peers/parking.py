@@ -9,10 +9,10 @@ from typing import Any
 
 import proton
 
+from haclient.core.failures import ESTABLISHMENT_FAILED
 from haclient.engine.links import Link
 from haclient.engine.protocol import Ending
 from haclient.engine.settings import PARK
-from haclient.links.misses import ESTABLISHMENT_FAILED
 from haclient.testing.peers.listening import PeerEngine, listening, settings
 from tests.peers.primary import Primary
 

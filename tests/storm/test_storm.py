@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from broker_stub.manager import Pair, PairOptions
 from haclient import aio
 from haclient.cli import main
-from haclient.links.connection import State
+from haclient.core.connection import State
 from haclient.storm import processors
 from haclient.storm.course import Outcome, Plan, run
 from haclient.storm.fleet import Fleet, FleetError, FleetPlan

@@ -185,7 +185,7 @@ async def test_a_defect_of_the_client_ends_the_connection_for_telemetry_too(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("haclient.links.connection.episodes.Episode.run", fail)
+    monkeypatch.setattr("haclient.core.connection.episodes.Episode.run", fail)
     settings = TelemetrySettings(tmp_path / "telemetry", alive_interval=0.02)
     events: list[Event] = []
     with pytest.raises(ConnectionGaveUp, match="internal error: ZeroDivisionError"):

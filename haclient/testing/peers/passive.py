@@ -13,9 +13,9 @@ from typing import Any
 
 import proton
 
+from haclient.core.failures import ESTABLISHMENT_FAILED, REDIRECT
 from haclient.engine.links import Link
 from haclient.engine.protocol import Ending
-from haclient.links.misses import ESTABLISHMENT_FAILED, REDIRECT
 from haclient.testing.peers.listening import Peer, PeerEngine, bound, listening, settings
 
 # Long enough for the client to see an Open or Begin by itself, before the Close that follows.

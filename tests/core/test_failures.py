@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haclient.core import failures
 from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import MissKind
-from haclient.links import misses
 
 PLAIN = Endpoint("a", 5672)
 SECURE = Endpoint("a", 5671, tls=True)
@@ -37,12 +37,12 @@ SOCKET_ERRORS = [
 
 @pytest.mark.parametrize(("error", "kind"), SOCKET_ERRORS, ids=str)
 def test_a_socket_error_is_told_apart(error: Exception, kind: MissKind) -> None:
-    miss = misses.from_socket_error(error)
+    miss = failures.from_socket_error(error)
     assert miss.kind is kind
     assert miss.detail
 
 
-def close(name: str = misses.REDIRECT, **info: Any) -> proton.Condition:
+def close(name: str = failures.REDIRECT, **info: Any) -> proton.Condition:
     return proton.Condition(name, None, {proton.symbol(key.replace("_", "-")): v for key, v in info.items()})
 
 
@@ -72,7 +72,7 @@ REDIRECTS = [
 def test_a_redirect_names_an_endpoint_or_none(
     source: Endpoint, info: dict[str, Any], target: Endpoint | None
 ) -> None:
-    miss = misses.from_close(close(**info), source)
+    miss = failures.from_close(close(**info), source)
     assert miss.redirect == target
     assert miss.kind is (MissKind.REDIRECT_REFUSED if target is None else MissKind.REDIRECTED)
     if target is not None:
@@ -82,7 +82,7 @@ def test_a_redirect_names_an_endpoint_or_none(
 
 def test_the_hostname_of_a_redirect_is_the_name_to_verify() -> None:
     condition = close(network_host="10.0.0.7", hostname="broker-b.example", port=5671)
-    target = misses.from_close(condition, SECURE).redirect
+    target = failures.from_close(condition, SECURE).redirect
     assert target is not None
     assert (target.host, target.tls_name) == ("10.0.0.7", "broker-b.example")
 
@@ -103,16 +103,16 @@ HINTS = [
 
 
 @pytest.mark.parametrize(("value", "seconds"), HINTS)
-@pytest.mark.parametrize("name", ["amqp:connection:forced", misses.REDIRECT])
+@pytest.mark.parametrize("name", ["amqp:connection:forced", failures.REDIRECT])
 def test_a_hint_is_milliseconds_or_nothing(name: str, value: object, seconds: float | None) -> None:
-    miss = misses.from_close(close(name, network_host="b", retry_after=value), PLAIN)
+    miss = failures.from_close(close(name, network_host="b", retry_after=value), PLAIN)
     assert miss.retry_after == seconds
 
 
 @pytest.mark.parametrize("info", [None, [], "text", 7])
 def test_an_info_that_is_no_map_is_ignored(info: Any) -> None:
     condition = proton.Condition("amqp:connection:forced", "go away", info)
-    miss = misses.from_close(condition, PLAIN)
+    miss = failures.from_close(condition, PLAIN)
     assert (miss.kind, miss.condition, miss.retry_after) == (MissKind.CLOSED, "amqp:connection:forced", None)
     assert "go away" in miss.detail
 
@@ -125,4 +125,4 @@ def test_an_info_that_is_no_map_is_ignored(info: Any) -> None:
 def test_no_info_map_whatever_raises(info: dict[str, Any]) -> None:
     for name in ("network-host", "hostname", "scheme", "port", "retry-after"):
         for value in info.values():
-            misses.from_close(proton.Condition(misses.REDIRECT, None, {**info, name: value}), PLAIN)
+            failures.from_close(proton.Condition(failures.REDIRECT, None, {**info, name: value}), PLAIN)

@@ -10,6 +10,7 @@ import proton
 import pytest
 
 from haclient import Message, State
+from haclient.core import quirks
 from haclient.errors import (
     AlreadySettled,
     DeliveryUnknown,
@@ -19,7 +20,6 @@ from haclient.errors import (
     StaleDelivery,
 )
 from haclient.events import BackingOff, Lost, Reconnected
-from haclient.links import quirks
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from haclient.testing.proxy import proxy
 from tests.peers import BEHAVIOURS, Peer, primary, url

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import proton
 
+from haclient.core import failures
 from haclient.discovery.authority import is_address
 from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
@@ -28,7 +29,6 @@ from haclient.discovery.resolve import ResolutionError, Resolver
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine, EngineOwner
 from haclient.engine.settings import PARK, Settings
-from haclient.links import misses
 
 logger = logging.getLogger("haclient")
 
@@ -112,7 +112,7 @@ class Attempt:
         except ResolutionError as error:
             self._miss(Miss(kind=MissKind.UNRESOLVED, detail=str(error)))
         except (OSError, ssl.SSLError) as error:
-            self._miss(misses.from_socket_error(error))
+            self._miss(failures.from_socket_error(error))
         except Exception as error:  # a defect of ours must not leave the search waiting
             logger.exception("the attempt at %s failed", self.endpoint)
             self._miss(Miss(kind=MissKind.ENDED, detail=f"internal error: {type(error).__name__}"))
@@ -200,7 +200,7 @@ class Attempt:
         if self._over:
             return
         self._reports.opened(self.number)
-        failed = engine.peer_properties.get(misses.ESTABLISHMENT_FAILED)
+        failed = engine.peer_properties.get(failures.ESTABLISHMENT_FAILED)
         offered = engine.connection.remote_offered_capabilities or ()
         if self._park and not failed and PARK in map(str, offered):
             self.parked = True
@@ -208,7 +208,7 @@ class Attempt:
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """Begin answered."""
-        if not self._over and not engine.peer_properties.get(misses.ESTABLISHMENT_FAILED):
+        if not self._over and not engine.peer_properties.get(failures.ESTABLISHMENT_FAILED):
             self.session = session
             self._reports.usable(self.number)
 
@@ -218,7 +218,7 @@ class Attempt:
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """Close came.  The peer may leave the socket open for ever, so do not wait for it."""
-        self._miss(misses.from_close(condition, self.endpoint))
+        self._miss(failures.from_close(condition, self.endpoint))
         engine.abort()
 
     def writable_again(self, engine: Engine) -> None:
@@ -227,18 +227,18 @@ class Attempt:
     def ended(self, engine: Engine, ending: Ending) -> None:
         """The connection broke before anybody adopted it."""
         if ending.error is not None:
-            self._miss(misses.from_socket_error(ending.error))
+            self._miss(failures.from_socket_error(ending.error))
             return
         plan = self.plan
         assert plan is not None
-        miss = misses.from_engine_error(
+        miss = failures.from_engine_error(
             ending.condition, engine.transport, fresh=plan.fresh, opened=self._opened
         )
         if miss.kind is MissKind.TLS_VERIFICATION and is_address(plan.settings.tls_name or ""):
             # This was proton's TLS, see engine.tls; asyncio's fails while it connects.
             hint = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
             miss = replace(miss, detail=f"{miss.detail}; {hint}")
-        if plan.fresh and misses.credentials_refused(engine.transport):
+        if plan.fresh and failures.credentials_refused(engine.transport):
             plan.refused(miss.mechanism)
         self._miss(miss)
 

@@ -32,6 +32,13 @@ from typing import Any, TypeVar
 import proton
 
 from haclient import errors, events
+from haclient.core import episode as episodes
+from haclient.core import failures, quirks
+from haclient.core.attempt import Attempt, Plan, Planner
+from haclient.core.cluster import Cluster
+from haclient.core.receiver import ReceiverCore
+from haclient.core.sender import SenderCore
+from haclient.core.standby import Standby
 from haclient.discovery import decision as decide
 from haclient.discovery.backoff import Backoff
 from haclient.discovery.endpoint import Endpoint
@@ -42,13 +49,6 @@ from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import MOST_HELD, NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
-from haclient.links import episode as episodes
-from haclient.links import misses, quirks
-from haclient.links.attempt import Attempt, Plan, Planner
-from haclient.links.cluster import Cluster
-from haclient.links.receiver import ReceiverCore
-from haclient.links.sender import SenderCore
-from haclient.links.standby import Standby
 
 logger = logging.getLogger("haclient")
 
@@ -447,7 +447,7 @@ class ConnectionCore:
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """The primary said goodbye: do not wait until it lets go of the socket."""
         assert self.endpoint is not None
-        self._farewell = self.endpoint, misses.from_close(condition, self.endpoint)
+        self._farewell = self.endpoint, failures.from_close(condition, self.endpoint)
         self._finish(Ending(condition, by_peer=True))
         if self.state is not State.CLOSED:
             engine.abort()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from haclient.links.ledger import Entry, Ledger
+from haclient.core.ledger import Entry, Ledger
 
 
 class Waiter:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import proton
 
+from haclient.core.delivery import DeliveryCore
+from haclient.core.sender import closed_by_peer
 from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
-from haclient.links.delivery import DeliveryCore
-from haclient.links.sender import closed_by_peer
 
 if TYPE_CHECKING:
     from haclient.engine.links import DeliveryPointer, ReceiverLink

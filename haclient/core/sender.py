@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 
+from haclient.core.ledger import Entry, Ledger, Waiter
 from haclient.errors import (
     ConnectionClosed,
     DeliveryUnknown,
@@ -25,7 +26,6 @@ from haclient.errors import (
     LinkRefused,
     MessageNotAccepted,
 )
-from haclient.links.ledger import Entry, Ledger, Waiter
 from haclient.outcome import ACCEPTED, Outcome
 
 if TYPE_CHECKING:

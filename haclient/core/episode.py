@@ -15,13 +15,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from haclient.core import failures
+from haclient.core.attempt import Attempt, Planner, Reports
+from haclient.core.cluster import Cluster, Seat
 from haclient.discovery import decision as decide
 from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import AttemptRecord, Claimed, Lost, Miss, Missed, MissKind, Pushed
 from haclient.discovery.search import Search
-from haclient.links import misses
-from haclient.links.attempt import Attempt, Planner, Reports
-from haclient.links.cluster import Cluster, Seat
 
 
 class Observer(Protocol):
@@ -315,5 +315,5 @@ def pushed_members(attempt: Attempt) -> tuple[Endpoint, ...]:
 
 
 def _member(entry: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:
-    endpoint = misses.redirect_target(entry, source)
+    endpoint = failures.redirect_target(entry, source)
     return None if endpoint is None else endpoint.with_origin(Origin.PUSHED)

@@ -11,8 +11,8 @@ from haclient.errors import AlreadySettled, StaleDelivery
 from haclient.outcome import Outcome
 
 if TYPE_CHECKING:
+    from haclient.core.receiver import ReceiverCore
     from haclient.engine.links import ReceiverLink
-    from haclient.links.receiver import ReceiverCore
 
 
 class DeliveryCore:
