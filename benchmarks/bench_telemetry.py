@@ -29,7 +29,7 @@ import ours
 from measure import BrokerProcess, Sample, Stopwatch
 
 from haclient import aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.events import AttemptFailed, Reconnected, Stamp
 from haclient.telemetry import TelemetrySettings, flush

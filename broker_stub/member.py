@@ -41,8 +41,8 @@ from broker_stub.sites import agreeing
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
 from broker_stub.wiring import Wiring
 from haclient import aio
-from haclient.discovery.backoff import Backoff
-from haclient.discovery.policy import Policy
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
 
 logger = logging.getLogger("broker_stub.member")
 

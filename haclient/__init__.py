@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from haclient import aio, errors, events
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
+    from haclient.cluster_url.endpoint import Endpoint
+    from haclient.cluster_url.url import ClusterURL
     from haclient.core.connection import State
-    from haclient.discovery.cluster_url import ClusterURL
-    from haclient.discovery.endpoint import Endpoint
     from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
     from haclient.discovery.topology import Topology
     from haclient.factory import Credentials
@@ -53,12 +53,12 @@ __all__ = [
 _MODULES = ("aio", "blocking", "errors", "events")
 _HOMES = {
     "AttemptRecord": "haclient.discovery.evidence",
-    "ClusterURL": "haclient.discovery.cluster_url",
+    "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
     "Credentials": "haclient.factory",
     "Delivery": "haclient.blocking",
-    "Endpoint": "haclient.discovery.endpoint",
+    "Endpoint": "haclient.cluster_url.endpoint",
     "Message": "proton",
     "Miss": "haclient.discovery.evidence",
     "MissKind": "haclient.discovery.evidence",

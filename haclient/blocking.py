@@ -24,13 +24,13 @@ from typing import Any, Self, Unpack
 import proton
 
 from haclient import configuration
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
 from haclient.core.ledger import Entry
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout

@@ -28,11 +28,11 @@ from typing import Any, TypeVar, cast
 
 from proton._reactor import _find_config_file, _strip_json_comments
 
-from haclient.discovery.authority import format_host
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import AMQP_PORT, AMQPS_PORT
-from haclient.discovery.options import OPTION_NAMES
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.authority import format_host
+from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT
+from haclient.cluster_url.options import OPTION_NAMES
+from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.url_error import ClusterURLError
 from haclient.factory import Credentials, FactoryArguments
 
 PREFIX = "HACLIENT_"

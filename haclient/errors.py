@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 import proton
 
-from haclient.discovery.resolve import ResolutionError
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.url_error import ClusterURLError
 from haclient.engine.sasl import SaslUnavailableError
+from haclient.resolver.resolve import ResolutionError
 
 if TYPE_CHECKING:
-    from haclient.discovery.endpoint import Endpoint
+    from haclient.cluster_url.endpoint import Endpoint
     from haclient.discovery.evidence import AttemptRecord
     from haclient.outcome import Outcome
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss
 
 # The cause of ``GaveUp`` for a defect of this package; the others are in ``discovery.decision.GiveUpReason``.

@@ -19,21 +19,21 @@ from typing import Any, TypedDict
 
 from proton import SSLDomain
 
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options, with_overrides
+from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.url_error import ClusterURLError
 from haclient.core.attempt import Plan
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
-from haclient.discovery.options import Options, with_overrides
-from haclient.discovery.resolve import Resolver
 from haclient.discovery.topology import Topology
-from haclient.discovery.url_error import ClusterURLError
 from haclient.engine import tls
 from haclient.engine.sasl import check_available
 from haclient.engine.settings import Settings
 from haclient.errors import ConnectionClosed
 from haclient.events import Closed, Event, GaveUp
+from haclient.resolver.resolve import Resolver
 from haclient.subscriptions import CallbackSubscription, LogSubscription, Subscription
 from haclient.telemetry import settings as telemetry_settings
 from haclient.telemetry.record import Recorder

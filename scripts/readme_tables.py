@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from haclient.discovery.foreign_options import counterparts_table
-from haclient.discovery.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_JMS_MEMBER
-from haclient.discovery.options import options_table
-from haclient.discovery.qpid_options import QPID_CPP
+from haclient.cluster_url.foreign_options import counterparts_table
+from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_JMS_MEMBER
+from haclient.cluster_url.options import options_table
+from haclient.cluster_url.qpid_options import QPID_CPP
 from haclient.telemetry.schema import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -35,7 +35,7 @@ from broker_stub.admin import AdminClient, Credentials, MemberStatus
 from broker_stub.member_process import free_addresses
 from haclient import Credentials as ClientCredentials
 from haclient import aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from tests.certificates import Authority, Certificate
 
 T = TypeVar("T")

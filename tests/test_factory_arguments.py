@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from haclient.discovery.options import OPTION_NAMES
+from haclient.cluster_url.options import OPTION_NAMES
 from haclient.factory import FactoryArguments, FactoryCore
 
 

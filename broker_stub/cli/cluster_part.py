@@ -21,8 +21,8 @@ from broker_stub.member import ClusterOptions, ClusterSetup
 from broker_stub.replication.backup import CAPABILITY
 from broker_stub.store import MemoryStore, open_store
 from haclient import Credentials, aio
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.url_error import ClusterURLError
 from haclient.factory import FactoryArguments
 
 MEMORY = "memory"

@@ -15,15 +15,15 @@ from haclient.cli.consoles import wide_console
 from haclient.cli.exits import client_errors, examples
 from haclient.cli.probe import name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, VARIABLE, Target, target_of
-from haclient.discovery.cluster_url import ClusterURL, second_site
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.option_values import as_text
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.seed import MASK
+from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.discovery.evidence import Resolved
-from haclient.discovery.option_values import as_text
-from haclient.discovery.options import Options
-from haclient.discovery.resolve import ResolutionError, Resolver
-from haclient.discovery.seed import MASK
 from haclient.discovery.topology import Topology, update
 from haclient.factory import Credentials
+from haclient.resolver.resolve import ResolutionError, Resolver
 
 _DEFAULTS = {each.name: each.default for each in fields(Options)}
 

@@ -16,11 +16,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import episode
 from haclient.core.attempt import Attempt, Reports
 from haclient.core.cluster import Seat
 from haclient.core.connection import Shared
-from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import Claimed, Miss, MissKind, Pushed
 from haclient.engine import sasl
 

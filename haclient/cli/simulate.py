@@ -15,8 +15,8 @@ from rich.table import Table
 
 from haclient.analysis.session import spark_session
 from haclient.cli.options import UnusableError, check_reachable, plain_errors
-from haclient.discovery.policy import Policy, Standby
-from haclient.discovery.strategies import STRATEGIES
+from haclient.retry.policy import Policy, Standby
+from haclient.retry.strategies import STRATEGIES
 from haclient.simulation import cases, plot, sweep
 from haclient.simulation.presets import PRESETS
 from haclient.simulation.result import Result

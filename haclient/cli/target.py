@@ -20,9 +20,9 @@ import click
 
 from haclient import aio, configuration
 from haclient.cli.exits import client_errors
+from haclient.cluster_url.options import OPTION_NAMES, Options, with_overrides
+from haclient.cluster_url.url import ClusterURL
 from haclient.configuration import Configuration
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.options import OPTION_NAMES, Options, with_overrides
 from haclient.events import Event
 from haclient.factory import FactoryCore
 

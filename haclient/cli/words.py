@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from haclient import events
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Miss
 from haclient.events import Event
 

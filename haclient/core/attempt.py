@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 
 import proton
 
+from haclient.cluster_url.authority import is_address
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
-from haclient.discovery.authority import is_address
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
-from haclient.discovery.resolve import ResolutionError, Resolver
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine, EngineOwner
 from haclient.engine.settings import PARK, Settings
+from haclient.resolver.resolve import ResolutionError, Resolver
 
 logger = logging.getLogger("haclient")
 

@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from haclient.discovery.cluster_url import ClusterURL, second_site
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.discovery.evidence import Evidence, Resolved
-from haclient.discovery.policy import Policy
-from haclient.discovery.resolve import ResolutionError, Resolver
 from haclient.discovery.topology import Topology, update
+from haclient.resolver.resolve import ResolutionError, Resolver
+from haclient.retry.policy import Policy
 
 
 @dataclass(slots=True, eq=False)

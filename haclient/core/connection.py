@@ -32,6 +32,8 @@ from typing import Any, TypeVar
 import proton
 
 from haclient import errors, events
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
 from haclient.core import episode as episodes
 from haclient.core import failures, quirks
 from haclient.core.attempt import Attempt, Plan, Planner
@@ -40,15 +42,13 @@ from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.core.standby import Standby
 from haclient.discovery import decision as decide
-from haclient.discovery.backoff import Backoff
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind
-from haclient.discovery.options import Options
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import MOST_HELD, NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
+from haclient.retry.backoff import Backoff
 
 logger = logging.getLogger("haclient")
 

@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import failures
 from haclient.core.attempt import Attempt, Planner, Reports
 from haclient.core.cluster import Cluster, Seat
 from haclient.discovery import decision as decide
-from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import AttemptRecord, Claimed, Lost, Miss, Missed, MissKind, Pushed
 from haclient.discovery.search import Search
 

@@ -15,7 +15,7 @@ from typing import Any
 import proton
 from proton import SASL
 
-from haclient.discovery.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
+from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Miss, MissKind
 
 REDIRECT = "amqp:connection:redirect"

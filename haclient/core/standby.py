@@ -29,12 +29,12 @@ from __future__ import annotations
 import asyncio
 import random
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.attempt import Attempt, Planner, Reports
 from haclient.core.cluster import Cluster, Seat
-from haclient.discovery.backoff import Backoff
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
-from haclient.discovery.policy import Policy
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
 
 _HOPELESS = frozenset({MissKind.AUTHENTICATION, MissKind.TLS_VERIFICATION, MissKind.NOT_AMQP})
 

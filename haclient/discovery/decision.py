@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from haclient.discovery.backoff import Delay
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.retry.backoff import Delay
 
 
 class GiveUpReason(enum.Enum):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss
-from haclient.discovery.flights import Flights
-from haclient.discovery.policy import Policy
+from haclient.discovery.pending_attempts import Flights
 from haclient.discovery.rounds import FATAL, Round
 from haclient.discovery.topology import Topology
+from haclient.retry.policy import Policy
 
 Verdict = tuple[GiveUpReason, str]
 

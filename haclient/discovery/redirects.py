@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from haclient.discovery.endpoint import Endpoint, Origin
-from haclient.discovery.flights import Flight
-from haclient.discovery.policy import Policy
+from haclient.cluster_url.endpoint import Endpoint, Origin
+from haclient.discovery.pending_attempts import Flight
 from haclient.discovery.topology import Topology
+from haclient.retry.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind, valid_hint
 
 # Asking the same member again would meet the same answer, or lock the account.

@@ -56,8 +56,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from haclient.discovery.appointments import Appointment
-from haclient.discovery.backoff import Backoff
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import (
     Abandon,
     BackOff,
@@ -68,14 +67,15 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind, valid_hint
-from haclient.discovery.flights import Claim, Flight, Flights
 from haclient.discovery.limits import Limits, Verdict
-from haclient.discovery.policy import Policy
+from haclient.discovery.pending_attempts import Claim, Flight, Flights
 from haclient.discovery.redirects import Target, targets
+from haclient.discovery.reservation import Appointment
 from haclient.discovery.rounds import Round
 from haclient.discovery.topology import Topology, update
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
 
 
 @dataclass(slots=True)

@@ -37,9 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
-from haclient.discovery.policy import Policy, PushedMembers
+from haclient.retry.policy import Policy, PushedMembers
 
 SELF_INFLICTED = frozenset({MissKind.MADE_ROOM, MissKind.LOST_RACE, MissKind.STOPPED})
 

@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from proton import Url
 
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.seed import Secret, Seed
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.seed import Secret, Seed
+from haclient.cluster_url.url import ClusterURL
 
 _CLUSTER = re.compile(r"failover:|amqps?\+srv:|[^/]*(//)?[^/]*,|.*\?", re.IGNORECASE)
 

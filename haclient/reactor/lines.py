@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 import proton
 from proton import Condition, ConnectionException, Url
 
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.seed import Seed
+from haclient.cluster_url.url import ClusterURL
 from haclient.core.attempt import Plan
 from haclient.core.connection import Shared
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.seed import Seed
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError

@@ -8,9 +8,9 @@ from typing import Any
 
 from proton import SSLDomain
 
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.options import Options
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.url import ClusterURL
 from haclient.engine.settings import Settings
 from haclient.reactor.reconnecting import backoff_options
 

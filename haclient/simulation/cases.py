@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from haclient.discovery.policy import Policy
-from haclient.discovery.strategies import STRATEGIES, StrategyName
+from haclient.retry.policy import Policy
+from haclient.retry.strategies import STRATEGIES, StrategyName
 from haclient.simulation.fleet import Progress, simulate
 from haclient.simulation.presets import PRESETS, Preset
 from haclient.simulation.result import Result

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from haclient.discovery.policy import Policy
+from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
 from haclient.simulation.others import Others
 from haclient.simulation.ours import Ours

@@ -19,13 +19,13 @@ import math
 import random
 from typing import NamedTuple
 
-from haclient.discovery.backoff import Backoff
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.decision import Abandon, Dial, Found, GiveUp, Wait
-from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Lost, Miss, Missed, MissKind
-from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
 from haclient.simulation.primary import Verdict
 from haclient.simulation.world import FIRST_RTO, Role, World

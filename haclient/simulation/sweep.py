@@ -13,7 +13,7 @@ from dataclasses import fields
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from haclient.discovery.policy import Policy
+from haclient.retry.policy import Policy
 from haclient.simulation import cases
 from haclient.simulation.presets import PRESETS
 from haclient.simulation.scenario import Scenario

@@ -31,7 +31,7 @@ import proton
 from proton.handlers import MessagingHandler
 from proton.reactor import Backoff, Container
 
-from haclient.discovery.cluster_url import ClusterURL
+from haclient.cluster_url.url import ClusterURL
 from haclient.storm.lines import Command, body, read_command, write_line
 from haclient.storm.worker import arguments_of
 

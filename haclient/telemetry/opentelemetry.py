@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from haclient import events
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event, Stamp
 from haclient.telemetry.jsonl import long
 from haclient.telemetry.sink import EventCallback

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from haclient import events
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.events import Event, Stamp
 from haclient.telemetry import writer

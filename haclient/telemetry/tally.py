@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from haclient import events
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event
 from haclient.telemetry.sink import OTHER, Names
 from haclient.telemetry.track import CONNECTED, Ended, Track

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haclient import events
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, MissKind
 from haclient.events import Event
 

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from unittest import mock
 
 from haclient import factory
-from haclient.discovery.options import Options, with_overrides
+from haclient.cluster_url.options import Options, with_overrides
 
 SHORT: Mapping[str, float] = MappingProxyType(
     {

@@ -41,7 +41,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 from unittest import mock
 
-from haclient.discovery.options import Options, with_overrides
+from haclient.cluster_url.options import Options, with_overrides
 from haclient.testing.short_delays import changed_options
 
 T = TypeVar("T")

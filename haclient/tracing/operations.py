@@ -18,7 +18,7 @@ import proton
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import HaclientError, MessageNotAccepted
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
 from haclient.telemetry.veil import Veil

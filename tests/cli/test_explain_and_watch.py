@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from haclient.cli import main
-from haclient.discovery.options import OPTION_NAMES
+from haclient.cluster_url.options import OPTION_NAMES
 from haclient.events import Stamp
 from tests.cli.command import Running, run
 from tests.dnsmasq import Dnsmasq

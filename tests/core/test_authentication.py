@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from haclient import Credentials, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import MissKind
 from haclient.engine.sasl import write_user_database
 from haclient.errors import AuthenticationFailed

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import failures
-from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import MissKind
 
 PLAIN = Endpoint("a", 5672)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from haclient import Message, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import MissKind
 from haclient.events import (
     AttemptFailed,

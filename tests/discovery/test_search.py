@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import (
     Abandon,
     BackOff,
@@ -12,10 +13,9 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import Claimed, Lost, MissKind, Resolved
-from haclient.discovery.policy import Policy
 from haclient.discovery.topology import Topology, update
+from haclient.retry.policy import Policy
 
 from .virtual import (
     BlackHole,

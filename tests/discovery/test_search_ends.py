@@ -16,8 +16,8 @@ from haclient.discovery.decision import (
     Wait,
 )
 from haclient.discovery.evidence import Claimed, Lost, Miss, MissKind
-from haclient.discovery.policy import Policy
 from haclient.discovery.topology import Topology, update
+from haclient.retry.policy import Policy
 
 from .virtual import (
     REFUSED,

@@ -8,9 +8,9 @@ import pytest
 
 from haclient.discovery.decision import BackOff, Decision, Dial, Found, Wait
 from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Miss, Missed, MissKind
-from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
+from haclient.retry.policy import Policy
 
 from .virtual import (
     REFUSED,

@@ -6,9 +6,9 @@ import math
 
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found, GiveUp, StartRound, Wait
 from haclient.discovery.evidence import Claimed, Miss, MissKind
-from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
+from haclient.retry.policy import Policy
 
 from .test_search_hints import until_wait
 from .virtual import REFUSED, E, Factory, Misses, Parks, Serves, World, dialled, ran, redirects, search, slot

@@ -14,9 +14,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from haclient.discovery.backoff import Backoff
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import (
     RESOURCE_LIMIT,
     Claimed,
@@ -27,9 +26,10 @@ from haclient.discovery.evidence import (
     MissKind,
     Pushed,
 )
-from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
 
 from .virtual import REFUSED, SPIN, Behaviour, BlackHole, Factory, Misses, Parks, Serves, endpoint
 

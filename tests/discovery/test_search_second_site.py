@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from haclient.discovery.cluster_url import ClusterURL, second_site
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.url import ClusterURL, second_site
+from haclient.cluster_url.url_error import ClusterURLError
 from haclient.discovery.evidence import Claimed, Pushed, Resolved
-from haclient.discovery.policy import Policy
 from haclient.discovery.topology import Topology, update
-from haclient.discovery.url_error import ClusterURLError
+from haclient.retry.policy import Policy
 
 from .virtual import BlackHole, E, Factory, Misses, Serves, World, redirects
 

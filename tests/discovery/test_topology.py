@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haclient.discovery.endpoint import Endpoint, Origin
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
-from haclient.discovery.policy import Policy, PushedMembers, Redirects
 from haclient.discovery.topology import SELF_INFLICTED, Topology, parent_domain, update
+from haclient.retry.policy import Policy, PushedMembers, Redirects
 
 A, B, C = (Endpoint(f"10.0.0.{n}", 5672) for n in (1, 2, 3))
 NAME = Endpoint("broker.example.com", 5672)

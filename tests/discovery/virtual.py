@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from haclient.discovery.backoff import Backoff
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
-from haclient.discovery.endpoint import Endpoint
 from haclient.discovery.evidence import (
     RESOURCE_LIMIT,
     Claimed,
@@ -28,9 +27,10 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
-from haclient.discovery.policy import Policy
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
 
 # Far above what any world here needs between two instants, far below what a spin reaches.
 SPIN = 2000

@@ -9,7 +9,7 @@ import proton
 import pytest
 
 from haclient import Outcome, OutcomeState, errors
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 
 PLACE = Endpoint("broker-a", 5672)

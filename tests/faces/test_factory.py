@@ -14,7 +14,7 @@ import pytest
 
 import haclient
 from haclient import Message, State, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, WrongThread
 from haclient.events import AttemptStarted, Closed, Connected, Event, Lost, Reconnected
 from haclient.testing.threads import in_thread

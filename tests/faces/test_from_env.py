@@ -13,9 +13,9 @@ import pytest
 
 import haclient
 from haclient import Credentials, aio, configuration
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import OPTION_NAMES, Options
 from haclient.configuration import Configuration, ConfigurationError
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.options import OPTION_NAMES, Options
 from haclient.errors import ClusterURLError
 from haclient.factory import FactoryCore
 from haclient.telemetry.settings import VARIABLE

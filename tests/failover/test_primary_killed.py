@@ -12,7 +12,7 @@ import pytest
 
 import haclient
 from haclient import Message, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import AuthenticationFailed, StaleDelivery
 from haclient.events import Event, GaveUp, Reconnected, Redirected
 from tests.failover.waiting import next_of

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Self
 
 from haclient import Message, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
 from haclient.events import Connected, Event, Reconnected
 from haclient.outcome import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Miss, MissKind
 from haclient.events import AttemptFailed, Event
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from haclient.discovery.policy import Policy
+from haclient.retry.policy import Policy
 from haclient.simulation.fleet import simulate
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario

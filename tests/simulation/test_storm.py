@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from haclient.discovery.policy import Policy
+from haclient.retry.policy import Policy
 from haclient.simulation.fleet import simulate
 from haclient.simulation.presets import PRESETS, Preset
 from haclient.simulation.scenario import Scenario

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from haclient import aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.errors import ConnectionGaveUp
 from haclient.events import (

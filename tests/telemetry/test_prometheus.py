@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import haclient
 from haclient import Message, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.errors import ConnectionGaveUp
 from haclient.events import (

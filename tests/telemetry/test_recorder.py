@@ -10,7 +10,7 @@ import pytest
 
 import haclient
 from haclient import aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import MissKind
 from haclient.errors import ConnectionGaveUp
 from haclient.events import (

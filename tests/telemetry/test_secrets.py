@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from haclient import Credentials, Message, aio
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.errors import ConnectionGaveUp
 from haclient.events import AttemptFailed, Connected, GaveUp, Lost, Redirected, Stamp

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from haclient import aio, blocking
-from haclient.discovery.options import Options
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.url_error import ClusterURLError
 from haclient.testing import fast_failover
 from haclient.testing.short_delays import SHORT
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from haclient.discovery.cluster_url import ClusterURL
-from haclient.discovery.endpoint import Endpoint, Origin
-from haclient.discovery.options import Options
-from haclient.discovery.seed import MASK, Secret, Seed
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.endpoint import Endpoint, Origin
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.seed import MASK, Secret, Seed
+from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.url_error import ClusterURLError
 
 A = Endpoint("a", 5672)
 B = Endpoint("b", 5672)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.flights import Flights
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery.pending_attempts import Flights
 from haclient.discovery.redirects import Target
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from haclient.discovery.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Miss
 
 # As many as an error can usefully list; about a day of rounds at the longest delay per member.

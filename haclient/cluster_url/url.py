@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from haclient.discovery.authority import (
+from haclient.cluster_url.authority import (
     format_host,
     is_address,
     percent_decode,
@@ -36,13 +36,13 @@ from haclient.discovery.authority import (
     split_userinfo,
     tls_name,
 )
-from haclient.discovery.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint
-from haclient.discovery.foreign_options import Written
-from haclient.discovery.jms_options import parse_failover_options
-from haclient.discovery.options import Options, format_options, parse_options
-from haclient.discovery.qpid_options import divide_urls, parse_qpid_options
-from haclient.discovery.seed import MASK, Secret, Seed
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint
+from haclient.cluster_url.foreign_options import Written
+from haclient.cluster_url.jms_options import parse_failover_options
+from haclient.cluster_url.options import Options, format_options, parse_options
+from haclient.cluster_url.qpid_options import divide_urls, parse_qpid_options
+from haclient.cluster_url.seed import MASK, Secret, Seed
+from haclient.cluster_url.url_error import ClusterURLError
 
 _Pairs = tuple[tuple[str, str], ...]
 

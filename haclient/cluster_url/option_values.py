@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from haclient.discovery.authority import parse_host, split_host_port
+from haclient.cluster_url.authority import parse_host, split_host_port
 
 DNS_PORT = 53
 # Room for any sane wait, while sums of it stay far below what a clock or a timer holds.

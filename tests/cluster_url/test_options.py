@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haclient.discovery.option_values import as_text, seconds
-from haclient.discovery.options import (
+from haclient.cluster_url.option_values import as_text, seconds
+from haclient.cluster_url.options import (
     OPTION_NAMES,
     Options,
     format_options,
@@ -20,8 +20,8 @@ from haclient.discovery.options import (
     parse_options,
     with_overrides,
 )
-from haclient.discovery.policy import Policy
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.url_error import ClusterURLError
+from haclient.retry.policy import Policy
 
 GOOD = [
     ("deadline", "2.5", 2.5),

@@ -17,10 +17,10 @@ import dns.rdatatype
 import dns.rrset
 import pytest
 
-from haclient.discovery.answers import Answer, Answers
-from haclient.discovery.endpoint import Endpoint, Origin
-from haclient.discovery.hosts import local_addresses, parse_hosts
-from haclient.discovery.resolve import ResolutionError, Resolver
+from haclient.cluster_url.endpoint import Endpoint, Origin
+from haclient.resolver.cache import Answer, Answers
+from haclient.resolver.hosts import local_addresses, parse_hosts
+from haclient.resolver.resolve import ResolutionError, Resolver
 from tests.dnsmasq import Dnsmasq, free_port
 
 SEED = Endpoint("broker.test", 5672)

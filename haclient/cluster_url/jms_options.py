@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from haclient.discovery.foreign_options import (
+from haclient.cluster_url.foreign_options import (
     Counterpart,
     Written,
     equal,
@@ -25,7 +25,7 @@ from haclient.discovery.foreign_options import (
     translate,
     words,
 )
-from haclient.discovery.options import OPTION_NAMES, Options, refuse_unknown
+from haclient.cluster_url.options import OPTION_NAMES, Options, refuse_unknown
 
 PREFIX = "failover."
 _NESTED = ("failover.nested.", "nested.")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.decision import (
     Abandon,
     BackOff,
@@ -16,10 +17,9 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import Miss, MissKind
-from haclient.discovery.policy import Policy
 from haclient.discovery.topology import Topology
+from haclient.retry.policy import Policy
 
 from .virtual import (
     REFUSED,

@@ -31,12 +31,12 @@ import dns.exception
 import dns.resolver
 from dns.rdatatype import RdataType
 
-from haclient.discovery.answers import Answer, Answers, ResolutionError, Unanswered
-from haclient.discovery.authority import is_address
-from haclient.discovery.endpoint import Endpoint, Origin
-from haclient.discovery.hosts import local_addresses, parse_hosts
-from haclient.discovery.option_values import split_nameserver
-from haclient.discovery.srv import Service, in_order, verified_name
+from haclient.cluster_url.authority import is_address
+from haclient.cluster_url.endpoint import Endpoint, Origin
+from haclient.cluster_url.option_values import split_nameserver
+from haclient.resolver.cache import Answer, Answers, ResolutionError, Unanswered
+from haclient.resolver.hosts import local_addresses, parse_hosts
+from haclient.resolver.srv import Service, in_order, verified_name
 
 __all__ = ["ResolutionError", "Resolver"]
 

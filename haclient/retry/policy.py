@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from haclient.discovery.strategies import StrategyName
+from haclient.retry.strategies import StrategyName
 
 Redirects = Literal["members", "any", "none"]
 PushedMembers = Literal["add", "replace", "ignore"]

@@ -22,8 +22,8 @@ import random
 from dataclasses import dataclass
 
 from haclient.discovery.evidence import valid_hint
-from haclient.discovery.policy import Policy
-from haclient.discovery.strategies import STRATEGIES
+from haclient.retry.policy import Policy
+from haclient.retry.strategies import STRATEGIES
 
 
 @dataclass(frozen=True, slots=True)

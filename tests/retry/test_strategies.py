@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haclient.discovery.backoff import Backoff
-from haclient.discovery.options import parse_options
-from haclient.discovery.policy import Policy
-from haclient.discovery.strategies import STRATEGIES
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.options import parse_options
+from haclient.cluster_url.url_error import ClusterURLError
+from haclient.retry.backoff import Backoff
+from haclient.retry.policy import Policy
+from haclient.retry.strategies import STRATEGIES
 
 BASE, FACTOR, CAP = 0.1, 2.0, 10.0
 JITTERED = ("full", "equal", "decorrelated")

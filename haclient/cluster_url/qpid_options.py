@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from haclient.discovery.foreign_options import (
+from haclient.cluster_url.foreign_options import (
     Counterpart,
     Written,
     equal,
@@ -23,7 +23,7 @@ from haclient.discovery.foreign_options import (
     switch,
     translate,
 )
-from haclient.discovery.options import OPTION_NAMES, Options, refuse_unknown
+from haclient.cluster_url.options import OPTION_NAMES, Options, refuse_unknown
 
 RECONNECT_URLS = "reconnect_urls"
 

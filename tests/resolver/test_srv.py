@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from haclient.discovery.endpoint import Endpoint
-from haclient.discovery.resolve import ResolutionError, Resolver
-from haclient.discovery.srv import Service, in_order, verified_name
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.resolver.resolve import ResolutionError, Resolver
+from haclient.resolver.srv import Service, in_order, verified_name
 from tests.dnsmasq import Dnsmasq
 
 NO_HOSTS = Path("/nonexistent/hosts")

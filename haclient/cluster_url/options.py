@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 from urllib.parse import quote
 
-from haclient.discovery.option_values import (
+from haclient.cluster_url.option_values import (
     BOOLEAN,
     DIRECTORY,
     HOST,
@@ -36,10 +36,10 @@ from haclient.discovery.option_values import (
     seconds,
     whole,
 )
-from haclient.discovery.option_values import number as _number
-from haclient.discovery.policy import Policy, PushedMembers, Redirects, Standby
-from haclient.discovery.strategies import STRATEGIES, StrategyName
-from haclient.discovery.url_error import ClusterURLError
+from haclient.cluster_url.option_values import number as _number
+from haclient.cluster_url.url_error import ClusterURLError
+from haclient.retry.policy import Policy, PushedMembers, Redirects, Standby
+from haclient.retry.strategies import STRATEGIES, StrategyName
 
 Delivery = Literal["at-least-once", "at-most-once"]
 

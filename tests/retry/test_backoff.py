@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haclient.discovery.backoff import Backoff, Delay
-from haclient.discovery.policy import Policy
+from haclient.retry.backoff import Backoff, Delay
+from haclient.retry.policy import Policy
 
 
 class Extremes(random.Random):
