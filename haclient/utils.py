@@ -35,9 +35,9 @@ from proton._utils import Fetcher as ProtonFetcher
 from proton.utils import ConnectionClosed, LinkDetached, SendException
 
 from haclient.reactor import Container
-from haclient.reactor.binding import Binding
-from haclient.reactor.endpoints import Connection
-from haclient.reactor.keeping import keeper_of, let_go, turn_until
+from haclient.reactor.background_loop import keeper_of, let_go, turn_until
+from haclient.reactor.endpoints.binding import Binding
+from haclient.reactor.endpoints.endpoint import Connection
 
 __all__ = [
     "BlockingConnection",

@@ -36,7 +36,7 @@ from proton.reactor import (
 )
 
 from haclient.reactor.container import Container
-from haclient.reactor.selecting import EventInjector
+from haclient.reactor.selectables import EventInjector
 
 __all__ = [
     "ApplicationEvent",

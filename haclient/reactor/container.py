@@ -13,15 +13,15 @@ from proton import SSLDomain, Url
 from proton._reactor import SessionPerConnection
 
 from haclient.reactor.addresses import cluster, split_path
-from haclient.reactor.binding import Binding
-from haclient.reactor.endpoints import Connection
-from haclient.reactor.happenings import Event
-from haclient.reactor.lines import FailoverLine, PlainLine
-from haclient.reactor.links import Receiver, Sender
-from haclient.reactor.listening import Acceptor
+from haclient.reactor.connect_options import Wishes
+from haclient.reactor.connectors import FailoverLine, PlainLine
+from haclient.reactor.endpoints.binding import Binding
+from haclient.reactor.endpoints.endpoint import Connection
+from haclient.reactor.endpoints.links import Receiver, Sender
+from haclient.reactor.listener import Acceptor
 from haclient.reactor.loop import Reactor
+from haclient.reactor.proton_events import Event
 from haclient.reactor.timers import Task
-from haclient.reactor.wishes import Wishes
 
 
 class Container(Reactor):

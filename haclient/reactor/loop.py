@@ -35,10 +35,10 @@ from proton._reactor import Reactor as ProtonReactor
 from proton._reactor import SSLConfig
 
 from haclient.engine.codec import Encoder
-from haclient.reactor.binding import Binding
-from haclient.reactor.happenings import Event
-from haclient.reactor.listening import Acceptor
-from haclient.reactor.selecting import SELECTABLE_EVENTS, Selectables
+from haclient.reactor.endpoints.binding import Binding
+from haclient.reactor.listener import Acceptor
+from haclient.reactor.proton_events import Event
+from haclient.reactor.selectables import SELECTABLE_EVENTS, Selectables
 from haclient.reactor.timers import Task
 
 # The iterations that a timer needs whose callback has something sent: the timer, the flush, the rest.

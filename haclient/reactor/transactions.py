@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from proton import Event as ProtonEvent
 
-from haclient.reactor.happenings import Event
+from haclient.reactor.proton_events import Event
 
 if TYPE_CHECKING:
-    from haclient.reactor.deliveries import Delivery
+    from haclient.reactor.endpoints.deliveries import Delivery
 
 
 class TransactionLost(Event):

@@ -27,7 +27,7 @@ from haclient.engine.protocol import Engine
 from haclient.errors import ConnectionGaveUp
 from haclient.factory import FactoryCore
 from haclient.reactor import Container
-from haclient.reactor.binding import Binding
+from haclient.reactor.endpoints.binding import Binding
 from haclient.testing.peers.listening import url
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection

@@ -16,7 +16,7 @@ from proton import SSLDomain, Url
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import SaslServer, Settings
-from haclient.reactor.binding import Binding
+from haclient.reactor.endpoints.binding import Binding
 
 if TYPE_CHECKING:
     from haclient.reactor.loop import Reactor

@@ -27,10 +27,10 @@ import proton
 from cproton_ffi import lib
 from proton import Endpoint
 
-from haclient.reactor.endpoints import Connection, Session
-from haclient.reactor.happenings import TYPES, Event, event_of, is_last
+from haclient.reactor.endpoints.endpoint import Connection, Session
+from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.ids import Marker
-from haclient.reactor.links import Receiver, Sender
+from haclient.reactor.proton_events import TYPES, Event, event_of, is_last
 from haclient.reactor.transactions import TransactionLost
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from cproton_ffi import ffi, lib
 from proton import Endpoint, Link, Terminus
 
 from haclient.engine.codec import decode
-from haclient.reactor.deliveries import Delivery
-from haclient.reactor.endpoints import Connection, Rebindable, Session
+from haclient.reactor.endpoints.deliveries import Delivery
+from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 from haclient.reactor.ids import Marker
 
 if TYPE_CHECKING:
-    from haclient.reactor.binding import Binding
+    from haclient.reactor.endpoints.binding import Binding
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
 

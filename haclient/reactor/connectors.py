@@ -26,12 +26,12 @@ from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
 from haclient.factory import FactoryCore
-from haclient.reactor.listening import Accepted
-from haclient.reactor.wishes import Wishes
+from haclient.reactor.connect_options import Wishes
+from haclient.reactor.listener import Accepted
 
 if TYPE_CHECKING:
     from haclient.core.connection import ConnectionCore
-    from haclient.reactor.binding import Binding
+    from haclient.reactor.endpoints.binding import Binding
 
 logger = logging.getLogger("haclient")
 

@@ -14,7 +14,7 @@ from proton import Endpoint
 from haclient.reactor.ids import unmark
 
 if TYPE_CHECKING:
-    from haclient.reactor.binding import Binding
+    from haclient.reactor.endpoints.binding import Binding
     from haclient.reactor.loop import Reactor
 
 TYPES: dict[int, Any] = proton.EventType.TYPES

@@ -25,8 +25,8 @@ from cproton_ffi import lib
 from proton import Endpoint
 
 if TYPE_CHECKING:
-    from haclient.reactor.binding import Binding
-    from haclient.reactor.links import Receiver, Sender
+    from haclient.reactor.endpoints.binding import Binding
+    from haclient.reactor.endpoints.links import Receiver, Sender
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import proton
 from cproton_ffi import lib
 
-from haclient.reactor.endpoints import Connection, Rebindable, Session
+from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
 
 # AMQP 1.0 part 4, section 4.5.8: the state of what is sent or accepted under a transaction.
 _TRANSACTIONAL = 0x34
