@@ -34,7 +34,7 @@ from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.events import AttemptFailed, Reconnected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
-from haclient.telemetry.veil import Veil
+from haclient.telemetry.redact import Veil
 
 _OFF, _ON = "off", "on"
 _STORM_OFF, _STORM_ON = "off, reconnecting", "on, reconnecting"

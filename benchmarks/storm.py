@@ -34,9 +34,9 @@ import measure
 from rich.console import Console
 
 from haclient.cli.storm import Bars, draw, tell
-from haclient.storm import show
-from haclient.storm.course import Outcome, Plan, run
+from haclient.storm import report
 from haclient.storm.fleet import FleetError
+from haclient.storm.run import Outcome, Plan, run
 
 _NODE = Path(__file__).resolve().parent / "node"
 _ESTABLISHED = 20
@@ -122,7 +122,7 @@ def main() -> None:
         _bars(outcome)
     arguments.out.mkdir(parents=True, exist_ok=True)
     draw(outcomes, arguments.out / "storm.png", arguments.out / "storm.html")
-    facts = [show.facts(outcome.figures, outcome.wave, outcome.apart) for outcome in outcomes]
+    facts = [report.facts(outcome.figures, outcome.wave, outcome.apart) for outcome in outcomes]
     (arguments.out / "storm.json").write_text(json.dumps(facts))
 
 

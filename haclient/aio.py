@@ -29,9 +29,9 @@ from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
 from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
+from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
-from haclient.subscriptions import AsyncEvents
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 

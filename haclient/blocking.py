@@ -34,10 +34,10 @@ from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
 from haclient.engine.codec import Encoder
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
+from haclient.event_log import BlockingEvents
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.loop_thread import LoopThread
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
-from haclient.subscriptions import BlockingEvents
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 

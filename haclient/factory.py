@@ -32,14 +32,14 @@ from haclient.engine import tls
 from haclient.engine.sasl import check_available
 from haclient.engine.settings import Settings
 from haclient.errors import ConnectionClosed
+from haclient.event_log import CallbackSubscription, LogSubscription, Subscription
 from haclient.events import Closed, Event, GaveUp
 from haclient.resolver.resolve import Resolver
-from haclient.subscriptions import CallbackSubscription, LogSubscription, Subscription
 from haclient.telemetry import settings as telemetry_settings
 from haclient.telemetry.record import Recorder
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.sink import EventCallback, Sink, callbacks
-from haclient.telemetry.veil import Veil
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from broker_stub.member_process import MemberStartError
 from haclient.cli.options import BROKEN, UnusableError
 from haclient.errors import HaclientError
 from haclient.simulation import plot as pictures
-from haclient.storm import show
-from haclient.storm.course import Outcome, Plan, Standby, run
+from haclient.storm import report
+from haclient.storm.environment import StageError
 from haclient.storm.fleet import FleetError, Kind
-from haclient.storm.stage import StageError
+from haclient.storm.run import Outcome, Plan, Standby, run
 
 
 @click.command()
@@ -117,7 +117,7 @@ def storm(*, as_json: bool, plot: Path | None, html: Path | None, **given: Any) 
     ) as error:
         raise UnusableError(str(error)) from error
     if as_json:
-        click.echo(json.dumps(show.facts(outcome.figures, outcome.wave)))
+        click.echo(json.dumps(report.facts(outcome.figures, outcome.wave)))
     else:
         tell(Console(), [outcome])
     draw([outcome], plot, html)
@@ -136,14 +136,14 @@ def plan_of(given: dict[str, Any]) -> Plan:
 
 def tell(console: Console, outcomes: Sequence[Outcome]) -> None:
     """Print what came of storms."""
-    console.print(show.table([outcome.figures for outcome in outcomes]))
+    console.print(report.table([outcome.figures for outcome in outcomes]))
     for outcome in outcomes:
         for reason in outcome.given_up[:3]:
             console.print(f"{outcome.figures.name} gave up: {reason}", markup=False, highlight=False)
         for defect in outcome.defects:
             console.print(f"{outcome.figures.name} went on after {defect}", markup=False, highlight=False)
         for wave in filter(None, (outcome.wave, outcome.apart)):
-            console.print(show.wave_words(wave), markup=False, highlight=False)
+            console.print(report.wave_words(wave), markup=False, highlight=False)
 
 
 def need_for(png: Path | None, html: Path | None) -> None:
@@ -167,7 +167,7 @@ def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> No
     if png is not None:
         pictures.write_png(series, png, title=title)
     if html is not None:
-        pictures.write_html(series, show.rows(storms), html, title=title)
+        pictures.write_html(series, report.rows(storms), html, title=title)
 
 
 class Bars:

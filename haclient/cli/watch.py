@@ -16,8 +16,8 @@ from haclient.cli.running import until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 from haclient.cli.words import json_of, line_of
+from haclient.event_log import AsyncEvents
 from haclient.events import GaveUp
-from haclient.subscriptions import AsyncEvents
 
 _EXAMPLES = examples(
     "haclient watch amqp://broker-a,broker-b",

@@ -16,8 +16,8 @@ from typing import Protocol
 
 from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
-from haclient.simulation.others import Others
-from haclient.simulation.ours import Ours
+from haclient.simulation.haclient_clients import Ours
+from haclient.simulation.preset_clients import Others
 from haclient.simulation.presets import Preset
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario

@@ -25,10 +25,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from haclient.storm.book import Book
 from haclient.storm.footprint import Footprint
 from haclient.storm.lines import body
 from haclient.storm.member_lines import Served
+from haclient.storm.results import Book
 
 # The share of the set-ups at either end that says more of the beginning and the end than of the rate.
 _RIM = 0.1

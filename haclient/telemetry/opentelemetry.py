@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event, Stamp
+from haclient.telemetry.connection_tracker import CONNECTED, Ended, Track
+from haclient.telemetry.event_counter import RECONNECT, Labels, Place, Tally, kind_of
 from haclient.telemetry.jsonl import long
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.sink import EventCallback
-from haclient.telemetry.tally import RECONNECT, Labels, Place, Tally, kind_of
-from haclient.telemetry.track import CONNECTED, Ended, Track
-from haclient.telemetry.veil import Veil
 
 try:
     from opentelemetry import metrics, trace

@@ -11,10 +11,10 @@ Source: prometheus.io, "Metric and label naming" and "Instrumentation"; needs th
 
 from __future__ import annotations
 
+from haclient.telemetry.connection_tracker import Ended
+from haclient.telemetry.event_counter import Labels, Place, Tally
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.sink import OTHER, EventCallback
-from haclient.telemetry.tally import Labels, Place, Tally
-from haclient.telemetry.track import Ended
-from haclient.telemetry.veil import Veil
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram

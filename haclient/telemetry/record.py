@@ -24,9 +24,9 @@ from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
 from haclient.events import Event, Stamp
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Lines, Subject, Value, long
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.schema import Kind
 from haclient.telemetry.settings import TelemetrySettings
-from haclient.telemetry.veil import Veil
 from haclient.telemetry.writer import Alive
 
 SOURCE = "haclient"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
 from haclient.events import Event
-from haclient.telemetry.veil import Veil
+from haclient.telemetry.redact import Veil
 
 # A cluster has a handful of members; redirects of a broken peer may name any number.
 MOST_NAMES = 32

@@ -36,8 +36,8 @@ from haclient import aio, blocking
 from haclient.telemetry.opentelemetry import SCOPE
 from haclient.tracing.asyncio_links import AsyncTraced
 from haclient.tracing.blocking_links import Traced
-from haclient.tracing.carriage import Carriage, Carrier
 from haclient.tracing.operations import Instruments, Station
+from haclient.tracing.propagation import Carriage, Carrier
 
 __all__ = ["MessageTracing"]
 

@@ -13,8 +13,8 @@ from opentelemetry import trace
 from haclient import aio
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
-from haclient.tracing.carriage import TracingEncoder
 from haclient.tracing.operations import Link, Station
+from haclient.tracing.propagation import TracingEncoder
 
 
 class AsyncTraced:

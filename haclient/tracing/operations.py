@@ -21,8 +21,8 @@ from opentelemetry.context import Context
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import HaclientError, MessageNotAccepted
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
-from haclient.telemetry.veil import Veil
-from haclient.tracing.carriage import Carriage, span_context
+from haclient.telemetry.redact import Veil
+from haclient.tracing.propagation import Carriage, span_context
 
 logger = logging.getLogger("haclient")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.peers.faces import FACES, Face
+from tests.peers.apis import FACES, Face
 
 
 @pytest.fixture(params=FACES, ids=lambda face: face.name)

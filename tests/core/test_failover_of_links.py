@@ -23,7 +23,7 @@ from haclient.events import BackingOff, Lost, Reconnected
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from haclient.testing.proxy import proxy
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.faces import Face
+from tests.peers.apis import Face
 from tests.peers.watch import Watch
 
 FOUR_MB = 4 * 1024 * 1024

@@ -13,7 +13,7 @@ from haclient.testing.peers.listening import url
 from haclient.testing.peers.passive import redirection
 from tests.failover.test_parking import QUICK, pair, stop
 from tests.failover.waiting import next_of
-from tests.peers.faces import FACES, Face
+from tests.peers.apis import FACES, Face
 from tests.peers.parking import member
 from tests.peers.primary import primary
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from haclient.storm.book import Book
 from haclient.storm.figures import Facts, Figures, busiest_second, figures, percentile, share, sustained_rate
 from haclient.storm.footprint import Footprint
 from haclient.storm.lines import Line
 from haclient.storm.member_lines import Served, served_between
+from haclient.storm.results import Book
 
 KILLED, BACK = 100.0, 103.0
 PRIMARY, OTHER = "10.0.0.2:5672", "10.0.0.1:5672"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from haclient.storm import processors
+from haclient.storm.flood import Layout
 from haclient.storm.processors import Turns
-from haclient.storm.wave import Layout
 
 pytestmark = pytest.mark.skipif(not processors.LINUX, reason="Linux tells of its threads")
 

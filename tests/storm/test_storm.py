@@ -16,9 +16,9 @@ from haclient import aio
 from haclient.cli import main
 from haclient.core.connection import State
 from haclient.storm import processors
-from haclient.storm.course import Outcome, Plan, run
+from haclient.storm.environment import LocalPair
 from haclient.storm.fleet import Fleet, FleetError, FleetPlan
-from haclient.storm.stage import LocalPair
+from haclient.storm.run import Outcome, Plan, run
 
 SHORT = {"outage": 1.0, "deadline": 90.0}
 RHEA = Path(__file__).resolve().parents[2] / "benchmarks" / "node" / "node_modules"

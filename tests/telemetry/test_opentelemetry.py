@@ -29,8 +29,8 @@ from haclient.events import (
     Stamp,
 )
 from haclient.telemetry.opentelemetry import OpenTelemetrySink
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.schema import DATA
-from haclient.telemetry.veil import Veil
 from tests.members import Members
 from tests.telemetry.failing_over import FAST, fail_over
 from tests.telemetry.lines import until

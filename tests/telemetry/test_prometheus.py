@@ -31,8 +31,8 @@ from haclient.events import (
     Stamp,
 )
 from haclient.telemetry.prometheus import PrometheusSink
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.sink import MOST_NAMES, EventCallback
-from haclient.telemetry.veil import Veil
 from tests.members import Members
 from tests.peers import primary, url
 from tests.telemetry.failing_over import FAST, Watched, fail_over

@@ -26,8 +26,8 @@ from haclient.events import (
 )
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, Type
-from haclient.telemetry.veil import Veil
 from haclient.testing.peers import deaf
 from tests.members import Members
 from tests.telemetry.lines import Line, lines, until, words

@@ -16,7 +16,7 @@ from haclient.errors import ConnectionGaveUp
 from haclient.events import AttemptFailed, Connected, GaveUp, Lost, Redirected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
-from haclient.telemetry.veil import Veil
+from haclient.telemetry.redact import Veil
 from tests.members import Members
 from tests.telemetry.lines import lines, text, words
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import haclient
 from haclient import aio, blocking
-from haclient.subscriptions import BlockingEvents
+from haclient.event_log import BlockingEvents
 
 _WRAPPED = (
     blocking.ConnectionFactory,

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from haclient.storm import processors, stage
-from haclient.storm.book import Book, count_up
+from haclient.storm import environment, processors
 from haclient.storm.drain import take_all
+from haclient.storm.environment import ExistingCluster, LocalPair, Stage
 from haclient.storm.figures import Facts, Figures, figures
 from haclient.storm.fleet import Fleet, FleetError, FleetPlan, Kind
+from haclient.storm.flood import Layout, Wave, WavePlan, newcomers
 from haclient.storm.footprint import Watch
 from haclient.storm.lines import Command, body
 from haclient.storm.member_lines import served_between
-from haclient.storm.stage import ExistingCluster, LocalPair, Stage
-from haclient.storm.wave import Layout, Wave, WavePlan, newcomers
+from haclient.storm.results import Book, count_up
 
 Standby = Literal["none", "outage", "warm"]
 
@@ -133,7 +133,7 @@ async def run(plan: Plan, screen: Screen) -> Outcome:
 
     :raises StageError, FleetError: when it cannot be had.
     """
-    with stage.folder() as name:
+    with environment.folder() as name:
         folder = Path(name)
         cluster = _stage(plan, folder)
         book = Book()

@@ -16,7 +16,7 @@ from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
 from haclient.events import AttemptStarted, BackingOff, Closed, Lost
 from haclient.outcome import ACCEPTED
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.faces import Face
+from tests.peers.apis import Face
 from tests.peers.process import primary_process
 from tests.peers.watch import Watch
 

@@ -19,7 +19,7 @@ from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, Wro
 from haclient.events import AttemptStarted, Closed, Connected, Event, Lost, Reconnected
 from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.faces import Face
+from tests.peers.apis import Face
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)

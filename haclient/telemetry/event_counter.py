@@ -12,9 +12,9 @@ from typing import Protocol
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event
+from haclient.telemetry.connection_tracker import CONNECTED, Ended, Track
+from haclient.telemetry.redact import Veil
 from haclient.telemetry.sink import OTHER, Names
-from haclient.telemetry.track import CONNECTED, Ended, Track
-from haclient.telemetry.veil import Veil
 
 RECONNECTING = "reconnecting"
 CONNECT, RECONNECT = "connect", "reconnect"

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from haclient.storm.figures import Figures
-from haclient.storm.wave import Wave
+from haclient.storm.flood import Wave
 
 _MIB = 1024 * 1024
 

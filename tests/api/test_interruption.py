@@ -17,7 +17,7 @@ from haclient.errors import ReceiveTimeout, SendTimeout
 from haclient.events import AttemptStarted, Closed
 from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.faces import Face
+from tests.peers.apis import Face
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)

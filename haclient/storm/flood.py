@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from haclient.storm import processors
-from haclient.storm.book import Book, count_up
 from haclient.storm.figures import percentile
 from haclient.storm.fleet import Fleet, FleetPlan
 from haclient.storm.lines import Command
 from haclient.storm.processors import Turns
+from haclient.storm.results import Book, count_up
 
 # Each sender's pause: enough messages for a 99th percentile, few enough to be no load of their own.
 _PAUSE = 0.1

@@ -13,7 +13,7 @@ from haclient.discovery.evidence import MissKind
 from haclient.errors import ConnectionGaveUp, DeadlineExceeded
 from haclient.events import AttemptFailed, GaveUp, Lost
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.faces import Face
+from tests.peers.apis import Face
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
