@@ -55,7 +55,7 @@ Measured = dict[str, Any]
 
 
 def _spark_session() -> Any:
-    from haclient.analysis.session import spark_session  # noqa: PLC0415 - the parent needs no JVM
+    from haclient.analysis.io.session import spark_session  # noqa: PLC0415 - the parent needs no JVM
 
     spark = spark_session()
     spark.range(MILLION).selectExpr("sum(id)").collect()  # the JVM's first job is slow in any case
@@ -63,7 +63,7 @@ def _spark_session() -> Any:
 
 
 def _spark_queries(spark: Any, form: str, folder: Path) -> Iterator[Stage]:
-    from haclient.analysis import ingest  # noqa: PLC0415
+    from haclient.analysis.io import ingest  # noqa: PLC0415
 
     if form == "parquet":
         events = spark.read.parquet(str(folder))

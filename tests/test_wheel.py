@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from haclient.analysis.package import build
+from haclient.analysis.io.package import build
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 60.0

@@ -29,10 +29,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis import ingest, tables, thresholds
-from haclient.analysis.figures import figures
-from haclient.analysis.output import Output, output
-from haclient.analysis.session import AnalysisError, spark_session
+from haclient.analysis import thresholds
+from haclient.analysis.io import ingest
+from haclient.analysis.io.output import Output, output
+from haclient.analysis.io.session import AnalysisError, spark_session
+from haclient.analysis.tables import build
+from haclient.analysis.tables.summary import figures
 
 OK, BROKEN, UNUSABLE = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
@@ -186,8 +188,8 @@ def compute(
 
     :param events: distinct lines.
     """
-    names = ("quarantine", *tables.NAMES)
-    frames = itertools.chain((quarantine,), tables.each(events))
+    names = ("quarantine", *build.NAMES)
+    frames = itertools.chain((quarantine,), build.each(events))
     made = {}
     for place, name in enumerate(names, start=1):
         progress(name, place, len(names) + 1)

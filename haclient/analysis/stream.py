@@ -35,11 +35,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis import away, ingest
-from haclient.analysis.batches import Batches
+from haclient.analysis import unmatched
+from haclient.analysis.io import ingest
+from haclient.analysis.io.batches import Batches
+from haclient.analysis.io.output import SparkOutput
+from haclient.analysis.io.tail import TORN_AFTER, Tail
 from haclient.analysis.job import Figures, InputError, Job, compute, conclude, narrowed
-from haclient.analysis.output import SparkOutput
-from haclient.analysis.tail import TORN_AFTER, Tail
 
 FILES = 64
 """Segments of one batch: with their largest size, what a laptop reads in a minute."""
@@ -103,8 +104,8 @@ class Stream:
         nothing = self._read([str(self._segments)])
         self._events = Batches(spark, self._state / "events", nothing.events.schema)
         self._quarantine = Batches(spark, self._state / "quarantine", nothing.quarantine.schema)
-        self._away = Batches(spark, self._state / "away", away.halves(nothing.events).schema)
-        self._alerts = away.Alerts(job.out / "alerts.jsonl")
+        self._away = Batches(spark, self._state / "away", unmatched.halves(nothing.events).schema)
+        self._alerts = unmatched.Alerts(job.out / "alerts.jsonl")
         self._news = False
         self._stale = True
         self._refreshed = float("-inf")
@@ -144,8 +145,8 @@ class Stream:
         self._events.write(batch, self._events.fresh(batch, events))
         events.unpersist()
         previous = self._away.last(before=batch)
-        halves = away.halves(self._events.of(batch))
-        self._away.write(batch, away.merged(self._away.of(previous), halves))
+        halves = unmatched.halves(self._events.of(batch))
+        self._away.write(batch, unmatched.merged(self._away.of(previous), halves))
         self._news = True
 
     def _read(self, paths: list[str]) -> ingest.Ingested:
@@ -164,7 +165,7 @@ class Stream:
         if self._pace.alert_after is None:
             return []
         since = self._now() - timedelta(seconds=self._pace.alert_after)
-        return self._alerts.tell(away.away_since(self._away.of(self._away.last()), since))
+        return self._alerts.tell(unmatched.away_since(self._away.of(self._away.last()), since))
 
     def _refresh(self) -> Figures | None:
         """Make tables, figures and report of everything that was taken; ``None`` while that is nothing."""

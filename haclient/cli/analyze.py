@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 
 from haclient.analysis import thresholds
-from haclient.analysis.session import spark_session
+from haclient.analysis.io.session import spark_session
 from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def analyze(**given: Any) -> None:
 
 
 def _package(path: Path) -> None:
-    from haclient.analysis.package import build  # noqa: PLC0415  # only needed here
+    from haclient.analysis.io.package import build  # noqa: PLC0415  # only needed here
 
     script = build(path)
     click.echo(f"spark-submit --py-files {path} {script} DIR --out DIR")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from haclient.analysis import thresholds
-from haclient.analysis.session import AnalysisError, check_pyspark
+from haclient.analysis.io.session import AnalysisError, check_pyspark
 
 # 2 is click's own, for usage.
 BROKEN, UNUSABLE = 1, 3

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from haclient.analysis.session import spark_session
+from haclient.analysis.io.session import spark_session
 from haclient.cli.options import UnusableError, check_reachable, plain_errors
 from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES

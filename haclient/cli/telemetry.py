@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from haclient.analysis.session import spark_session
+from haclient.analysis.io.session import spark_session
 from haclient.cli.options import plain_errors
 from haclient.telemetry import schema as lines
 

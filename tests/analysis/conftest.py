@@ -38,7 +38,7 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, and no more partitions than small tables need."""
-    from haclient.analysis.session import spark_session
+    from haclient.analysis.io.session import spark_session
     from tests.analysis.spark_processes import SMALL
 
     made = spark_session(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from haclient.analysis.session import LIGHT
+from haclient.analysis.io.session import LIGHT
 
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTING = 60.0  # s; a JVM takes 3 s on an idle machine

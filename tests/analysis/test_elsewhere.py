@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from haclient.analysis.package import build
+from haclient.analysis.io.package import build
 from tests.analysis import commands, spark_processes, stored
 from tests.analysis.local_job import Done, local
 

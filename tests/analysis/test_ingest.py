@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from haclient.analysis import ingest
+from haclient.analysis.io import ingest
 from haclient.telemetry.schema import Kind
 from tests.analysis.stories import framed, rows
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from haclient.analysis import ingest, job
+from haclient.analysis import job
+from haclient.analysis.io import ingest
+from haclient.analysis.io.package import build
 from haclient.analysis.job import BROKEN, OK, UNUSABLE, InputError, Job
-from haclient.analysis.package import build
 from haclient.analysis.thresholds import FIGURES
 from tests.analysis import small_fleet, stored
 from tests.analysis.local_job import Done, local

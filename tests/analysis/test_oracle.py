@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.testing import assertDataFrameEqual
 
-from haclient.analysis import ingest
 from haclient.analysis.generate import Dirt, Generated, generate, write
-from haclient.analysis.tables import all_tables
+from haclient.analysis.io import ingest
+from haclient.analysis.tables.build import all_tables
 from tests.analysis import oracle
 
 pytestmark = pytest.mark.timeout(600)  # the first test makes the fleet and all tables

@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.figures import of_episodes
 from haclient.analysis.report import data, lag
 from haclient.analysis.report.data import BUCKETS, MEMBERS, OTHERS, STORMS
+from haclient.analysis.tables.summary import of_episodes
 
 _AT = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 _EPISODE = (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from haclient.analysis import session
-from haclient.analysis.session import AnalysisError, NoJavaError, NoSparkError
+from haclient.analysis.io import session
+from haclient.analysis.io.session import AnalysisError, NoJavaError, NoSparkError
 
 
 def fake_java(folder: Path, output: str) -> Path:

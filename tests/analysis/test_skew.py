@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables import all_tables
+from haclient.analysis.tables.build import all_tables
 from haclient.telemetry.schema import KEYS, Kind
 
 MANY = 250_000

@@ -20,8 +20,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from haclient.analysis import batches, job
-from haclient.analysis.batches import Batches
+from haclient.analysis import job
+from haclient.analysis.io import batches
+from haclient.analysis.io.batches import Batches
 from haclient.analysis.job import InputError, Job
 from haclient.analysis.stream import Pace, Stream, following
 from haclient.analysis.stream import _put as put

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from haclient.analysis import tail
-from haclient.analysis.tail import Tail
+from haclient.analysis.io import tail
+from haclient.analysis.io.tail import Tail
 
 
 def taken(segments: Path) -> bytes:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from haclient.analysis import episodes as episodes_module
-from haclient.analysis.episodes import episodes
-from haclient.analysis.tables import Options, all_tables
+from haclient.analysis.tables import episodes as episodes_module
+from haclient.analysis.tables.build import Options, all_tables
+from haclient.analysis.tables.episodes import episodes
 from haclient.telemetry.schema import Kind
 from tests.analysis.stories import START, Line, Stories, framed, rows
 

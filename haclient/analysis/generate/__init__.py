@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from haclient.analysis import ingest
-from haclient.analysis.generate.dirt import CLEAN, USUAL, Dirt
+from haclient.analysis.generate.fault_injection import CLEAN, USUAL, Dirt
 from haclient.analysis.generate.fleet import Fleet
 from haclient.analysis.generate.lines import events, flat, text
 from haclient.analysis.generate.truth import truth
+from haclient.analysis.io import ingest
 
 __all__ = ["CLEAN", "Dirt", "Generated", "generate", "write"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.generate.dirt import Dirt
+from haclient.analysis.generate.fault_injection import Dirt
 from haclient.telemetry.schema import Kind
 
 INTERVAL = 300.0  # s from one death of a primary to the next

@@ -19,9 +19,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.kept import small
 from haclient.analysis.report import lag
-from haclient.analysis.report.figures import OTHERS
+from haclient.analysis.report.charts import OTHERS
+from haclient.analysis.tables.materialize import small
 from haclient.telemetry.schema import Kind
 
 Rows = Sequence[Mapping[str, Any]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.sites import CASES
+from haclient.analysis.tables.site_lag import CASES
 
 STREAMS = 12
 """Streams that are shown."""

@@ -22,8 +22,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from haclient.analysis.report import figures, lag_figures, words
-from haclient.analysis.report.words import Row, Rows
+from haclient.analysis.report import charts, lag_charts, text
+from haclient.analysis.report.text import Row, Rows
 
 LIMIT = 300_000
 """Bytes of a report."""
@@ -59,8 +59,8 @@ def _render(tables: Mapping[str, Rows], shown: Mapping[str, Rows], title: str, g
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= words.FILTERS
-    headline = _lenient(words.first(tables.get("headline", ())))
+    environment.filters |= text.FILTERS
+    headline = _lenient(text.first(tables.get("headline", ())))
     totals = {row["table"]: row["rows"] for row in tables.get("totals", ())}
     counts = {name: max(totals.get(name, 0), len(tables.get(name, ()))) for name in shown}
     script = _text("theme.js")
@@ -71,14 +71,14 @@ def _render(tables: Mapping[str, Rows], shown: Mapping[str, Rows], title: str, g
         script=Markup(script),  # noqa: S704 - a file of this package
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         headline=headline,
-        summary=words.summary(headline),
-        tiles=words.tiles(headline, counts["alarms"]),
+        summary=text.summary(headline),
+        tiles=text.tiles(headline, counts["alarms"]),
         hidden={name: counts[name] - len(rows) for name, rows in shown.items()},
         quarantined=totals.get("quarantine", 0),
         ecdf=_ecdf(tables.get("ecdf", ()), headline),
         drawn=_storms(tables, shown["storms"]),
         lags=_lags(shown["sites"]),
-        levels=[(colour, level) for level, colour in reversed(lag_figures.LEVELS)],
+        levels=[(colour, level) for level, colour in reversed(lag_charts.LEVELS)],
         histograms=_histograms(tables.get("jitter_histogram", ())),
         **shown,
     )
@@ -97,7 +97,7 @@ def _lenient(row: Row) -> Row:
 def _ecdf(points: Rows, headline: Row) -> Markup | None:
     points = [point for point in points if point["time_away"] is not None]
     thin = points[:: len(points) // _POINTS + 1]
-    return figures.ecdf([*thin, *points[-1:]], headline) if points else None
+    return charts.ecdf([*thin, *points[-1:]], headline) if points else None
 
 
 def _storms(tables: Mapping[str, Rows], storms: Rows) -> list[dict[str, Any]]:
@@ -112,25 +112,25 @@ def _storms(tables: Mapping[str, Rows], storms: Rows) -> list[dict[str, Any]]:
             drawn.append(
                 {
                     "row": storm,
-                    "chart": figures.storm(f"storm-{place}", storm, buckets[:_BUCKETS], marks[:2]),
+                    "chart": charts.storm(f"storm-{place}", storm, buckets[:_BUCKETS], marks[:2]),
                     "legend": _legend(buckets[:_BUCKETS]),
                     "reasons": reasons[:6],
-                    "after": words.not_drawn(storm, buckets[:_BUCKETS]),
+                    "after": text.not_drawn(storm, buckets[:_BUCKETS]),
                 }
             )
     return drawn
 
 
 def _legend(buckets: Rows) -> list[tuple[str, str]]:
-    members = figures.members_of(buckets)
-    return [(figures.colour(members, member), member) for member in members]
+    members = charts.members_of(buckets)
+    return [(charts.colour(members, member), member) for member in members]
 
 
 def _lags(streams: Rows) -> list[tuple[Row, Markup]]:
     """The streams that are drawn, each with its chart."""
     drawn = [stream for stream in streams if stream["columns"] and stream["lag_seconds_max"] is not None]
     return [
-        (stream, lag_figures.lag(f"lag-{place}", stream, stream["columns"][:_COLUMNS]))
+        (stream, lag_charts.lag(f"lag-{place}", stream, stream["columns"][:_COLUMNS]))
         for place, stream in enumerate(drawn[:_STORMS])
     ]
 
@@ -141,6 +141,6 @@ def _histograms(cells: Rows) -> list[tuple[str, Markup]]:
     for cell in cells:
         strategies.setdefault(str(cell["strategy"]), []).append(cell)
     return [
-        (name, figures.jitter(f"jitter-{place}", rows))
+        (name, charts.jitter(f"jitter-{place}", rows))
         for place, (name, rows) in enumerate(list(strategies.items())[:_STORMS])
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.survey import spelled
+from haclient.analysis.tables.rollup import spelled
 from haclient.telemetry.schema import Kind
 
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.episodes import CONNECTION
-from haclient.analysis.survey import micros, only
+from haclient.analysis.tables.episodes import CONNECTION
+from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
 
 GAP = 5.0  # s; detection of a dead peer may take some seconds longer on one client than on the next

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from haclient.analysis.sites import site_lag
+from haclient.analysis.tables.site_lag import site_lag
 from haclient.telemetry.schema import KEYS, Kind
 
 START = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)

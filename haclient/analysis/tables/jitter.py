@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.survey import micros
+from haclient.analysis.tables.rollup import micros
 from haclient.telemetry.schema import Kind
 
 FEWEST = 20  # arrivals in a second; with fewer, their fullest 10 ms says little

@@ -20,8 +20,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.episodes import CONNECTION
-from haclient.analysis.survey import micros, only, place
+from haclient.analysis.tables.episodes import CONNECTION
+from haclient.analysis.tables.rollup import micros, only, place
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from haclient.analysis.report import svg
-from haclient.analysis.report.figures import silhouette
+from haclient.analysis.report.charts import silhouette
 from haclient.analysis.report.svg import Frame, Size
-from haclient.analysis.report.words import Row, Rows
+from haclient.analysis.report.text import Row, Rows
 
 LEVELS = (("max", "others"), ("p99", "m1"), ("p50", "m0"))
 """From the back to the front, each with the class of its colour."""

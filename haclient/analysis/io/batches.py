@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, StructType
 
-from haclient.analysis import ingest
+from haclient.analysis.io import ingest
 
 MANY = 200
 """Batches that are made one: listing and opening as many files takes longer than rewriting them."""

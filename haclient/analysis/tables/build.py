@@ -22,8 +22,17 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
-from haclient.analysis import absent, advice, episodes, jitter, members, sites, storms, survey
-from haclient.analysis.kept import small
+from haclient.analysis.tables import (
+    advice,
+    episodes,
+    jitter,
+    members,
+    not_recovered,
+    rollup,
+    site_lag,
+    storms,
+)
+from haclient.analysis.tables.materialize import small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +63,8 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
 
     :param events: distinct lines, best of a store: they are read several times.
     """
-    surveyed = small(survey.survey(events))
-    known = survey.known(surveyed)
+    surveyed = small(rollup.survey(events))
+    known = rollup.known(surveyed)
     outages = episodes.outages(events, surveyed, known).persist()
     rest = episodes.unfinished(outages).localCheckpoint()
     rows = episodes.judged(outages, rest, known, as_of=options.as_of, silence=options.silence)
@@ -72,10 +81,10 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     yield members.members(surveyed, members.connects(events), rows)
     missing = small(members.gaps(rows))
     yield members.alarms(surveyed, rows, missing, events)
-    yield absent.absent(rows, survey.words(surveyed))
+    yield not_recovered.absent(rows, rollup.words(surveyed))
     yield advice.advice(rows, storm_rows, surveyed)
     yield members.coverage(surveyed, missing, events)
-    yield sites.site_lag(events if sites.are_told_of(surveyed) else events.limit(0))
+    yield site_lag.site_lag(events if site_lag.are_told_of(surveyed) else events.limit(0))
 
 
 def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:

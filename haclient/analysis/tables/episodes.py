@@ -28,8 +28,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.survey import Known, code, micros, place, spelled, survey, words
-from haclient.analysis.survey import known as survey_known
+from haclient.analysis.tables.rollup import Known, code, micros, place, spelled, survey, words
+from haclient.analysis.tables.rollup import known as survey_known
 from haclient.telemetry.schema import Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines

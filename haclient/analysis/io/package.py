@@ -1,6 +1,6 @@
 """The zip for ``spark-submit --py-files``: the analysis alone, without the client and its C library.
 
-    python -m haclient.analysis.package dist/haclient.zip
+    python -m haclient.analysis.io.package dist/haclient.zip
     spark-submit --py-files dist/haclient.zip dist/haclient_analyze.py DIR --out DIR
 
 Rules
@@ -58,5 +58,5 @@ def _content() -> Iterator[tuple[str, bytes]]:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:  # noqa: PLR2004 - the program's name, and the file's
-        sys.exit("usage: python -m haclient.analysis.package FILE.zip")
+        sys.exit("usage: python -m haclient.analysis.io.package FILE.zip")
     build(Path(sys.argv[1]))

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from haclient.analysis.report import svg
 from haclient.analysis.report.svg import Frame, Size
-from haclient.analysis.report.words import Row, Rows
+from haclient.analysis.report.text import Row, Rows
 
 OTHERS = "others"
 """The members without a colour of their own."""
