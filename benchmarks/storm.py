@@ -33,7 +33,7 @@ from pathlib import Path
 import measure
 from rich.console import Console
 
-from haclient.cli.storm import Bars, draw, tell
+from haclient.cli.commands.storm import Bars, draw, tell
 from haclient.storm import report
 from haclient.storm.fleet import FleetError
 from haclient.storm.run import Outcome, Plan, run

@@ -41,7 +41,7 @@ def test_the_client_says_what_is_missing() -> None:
 
 
 def test_a_command_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "haclient.cli.storm", None)
+    monkeypatch.setitem(sys.modules, "haclient.cli.commands.storm", None)
     assert "storm" in CliRunner().invoke(main, ["--help"]).stdout
     done = CliRunner().invoke(main, ["storm", "--connections", "5"])
     assert done.exit_code == 3

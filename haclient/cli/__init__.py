@@ -12,7 +12,7 @@ import importlib
 
 import click
 
-from haclient.cli.exits import codes_table
+from haclient.cli.exit_codes import codes_table
 from haclient.cli.options import UnusableError
 
 _COMMANDS = (

@@ -19,7 +19,7 @@ from typing import Any, cast
 import click
 
 from haclient import aio, configuration
-from haclient.cli.exits import client_errors
+from haclient.cli.exit_codes import client_errors
 from haclient.cluster_url.options import OPTION_NAMES, Options, with_overrides
 from haclient.cluster_url.url import ClusterURL
 from haclient.configuration import Configuration

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from haclient.analysis import job
 from haclient.analysis.thresholds import FIGURES
 from haclient.cli import main
-from haclient.cli.analyze import analyze
-from haclient.cli.telemetry import telemetry
+from haclient.cli.commands.analyze import analyze
+from haclient.cli.commands.telemetry import telemetry
 from haclient.telemetry.schema import markdown_table
 from tests.analysis import small_fleet
 

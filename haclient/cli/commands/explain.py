@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 
 from haclient.cli.consoles import wide_console
-from haclient.cli.exits import client_errors, examples
+from haclient.cli.exit_codes import client_errors, examples
 from haclient.cli.probe import name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, VARIABLE, Target, target_of
 from haclient.cluster_url.endpoint import Endpoint

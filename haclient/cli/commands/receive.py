@@ -17,10 +17,10 @@ from typing import Any
 import click
 
 from haclient import aio
-from haclient.cli.exits import LESS, client_errors, examples
+from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
-from haclient.cli.meter import QUIET, VERBOSE, Meter
-from haclient.cli.running import RATE, Pace, until_stopped
+from haclient.cli.progress import QUIET, VERBOSE, Meter
+from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import OVERRIDES, PLACE_ARGUMENT, Target, divide, target_of
 from haclient.errors import ReceiveTimeout, StaleDelivery

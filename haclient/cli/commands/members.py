@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from haclient.cli.consoles import wide_console
-from haclient.cli.exits import LESS, client_errors, examples
+from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.probe import Finding, Survey, name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import click
 
-from haclient.cli.exits import client_errors, examples
-from haclient.cli.running import until_stopped
+from haclient.cli.exit_codes import client_errors, examples
+from haclient.cli.formatting import json_of, line_of
+from haclient.cli.signals import until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
-from haclient.cli.words import json_of, line_of
 from haclient.event_log import AsyncEvents
 from haclient.events import GaveUp
 

@@ -15,10 +15,10 @@ import click
 import proton
 
 from haclient import aio
-from haclient.cli.exits import LESS, client_errors, examples
-from haclient.cli.meter import QUIET, VERBOSE, Meter
+from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
-from haclient.cli.running import RATE, Pace, until_stopped
+from haclient.cli.progress import QUIET, VERBOSE, Meter
+from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import LineInput, descriptor_of
 from haclient.cli.target import OVERRIDES, PLACE_ARGUMENT, Target, divide, target_of
 from haclient.errors import DeliveryUnknown, MessageNotAccepted, SendTimeout

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 from haclient import events
-from haclient.cli.words import line_of
+from haclient.cli.formatting import line_of
 from haclient.events import Event
 
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors.")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from haclient.cli import main, options
-from haclient.cli.exits import CODES, DONE, LESS, NO_PRIMARY, REFUSED, UNUSABLE, USAGE
+from haclient.cli.exit_codes import CODES, DONE, LESS, NO_PRIMARY, REFUSED, UNUSABLE, USAGE
 from tests.cli.command import run
 from tests.members import Members
 
@@ -96,7 +96,7 @@ def test_0_and_5(members: Members) -> None:
 def test_1_3_and_4(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("members", NOWHERE).returncode == LESS
     assert run("send", NOWHERE, "orders", "-m", "x", "-o", "max_attempts=1").returncode == NO_PRIMARY
-    monkeypatch.setitem(sys.modules, "haclient.cli.members", None)
+    monkeypatch.setitem(sys.modules, "haclient.cli.commands.members", None)
     done = CliRunner().invoke(main, ["members", NOWHERE])
     assert done.exit_code == UNUSABLE
     assert "members cannot run here" in done.stderr
