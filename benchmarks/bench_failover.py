@@ -32,9 +32,9 @@ import measure
 from measure import BrokerProcess
 
 import haclient
-from broker_stub.access import write_users
 from broker_stub.address import Address
 from broker_stub.admin import AdminClient, Credentials
+from broker_stub.admission.auth import write_users
 from broker_stub.member_process import free_addresses
 from haclient import aio
 from haclient.engine.codec import Encoder

@@ -43,8 +43,8 @@ import proton
 import psutil
 from measure import percentile, print_bar, print_header
 
-from broker_stub.access import write_users
 from broker_stub.address import Address
+from broker_stub.admission.auth import write_users
 from broker_stub.manager import Pair, PairOptions
 from broker_stub.member_process import MemberProcess, free_addresses
 from haclient.engine.protocol import Ending, Engine

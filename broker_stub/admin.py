@@ -22,8 +22,8 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub.access import DEFAULT_ADMIN, MANAGEMENT, PASSWORD_MECHANISMS
 from broker_stub.address import Address
+from broker_stub.admission.auth import DEFAULT_ADMIN, MANAGEMENT, PASSWORD_MECHANISMS
 from broker_stub.management import MEMBER_TYPE
 from broker_stub.membership import Role
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink

@@ -24,13 +24,14 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub import access, process, telemetry
-from broker_stub.access import Access
+from broker_stub import process, telemetry
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
-from broker_stub.entrance import Decision, Entrance, EntranceOptions
-from broker_stub.gate import Gate, Gates
-from broker_stub.listener import Listener
+from broker_stub.admission import auth
+from broker_stub.admission.auth import Access
+from broker_stub.admission.controller import Decision, Entrance, EntranceOptions
+from broker_stub.admission.listener import Listener
+from broker_stub.admission.newcomer_scheduler import Gate, Gates
 from broker_stub.management import Management, queue_facts
 from broker_stub.member import ClusterSetup
 from broker_stub.membership import Membership
@@ -84,7 +85,7 @@ class BrokerOptions:
     cluster: str = "haclient"
     membership: Membership = UNKNOWING
     members: tuple[Address, ...] = ()
-    access: Access = field(default_factory=Access)
+    auth: Access = field(default_factory=Access)
     tls: TlsFiles | None = None
     limits: QueueLimits = DEFAULT_LIMITS
     auto_create: bool = True
@@ -350,7 +351,7 @@ class Broker:
     def _goodbye(self, why: str) -> proton.Condition:
         membership = self.membership
         if not membership.role.serves and membership.primary is not None:
-            return access.redirect(membership.primary)
+            return auth.redirect(membership.primary)
         return proton.Condition("amqp:connection:forced", why)
 
     def status(self) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from broker_stub.access import DEFAULT_ADMIN, write_users
 from broker_stub.address import Address
 from broker_stub.admin import AdminClient, AdminError, Credentials
+from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
 from broker_stub.appointment import Appointment
 from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
 from broker_stub.pair_state import DEFAULT_OPTIONS, Member, MemberState, PairEvent, PairOptions

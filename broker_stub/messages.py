@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker_stub.amqp.message_format import Envelope
 from broker_stub.dedup import DEFAULT_WINDOW
-from broker_stub.sections import Envelope
 
 if TYPE_CHECKING:
     from broker_stub.queues import Queue

@@ -31,6 +31,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.browsing import Browsers
 from broker_stub.dedup import DuplicateWindow
 from broker_stub.expiry import Expiry
@@ -53,7 +54,6 @@ from broker_stub.messages import (
 )
 from broker_stub.order import Order
 from broker_stub.room import Room
-from broker_stub.sections import PLAIN, Envelope
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 

@@ -32,9 +32,10 @@ from typing import TYPE_CHECKING
 import proton
 from proton import Terminus
 
-from broker_stub import access, termini
+from broker_stub import termini
 from broker_stub.addresses import AddressRefusedError
-from broker_stub.entrance import Decision
+from broker_stub.admission import auth
+from broker_stub.admission.controller import Decision
 from broker_stub.exchanges import ExchangeType, Route
 from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, RequestLink
 from broker_stub.queues import Queue
@@ -199,7 +200,7 @@ class ClientConnection:
             engine.open(properties=broker.open_properties(), offered=_OFFERED)
         else:
             broker.log.refused(self.client_id, broker.membership, decision)
-            engine.open(properties={**broker.open_properties(), **access.refused_open()})
+            engine.open(properties={**broker.open_properties(), **auth.refused_open()})
             self.turn_away(decision)
 
     @property
@@ -338,7 +339,7 @@ class ClientConnection:
                 endpoint.target.address = place.name
             else:
                 producer = RequestLink(link, self, place)
-                endpoint.target.address = access.MANAGEMENT
+                endpoint.target.address = auth.MANAGEMENT
         termini.mirror(link)
         self._producers.add(producer)
         link.owner = producer
@@ -401,7 +402,7 @@ class ClientConnection:
         self, address: str | None, wanted: termini.Wanted = termini.NOTHING_SAID
     ) -> Queue | Route | RequestHandler:
         self._check_may_use(address)
-        if address == access.MANAGEMENT:
+        if address == auth.MANAGEMENT:
             return self._broker.management_for(self)
         if self._broker.site.owns(address):
             raise AddressRefusedError("amqp:not-allowed", f"only the site itself sends to {address!r}")
@@ -421,7 +422,7 @@ class ClientConnection:
             )
 
     def _check_may_use(self, address: str | None) -> None:
-        if address == access.MANAGEMENT:
+        if address == auth.MANAGEMENT:
             if not self.admin:
                 raise AddressRefusedError(_UNAUTHORIZED, f"{address} is for the cluster-admin")
         elif not self._broker.membership.role.serves and not self.owns(address):

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import proton
 
+from broker_stub.amqp.message_format import with_header
 from broker_stub.messages import Consumer, Message
 from broker_stub.queues import Queue
-from broker_stub.sections import with_header
 from haclient.engine.links import SenderLink
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 

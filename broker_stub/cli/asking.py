@@ -20,7 +20,6 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import click
 
-from broker_stub.access import DEFAULT_ADMIN
 from broker_stub.address import Address
 from broker_stub.admin import (
     AdminClient,
@@ -29,6 +28,7 @@ from broker_stub.admin import (
     MemberStatus,
     MemberUnreachableError,
 )
+from broker_stub.admission.auth import DEFAULT_ADMIN
 from broker_stub.cli.options import ADDRESS, FILE, PASSWORD_VARIABLE, REFUSED, UNREACHABLE, read_password
 
 T = TypeVar("T")

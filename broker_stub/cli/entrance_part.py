@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker_stub.entrance import EntranceOptions, RateSource
+from broker_stub.admission.controller import EntranceOptions, RateSource
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _UNLIMITED = "unlimited"

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from broker_stub import process
 from broker_stub.address import Address
+from broker_stub.admission.controller import RateSource
 from broker_stub.broker import ANY_PORT
 from broker_stub.cli.cluster_part import check_arbiter, without_secrets
 from broker_stub.cli.entrance_part import rate_options
@@ -32,7 +33,6 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.entrance import RateSource
 from broker_stub.manager import Pair, PairEvent, PairOptions, describe
 from haclient.engine.sasl import SaslUnavailableError
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import click
 
 from broker_stub import process
-from broker_stub.access import DEFAULT_ADMIN, Access, write_users
 from broker_stub.address import Address
+from broker_stub.admission.auth import DEFAULT_ADMIN, Access, write_users
+from broker_stub.admission.controller import EntranceOptions, RateSource
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli.cluster_part import MEMORY, ClusterPart, Given, check
 from broker_stub.cli.entrance_part import rate_options, room_options
@@ -32,7 +33,6 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.entrance import EntranceOptions, RateSource
 from broker_stub.membership import Membership, MoveRefusedError, Role
 from broker_stub.messages import Replicate
 from broker_stub.store import StoreFailedError

@@ -28,9 +28,9 @@ from typing import Any
 
 import click
 
-from broker_stub.access import DEFAULT_ADMIN
 from broker_stub.address import Address
 from broker_stub.admin import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from broker_stub.admission.auth import DEFAULT_ADMIN
 from broker_stub.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.cli.options import ADDRESS, FILE, REFUSED, UNREACHABLE
 from broker_stub.generation import ArbiterRecord, GenerationState, Pending, may_promote

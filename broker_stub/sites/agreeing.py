@@ -19,10 +19,10 @@ import logging
 import uuid
 
 from broker_stub.addresses import Addresses
+from broker_stub.amqp.message_format import inspect
 from broker_stub.keeper import Keeper
 from broker_stub.queues import Queue
 from broker_stub.replication.wire import ReplicatedMessage
-from broker_stub.sections import inspect
 from broker_stub.sites.event import Event, Op, decode
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode

@@ -18,7 +18,7 @@ import struct
 import uuid
 from typing import NamedTuple
 
-from broker_stub.sections import MalformedMessageError, header_end, message_annotations
+from broker_stub.amqp.message_format import MalformedMessageError, header_end, message_annotations
 from broker_stub.sites.modes import SiteMode
 
 _OP, _MODE, _STREAM = b"x-opt-site-op", b"x-opt-site-mode", b"x-opt-site-stream"

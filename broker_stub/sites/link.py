@@ -22,8 +22,8 @@ from collections import deque
 from typing import Any
 
 from broker_stub.addresses import AddressRefusedError
+from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.exchanges import Exchange, Route, UnroutableError
-from broker_stub.sections import MalformedMessageError
 from broker_stub.sites import password_file
 from broker_stub.sites.applying import OwnEventError
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE

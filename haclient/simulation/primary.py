@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import math
 
-from broker_stub.admission import Admission
+from broker_stub.admission.rate_limiter import Admission
 from haclient.simulation.scenario import Scenario
 
 _ROUNDING = 1e-6  # of one set-up: sums of times are not exact

@@ -23,7 +23,7 @@ class Scenario:
         process is noticed in a round trip (its kernel resets the connections), a dead host by heartbeats.
     :param backlog: connections that wait at the primary; above that it does as ``when_full`` says.
     :param when_full: ``refuse`` is a reset, ``drop`` loses the SYN, which TCP repeats after 1, 3, 7... s.
-    :param hints: the primary admits as ``broker_stub.admission`` does and tells the others when to come.
+    :param hints: the primary admits as ``broker_stub.admission.rate_limiter`` does and tells the others when to come.
         Without, it is an ordinary broker, which sets up what comes in the order in which it comes.
     :param accept_rate: what it admits a second; ``None`` for ``setup_rate``.
     :param parking: members hold clients that ask for it; goes with ``hints``.

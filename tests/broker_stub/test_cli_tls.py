@@ -7,8 +7,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from broker_stub.access import DEFAULT_ADMIN, write_users
 from broker_stub.address import Address
+from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
 from broker_stub.member_process import MemberProcess, free_addresses
 from tests.broker_stub.commands import manage
 from tests.broker_stub.replication.cluster import ADMIN, PATIENCE

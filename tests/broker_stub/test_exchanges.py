@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message
 
+from broker_stub.amqp.message_format import Envelope, MalformedMessageError
 from broker_stub.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route, UnroutableError, words
 from broker_stub.messages import Message as Stored
 from broker_stub.messages import QueueLimits
 from broker_stub.queues import Queue
-from broker_stub.sections import Envelope, MalformedMessageError
 
 DIRECT, FANOUT, TOPIC = ExchangeType.DIRECT, ExchangeType.FANOUT, ExchangeType.TOPIC
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker_stub.amqp.message_format import PLAIN
 from broker_stub.expiry import Expiry
 from broker_stub.messages import Message
 from broker_stub.order import SLACK
-from broker_stub.sections import PLAIN
 
 NOW_MS = 1_700_000_000_000
 

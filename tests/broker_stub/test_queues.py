@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from broker_stub.amqp.message_format import Envelope
 from broker_stub.messages import Consumer, Message, QueueLimits
 from broker_stub.queues import Queue
-from broker_stub.sections import Envelope
 
 
 class Clock:

@@ -11,8 +11,8 @@ import proton
 from broker_stub.broker import Broker
 from haclient import aio
 from haclient.engine.settings import MOST_HELD
+from tests.broker_stub.admission.test_parking import PASSIVE
 from tests.broker_stub.clients import running, until
-from tests.broker_stub.test_parking import PASSIVE
 
 QUICK = "backoff_base=0.02&backoff_max=0.1"
 

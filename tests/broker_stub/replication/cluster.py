@@ -21,7 +21,6 @@ from typing import Any, Self
 import pytest
 from proton import Message
 
-from broker_stub.access import DEFAULT_ADMIN, write_users
 from broker_stub.address import Address
 from broker_stub.admin import (
     AdminClient,
@@ -31,6 +30,7 @@ from broker_stub.admin import (
     MemberStatus,
     MemberUnreachableError,
 )
+from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
 from broker_stub.member_process import MemberProcess, free_addresses
 from haclient import aio
 from tests import stores

@@ -8,6 +8,7 @@ from typing import Any
 import proton
 
 from broker_stub.addresses import Addresses
+from broker_stub.amqp.message_format import inspect
 from broker_stub.generation import GenerationState
 from broker_stub.keeper import Keeper
 from broker_stub.messages import Message, QueueLimits
@@ -17,7 +18,6 @@ from broker_stub.replication.browser import Browser
 from broker_stub.replication.copy import LocalCopy
 from broker_stub.replication.guard import Guard
 from broker_stub.replication.replica import Replica
-from broker_stub.sections import inspect
 from broker_stub.store import MemoryStore
 from haclient.outcome import ACCEPTED
 

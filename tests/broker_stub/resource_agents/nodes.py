@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_stub import resource_agents
-from broker_stub.access import DEFAULT_ADMIN
 from broker_stub.address import Address
+from broker_stub.admission.auth import DEFAULT_ADMIN
 from broker_stub.member_process import free_addresses
 
 AGENTS = Path(resource_agents.__file__).parent

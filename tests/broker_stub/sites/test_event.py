@@ -7,7 +7,7 @@ import uuid
 import proton
 import pytest
 
-from broker_stub.sections import MalformedMessageError, inspect, with_header
+from broker_stub.amqp.message_format import MalformedMessageError, inspect, with_header
 from broker_stub.sites.event import Encoder, Event, Numbers, Op, annotate, decode, origin_of
 from broker_stub.sites.modes import SiteMode
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import proton
 import pytest
 
+from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.exchanges import Exchange, ExchangeType, Route
-from broker_stub.sections import MalformedMessageError
 from broker_stub.sites.odd import Odd, OddCases
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import running

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker_stub.access import DEFAULT_ADMIN, write_users
 from broker_stub.address import Address
+from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.exchanges import ExchangeType
 from broker_stub.sites import password_file

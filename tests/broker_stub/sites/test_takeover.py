@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proton import Message
 
-from broker_stub.access import write_users
+from broker_stub.admission.auth import write_users
 from haclient import aio
 from tests.broker_stub.clients import member
 from tests.broker_stub.commands import manage, told

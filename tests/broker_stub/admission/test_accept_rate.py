@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_stub.accept_rate import INTERVAL, AutoRate
+from broker_stub.admission.accept_rate import INTERVAL, AutoRate
 
 
 def test_it_stays_while_nobody_waits() -> None:

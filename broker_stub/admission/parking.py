@@ -27,7 +27,7 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.portion import Portion
+from broker_stub.admission.time_slice import Portion
 
 
 class Guest(Hashable, Protocol):

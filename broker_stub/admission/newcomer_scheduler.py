@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from broker_stub.portion import Portion
+from broker_stub.admission.time_slice import Portion
 from haclient.engine.protocol import Engine
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from proton import Message
 
+from broker_stub.admission.controller import EntranceOptions
+from broker_stub.admission.newcomer_scheduler import Gate, Gates
+from broker_stub.admission.time_slice import Portion
 from broker_stub.broker import Broker
-from broker_stub.entrance import EntranceOptions
-from broker_stub.gate import Gate, Gates
-from broker_stub.portion import Portion
 from haclient.engine.settings import PARK
 from tests.broker_stub.clients import Client, running, until
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_stub.sections import (
+from broker_stub.amqp.message_format import (
     PLAIN,
     MalformedMessageError,
     inspect,

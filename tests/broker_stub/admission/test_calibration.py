@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trustme
 
-from broker_stub import calibration
+from broker_stub.admission import calibration
 from haclient.engine.settings import SaslServer, Settings
 from haclient.engine.tls import TlsFiles, server_domain
 

@@ -12,11 +12,11 @@ import proton
 import pytest
 from proton import Message
 
-from broker_stub.access import write_users
 from broker_stub.address import Address
 from broker_stub.admin import AdminClient, Credentials
+from broker_stub.admission.auth import write_users
+from broker_stub.admission.controller import EntranceOptions
 from broker_stub.broker import Broker
-from broker_stub.entrance import EntranceOptions
 from broker_stub.membership import Membership, Role
 from haclient.engine.settings import PARK
 from haclient.telemetry import TelemetrySettings, flush

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker_stub import listener as module
 from broker_stub.address import Address
-from broker_stub.listener import Listener
+from broker_stub.admission import listener as module
+from broker_stub.admission.listener import Listener
 from tests.broker_stub.clients import until
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from broker_stub.address import Address
 
-logger = logging.getLogger("broker_stub.listener")
+logger = logging.getLogger("broker_stub.admission.listener")
 
 # Every client of a dead primary comes in the same second; Linux cuts this at somaxconn (4096).
 _BACKLOG = 4096

@@ -32,12 +32,12 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub import access, calibration
-from broker_stub.accept_rate import INTERVAL, AutoRate
-from broker_stub.admission import DEFAULT_BURST, Admission
-from broker_stub.handshakes import Handshakes
+from broker_stub.admission import auth, calibration
+from broker_stub.admission.accept_rate import INTERVAL, AutoRate
+from broker_stub.admission.handshakes import Handshakes
+from broker_stub.admission.parking import Guest, Lot
+from broker_stub.admission.rate_limiter import DEFAULT_BURST, Admission
 from broker_stub.membership import Membership
-from broker_stub.parking import Guest, Lot
 from haclient.engine.settings import Settings
 
 RETRY_AFTER = proton.symbol("retry-after")
@@ -158,7 +158,7 @@ class Entrance:
     def _decide_privileged(self, comer: Comer) -> Decision | proton.Condition:
         if not comer.replicates or self._membership.role.serves:
             return Decision.ADMIT
-        return access.passive_refusal(self._membership)
+        return auth.passive_refusal(self._membership)
 
     def _wait_for_slot(self, comer: Comer) -> float:
         if self._admission.rate == math.inf:
@@ -185,7 +185,7 @@ class Entrance:
 
     def _send_on(self, comer: Comer) -> proton.Condition:
         self._redirected += 1
-        condition = access.passive_refusal(self._membership)
+        condition = auth.passive_refusal(self._membership)
         if self._membership.primary is None or self._redirects.rate == math.inf:
             return condition
         return _hinted(condition, self._redirects.ask(comer.key, self._loop.time()))
@@ -224,7 +224,7 @@ class Entrance:
             guest.unpark()
         elif membership.primary is not None:
             self._redirected += 1
-            guest.turn_away(access.redirect(membership.primary))
+            guest.turn_away(auth.redirect(membership.primary))
 
     # -- the rate -------------------------------------------------------------------------------
 

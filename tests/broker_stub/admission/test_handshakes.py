@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_stub.handshakes import LEAST_LIFE, MOST_YOUNG, PATIENCE, SLOWER, Handshakes
+from broker_stub.admission.handshakes import LEAST_LIFE, MOST_YOUNG, PATIENCE, SLOWER, Handshakes
 
 
 class Newcomer:

@@ -17,7 +17,7 @@ import pytest
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.entrance import EntranceOptions
+from broker_stub.admission.controller import EntranceOptions
 from broker_stub.member_process import MemberProcess, free_addresses
 from broker_stub.process import most_connections
 from tests.broker_stub.clients import Client, running, until
