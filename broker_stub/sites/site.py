@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from broker_stub.addresses import Addresses
+from broker_stub.connections.outgoing_links import Subscription
 from broker_stub.exchanges import Exchange, ExchangeType
 from broker_stub.queues import Queue
 from broker_stub.sites.applying import Applier
@@ -21,7 +22,6 @@ from broker_stub.sites.modes import REPLICATION_QUEUE
 from broker_stub.sites.odd import Odd, Tell
 from broker_stub.sites.source import Source
 from broker_stub.sites.way import Way, WayError
-from broker_stub.subscriptions import Subscription
 
 logger = logging.getLogger("broker_stub.sites")
 

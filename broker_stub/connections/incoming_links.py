@@ -30,7 +30,7 @@ from broker_stub.sites.event import without_origin
 from haclient.engine.links import DeliveryPointer, ReceiverLink
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 
-logger = logging.getLogger("broker_stub.producers")
+logger = logging.getLogger("broker_stub.connections.incoming_links")
 
 # Enough to keep a link of 10 ms round trip at 100,000 messages a second.
 CREDIT = 1000

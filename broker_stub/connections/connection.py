@@ -32,17 +32,17 @@ from typing import TYPE_CHECKING
 import proton
 from proton import Terminus
 
-from broker_stub import termini
 from broker_stub.addresses import AddressRefusedError
 from broker_stub.admission import auth
 from broker_stub.admission.controller import Decision
+from broker_stub.connections import terminus
+from broker_stub.connections.incoming_links import AnonymousProducer, Producer, RequestHandler, RequestLink
+from broker_stub.connections.outgoing_links import Subscription
 from broker_stub.exchanges import ExchangeType, Route
-from broker_stub.producers import AnonymousProducer, Producer, RequestHandler, RequestLink
 from broker_stub.queues import Queue
 from broker_stub.replication import backup
 from broker_stub.replication.replica import Replica
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
-from broker_stub.subscriptions import Subscription
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import MOST_HELD, NUMBER, PARK
@@ -50,7 +50,7 @@ from haclient.engine.settings import MOST_HELD, NUMBER, PARK
 if TYPE_CHECKING:
     from broker_stub.broker import Broker
 
-logger = logging.getLogger("broker_stub.sessions")
+logger = logging.getLogger("broker_stub.connections.connection")
 
 # As much as the engine gives the socket in one turn: more would only wait inside proton.
 _BURST = 256 * 1024
@@ -331,7 +331,7 @@ class ClientConnection:
             place = (
                 self._temporary_queue()
                 if remote.dynamic
-                else self._route(remote.address, termini.wanted(remote))
+                else self._route(remote.address, terminus.wanted(remote))
             )
             if isinstance(place, Queue | Route):
                 self.uses_queues |= isinstance(place, Route) or not place.temporary
@@ -340,7 +340,7 @@ class ClientConnection:
             else:
                 producer = RequestLink(link, self, place)
                 endpoint.target.address = auth.MANAGEMENT
-        termini.mirror(link)
+        terminus.mirror(link)
         self._producers.add(producer)
         link.owner = producer
         engine.attach(link)
@@ -349,18 +349,18 @@ class ClientConnection:
     def _accept_subscription(self, engine: Engine, link: SenderLink) -> None:
         endpoint = link.endpoint
         remote = endpoint.remote_source
-        termini.refuse_filters(remote)
+        terminus.refuse_filters(remote)
         if remote.dynamic:
             place: Queue | Route = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
             self._check_may_follow(remote.address)
-            place = self._broker.addresses.place(remote.address, **termini.wanted(remote))
+            place = self._broker.addresses.place(remote.address, **terminus.wanted(remote))
         queue = self._bound_queue(place) if isinstance(place, Route) else place
         if queue.exclusive_to not in (None, self):
             raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
         self.uses_queues |= not queue.temporary
-        termini.mirror(link)
+        terminus.mirror(link)
         endpoint.source.address = place.name
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is place
         endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
@@ -379,8 +379,8 @@ class ClientConnection:
         leading = None if member is None else member.leading
         if leading is None or not self.admin:
             raise AddressRefusedError(_UNAUTHORIZED, "replication is for the cluster-admin, at the primary")
-        termini.mirror(link)
-        properties = termini.properties(link)
+        terminus.mirror(link)
+        properties = terminus.properties(link)
         control, _, identity = (link.endpoint.remote_source.address or "").partition("/")
         if control != backup.CONTROL or bool(identity) != (self._replica is not None):
             raise AddressRefusedError(
@@ -399,7 +399,7 @@ class ClientConnection:
         browser.begin(link, zip(have[0::2], have[1::2], strict=True))
 
     def _route(
-        self, address: str | None, wanted: termini.Wanted = termini.NOTHING_SAID
+        self, address: str | None, wanted: terminus.Wanted = terminus.NOTHING_SAID
     ) -> Queue | Route | RequestHandler:
         self._check_may_use(address)
         if address == auth.MANAGEMENT:

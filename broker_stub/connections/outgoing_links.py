@@ -24,7 +24,7 @@ from broker_stub.queues import Queue
 from haclient.engine.links import SenderLink
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
-logger = logging.getLogger("broker_stub.subscriptions")
+logger = logging.getLogger("broker_stub.connections.outgoing_links")
 
 _MAX_UINT = 0xFFFFFFFF
 

@@ -126,7 +126,7 @@ async def test_a_delivery_that_fails_ends_its_own_connection_not_the_senders(
         receiver = await victim.attach("receiver", "r", "q")
         receiver.grant(1)
         link = await sender.attach("sender", "s", "q")
-        monkeypatch.setattr("broker_stub.subscriptions.with_header", broken)
+        monkeypatch.setattr("broker_stub.connections.outgoing_links.with_header", broken)
         [outcome] = await sender.send(link, Message(body="x", ttl=60.0))
         assert outcome.accepted
         await victim.end()
