@@ -25,17 +25,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from broker_stub import generation as rules
-from broker_stub import promotion, restoring
+from broker_stub import promotion
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
 from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
+from broker_stub.durability import restore
+from broker_stub.durability.guard import Guard
+from broker_stub.durability.persister import Keeper
 from broker_stub.forcing import forced_loss
-from broker_stub.keeper import Keeper
 from broker_stub.membership import Membership, Move, MoveRefusedError, Role
 from broker_stub.queues import Queue
 from broker_stub.recovery import Recovery
 from broker_stub.replication import backup, copy
-from broker_stub.replication.guard import Guard
 from broker_stub.replication.leading import Leading, SteppedDownError
 from broker_stub.sites import agreeing
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
@@ -149,7 +150,7 @@ class Member:
             snapshot.number, None if pending is None else rules.Pending(pending.number, pending.claim)
         )
         self.others = tuple(replica.name for replica in snapshot.replicas)
-        await restoring.restore(self._addresses, self._keeper, self._store, snapshot)
+        await restore.restore(self._addresses, self._keeper, self._store, snapshot)
         self._addresses.watcher = Wiring(self._keeper, lambda: self.leading)
         self._set(replace(self.membership, generation=self.state.number or 0))
         if self._options.force_primary:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from broker_stub import durable
+from broker_stub import fsync
 from broker_stub.arbiter.record import ArbiterUnavailableError, decode, encode
 from broker_stub.arbiter.threads import in_thread
 from broker_stub.generation import ArbiterRecord
@@ -95,14 +95,14 @@ def _compare_and_set(path: Path, expected: ArbiterRecord, new: ArbiterRecord, de
         if _read(path) != expected:
             return False
         # Left by one that died, the same name is written anew: only the holder of the lock does.
-        durable.write(path / "record.new", encode(new))
+        fsync.write(path / "record.new", encode(new))
         if time.monotonic() > deadline:
             raise ArbiterUnavailableError(f"{path} is too slow: the record was left as it is")
         (path / "record.new").rename(path / "record")
-        durable.sync_directory(path)
+        fsync.sync_directory(path)
         if not (path / "initialised").exists():
-            durable.write(path / "initialised", _INITIALISED.encode())
-            durable.sync_directory(path)
+            fsync.write(path / "initialised", _INITIALISED.encode())
+            fsync.sync_directory(path)
         return True
 
 

@@ -18,8 +18,8 @@ from broker_stub import generation as rules
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
+from broker_stub.durability.persister import Keeper, is_replicated
 from broker_stub.exchanges import Binding, Exchange, ExchangeType
-from broker_stub.keeper import Keeper, is_replicated
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
 from broker_stub.replication import counts, wire

@@ -28,9 +28,9 @@ from typing import Any, Protocol
 from broker_stub import generation as rules
 from broker_stub import generation_steps as steps
 from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
+from broker_stub.durability.guard import Guard
 from broker_stub.messages import SAFE, Message
 from broker_stub.queues import Queue
-from broker_stub.replication.guard import Guard
 from broker_stub.replication.replica import Outlet, Phase, Replica
 from haclient.engine.links import SenderLink
 

@@ -20,7 +20,7 @@ import uuid
 
 from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
-from broker_stub.keeper import Keeper
+from broker_stub.durability.persister import Keeper
 from broker_stub.queues import Queue
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.event import Event, Op, decode

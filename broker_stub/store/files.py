@@ -25,8 +25,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from broker_stub import durable
-from broker_stub.store import mark
+from broker_stub import fsync
+from broker_stub.store import commit_count
 from broker_stub.store.errors import StoreDamagedError, StoreLockedError
 
 DATABASE, NEW_DATABASE = "store.db", "store.db.new"
@@ -85,11 +85,11 @@ def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
         attempt += 1
         target = directory / f"{_DAMAGED}{stamp}-{attempt}"
     target.mkdir()
-    durable.sync_directory(directory)
+    fsync.sync_directory(directory)
     for name in present(directory):
         (directory / name).rename(target / name)
-    durable.sync_directory(target)
-    durable.sync_directory(directory)
+    fsync.sync_directory(target)
+    fsync.sync_directory(directory)
     return target
 
 
@@ -108,7 +108,7 @@ def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
         identity = uuid.UUID((directory / IDENTITY).read_text("ascii").strip())
     except ValueError as error:
         raise StoreDamagedError("the identity file holds no identity") from error
-    marked, commits = mark.decode((directory / MARK).read_bytes())
+    marked, commits = commit_count.decode((directory / MARK).read_bytes())
     if marked != identity:
         raise StoreDamagedError("the identity file and the commit mark belong to different stores")
     return identity, commits
@@ -116,11 +116,11 @@ def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
 
 def write_identity(directory: Path, identity: uuid.UUID) -> None:
     """Make the files that tell the identity."""
-    durable.write(directory / IDENTITY, f"{identity}\n".encode())
-    durable.write(directory / MARK, mark.encode(identity, 0))
+    fsync.write(directory / IDENTITY, f"{identity}\n".encode())
+    fsync.write(directory / MARK, commit_count.encode(identity, 0))
 
 
 def finish_new(directory: Path) -> None:
     """The new database becomes the store."""
     (directory / NEW_DATABASE).rename(directory / DATABASE)
-    durable.sync_directory(directory)
+    fsync.sync_directory(directory)

@@ -30,11 +30,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_stub import durable
+from broker_stub import fsync
 from broker_stub.store import files, reading
+from broker_stub.store.commit_count import CommitMark
 from broker_stub.store.errors import StoreDamagedError, StoreFailedError
 from broker_stub.store.interface import FIRST_NUMBER
-from broker_stub.store.mark import CommitMark
 from broker_stub.store.schema import (
     APPLICATION_ID,
     COMMITS,
@@ -157,7 +157,7 @@ def _create(directory: Path, number: int | None) -> None:
     finally:
         connection.close()
     files.write_identity(directory, identity)
-    durable.sync_directory(directory)
+    fsync.sync_directory(directory)
     files.finish_new(directory)
 
 

@@ -31,8 +31,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from broker_stub.store.batch import Batch, Changes, Statement
+from broker_stub.store.commit_count import CommitMark
 from broker_stub.store.errors import StoreFailedError
-from broker_stub.store.mark import CommitMark
 from broker_stub.store.schema import (
     COMMITS,
     COUNT_DELIVERY,

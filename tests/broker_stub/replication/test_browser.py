@@ -9,14 +9,14 @@ import proton
 
 from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
+from broker_stub.durability.guard import Guard
+from broker_stub.durability.persister import Keeper
 from broker_stub.generation import GenerationState
-from broker_stub.keeper import Keeper
 from broker_stub.messages import Message, QueueLimits
 from broker_stub.queues import Queue
 from broker_stub.replication import wire
 from broker_stub.replication.browser import Browser
 from broker_stub.replication.copy import LocalCopy
-from broker_stub.replication.guard import Guard
 from broker_stub.replication.replica import Replica
 from broker_stub.store import MemoryStore
 from haclient.outcome import ACCEPTED

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from broker_stub import durable
+from broker_stub import fsync
 from broker_stub.store import StoreFailedError, files, open_store, schema
 from tests.broker_stub.store.contents import Content, content, declare, fill, scratch
 
@@ -298,7 +298,7 @@ async def test_a_crash_after_setting_aside_does_not_make_the_store_fresh(memory:
 
 
 @pytest.mark.parametrize(
-    ("module", "step"), [(files, "write_identity"), (durable, "sync_directory"), (files, "finish_new")]
+    ("module", "step"), [(files, "write_identity"), (fsync, "sync_directory"), (files, "finish_new")]
 )
 async def test_a_crash_while_a_store_is_made_leaves_a_fresh_one(
     memory: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, step: str

@@ -20,10 +20,10 @@ from collections import deque
 from collections.abc import Iterable
 
 from broker_stub.addresses import REPLICATE_PROPERTY
+from broker_stub.durability.guard import Guard
 from broker_stub.exchanges import Binding, Exchange
 from broker_stub.messages import Message, Replicate
 from broker_stub.queues import Queue
-from broker_stub.replication.guard import Guard
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store

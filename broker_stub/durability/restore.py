@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from broker_stub.addresses import REPLICATE_PROPERTY, Addresses
 from broker_stub.amqp.message_format import inspect
+from broker_stub.durability.persister import Keeper
 from broker_stub.exchanges import ExchangeType
-from broker_stub.keeper import Keeper
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue
 from broker_stub.sites.marks import Marks

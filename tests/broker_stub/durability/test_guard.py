@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker_stub.amqp.message_format import PLAIN
+from broker_stub.durability.guard import Guard
 from broker_stub.messages import Message
-from broker_stub.replication.guard import Guard
 
 
 def waiting(count: int) -> Message:
