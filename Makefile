@@ -36,7 +36,7 @@ simulate-million: setup  ## a million clients in virtual time: hints, parked, wa
 	@$(PYTHON) -m pytest -m soak --timeout=7200 -s tests/simulation/test_million.py
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
-	@$(PYTHON) -m tests.broker_stub.model --members 3 --generations 4 $(MODEL_ARGS)
+	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 4 $(MODEL_ARGS)
 
 check: setup  ## ruff, ruff format, mypy --strict
 	@$(PYTHON) -m ruff check .

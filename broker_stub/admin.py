@@ -24,8 +24,8 @@ import proton
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, MANAGEMENT, PASSWORD_MECHANISMS
+from broker_stub.election.roles import Role
 from broker_stub.management import MEMBER_TYPE
-from broker_stub.membership import Role
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings

@@ -33,9 +33,9 @@ from broker_stub.admission.controller import Decision, Entrance, EntranceOptions
 from broker_stub.admission.listener import Listener
 from broker_stub.admission.newcomer_scheduler import Gate, Gates
 from broker_stub.connections.connection import ClientConnection
+from broker_stub.election.roles import Membership
 from broker_stub.management import Management, queue_facts
 from broker_stub.member import ClusterSetup
-from broker_stub.membership import Membership
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
 from broker_stub.queues import Queue
 from broker_stub.sites.site import Site

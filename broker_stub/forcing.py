@@ -5,7 +5,7 @@ Force skips rule 1 of ``generation`` and nothing else: it fences nobody.
 
 from __future__ import annotations
 
-from broker_stub.generation import ArbiterRecord, GenerationState, may_promote
+from broker_stub.election.generation import ArbiterRecord, GenerationState, may_promote
 
 _NOT_FENCED = (
     "No primary was fenced: one that still runs must be stopped, and what it settles from now on is lost."

@@ -24,16 +24,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from broker_stub import generation as rules
 from broker_stub import promotion
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
-from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.durability import restore
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Keeper
+from broker_stub.election import generation as rules
+from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
+from broker_stub.election.roles import Membership, Move, MoveRefusedError, Role
 from broker_stub.forcing import forced_loss
-from broker_stub.membership import Membership, Move, MoveRefusedError, Role
 from broker_stub.queues import Queue
 from broker_stub.recovery import Recovery
 from broker_stub.replication import backup, copy

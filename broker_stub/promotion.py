@@ -10,9 +10,9 @@ import asyncio
 import uuid
 from typing import Protocol
 
-from broker_stub import generation as rules
-from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
-from broker_stub.membership import MoveRefusedError
+from broker_stub.election import generation as rules
+from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
+from broker_stub.election.roles import MoveRefusedError
 
 
 class Candidate(Protocol):

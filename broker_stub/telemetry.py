@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import proton
 
 from broker_stub.address import Address
-from broker_stub.membership import Membership
+from broker_stub.election.roles import Membership
 from broker_stub.sites.odd import Odd
 from haclient.discovery.evidence import MissKind
 from haclient.telemetry import writer

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 import proton
 
 from broker_stub.address import Address
-from broker_stub.membership import Membership
+from broker_stub.election.roles import Membership
 from haclient.engine import sasl
 from haclient.engine.settings import SaslServer
 

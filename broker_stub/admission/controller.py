@@ -37,7 +37,7 @@ from broker_stub.admission.accept_rate import INTERVAL, AutoRate
 from broker_stub.admission.handshakes import Handshakes
 from broker_stub.admission.parking import Guest, Lot
 from broker_stub.admission.rate_limiter import DEFAULT_BURST, Admission
-from broker_stub.membership import Membership
+from broker_stub.election.roles import Membership
 from haclient.engine.settings import Settings
 
 RETRY_AFTER = proton.symbol("retry-after")

@@ -15,7 +15,7 @@ from broker_stub.cli.asking import JSON, MEMBERS, Answer, Asking, finish, flat, 
 from broker_stub.cli.options import ADDRESS, REFUSED, UNREACHABLE
 from broker_stub.cli.report import report
 from broker_stub.cli.switch_over import take_over
-from broker_stub.membership import Role
+from broker_stub.election.roles import Role
 
 # A promotion waits for the arbiter, which has five seconds, and for what is being applied.
 _MOVE_TIMEOUT = 20.0

@@ -33,7 +33,7 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.membership import Membership, MoveRefusedError, Role
+from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.messages import Replicate
 from broker_stub.store import StoreFailedError
 from haclient import Credentials

@@ -19,7 +19,7 @@ from broker_stub.address import Address
 from broker_stub.admin import AdminClient, MemberStatus
 from broker_stub.cli.asking import LOOK_TIMEOUT, Answer, Asking
 from broker_stub.cli.options import REFUSED
-from broker_stub.membership import Role
+from broker_stub.election.roles import Role
 
 _FOLLOWERS = (Role.READY, Role.PASSIVE)
 # A primary that takes longer to say that it lives is as good as dead: the promotion is safe all the same.

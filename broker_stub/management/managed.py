@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
+from broker_stub.election.roles import Membership
 from broker_stub.management.request import RequestRefusedError
-from broker_stub.membership import Membership
 
 
 class Managed(Protocol):

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from broker_stub import generation as rules
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Keeper, is_replicated
+from broker_stub.election import generation as rules
 from broker_stub.exchanges import Binding, Exchange, ExchangeType
 from broker_stub.messages import Replicate
 from broker_stub.queues import Queue

@@ -25,10 +25,10 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from broker_stub import generation as rules
-from broker_stub import generation_steps as steps
-from broker_stub.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.durability.guard import Guard
+from broker_stub.election import generation as rules
+from broker_stub.election import generation_steps as steps
+from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.messages import SAFE, Message
 from broker_stub.queues import Queue
 from broker_stub.replication.replica import Outlet, Phase, Replica

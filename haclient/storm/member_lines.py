@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker_stub.membership import Role
+from broker_stub.election.roles import Role
 from haclient.telemetry.schema import Kind
 
 

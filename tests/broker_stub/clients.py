@@ -13,8 +13,8 @@ from proton.utils import BlockingConnection
 
 from broker_stub.address import Address
 from broker_stub.broker import Broker, BrokerOptions
+from broker_stub.election.roles import Membership, Role
 from broker_stub.member_process import MemberProcess, free_addresses
-from broker_stub.membership import Membership, Role
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import ACCEPTED, Outcome

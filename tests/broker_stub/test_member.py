@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from broker_stub.addresses import Addresses
-from broker_stub.arbiter.memory import MemoryArbiter
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.election.generation import ArbiterRecord
+from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member import ClusterOptions, Member
-from broker_stub.membership import Membership, MoveRefusedError, Role
 from broker_stub.store import MemoryStore, Replica, StoreFailedError
 from tests.broker_stub.clients import until
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker_stub.arbiter import ArbiterUnavailableError, open_arbiter
+from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from tests.faults.cluster import Cluster
 from tests.faults.history import History
 

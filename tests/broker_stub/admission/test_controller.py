@@ -16,7 +16,7 @@ from broker_stub.admin import AdminClient, Credentials
 from broker_stub.admission.auth import write_users
 from broker_stub.admission.controller import EntranceOptions, RateSource
 from broker_stub.broker import Broker
-from broker_stub.membership import Membership, Role
+from broker_stub.election.roles import Membership, Role
 from tests.broker_stub.clients import PRIMARY, Client, member, running
 
 ADMIN = Credentials("secret of the admin")

@@ -17,7 +17,7 @@ from broker_stub.admin import AdminClient, Credentials
 from broker_stub.admission.auth import write_users
 from broker_stub.admission.controller import EntranceOptions
 from broker_stub.broker import Broker
-from broker_stub.membership import Membership, Role
+from broker_stub.election.roles import Membership, Role
 from haclient.engine.settings import PARK
 from haclient.telemetry import TelemetrySettings, flush
 from tests.broker_stub.clients import Client, member, running, until

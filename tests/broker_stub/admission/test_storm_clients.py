@@ -10,7 +10,7 @@ from proton import Message
 from broker_stub.address import Address
 from broker_stub.admission.controller import EntranceOptions
 from broker_stub.broker import Broker
-from broker_stub.membership import Membership, Role
+from broker_stub.election.roles import Membership, Role
 from haclient import aio
 from tests.broker_stub.clients import running, until
 

@@ -11,7 +11,7 @@ from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Keeper
-from broker_stub.generation import GenerationState
+from broker_stub.election.generation import GenerationState
 from broker_stub.messages import Message, QueueLimits
 from broker_stub.queues import Queue
 from broker_stub.replication import wire

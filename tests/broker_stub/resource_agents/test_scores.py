@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker_stub.generation import ArbiterRecord
-from broker_stub.membership import Role
+from broker_stub.election.generation import ArbiterRecord
+from broker_stub.election.roles import Role
 from broker_stub.resource_agents.probe import is_heir, score
 
 RECORD = ArbiterRecord(7, "claim")

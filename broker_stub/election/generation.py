@@ -2,7 +2,7 @@
 
 Everything that decides on generations is in this file.  The broker executes the steps that
 :class:`Promotion`, :class:`GoAlone` and :class:`BecomeReady` yield, and the model test in
-``tests/broker_stub/model`` explores the same objects with a crash between any two steps.
+``tests/broker_stub/election/model`` explores the same objects with a crash between any two steps.
 
 The arbiter holds one record, *(number, claim)*, changed only by compare-and-set.  A claim is an id
 that is never used twice.  A member keeps its own *number* (or none) and at most one *pending*
@@ -61,7 +61,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from broker_stub.generation_steps import (
+from broker_stub.election.generation_steps import (
     ArbiterRecord,
     AwaitDrained,
     AwaitGate,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.arbiter import ArbiterUnavailableError, open_arbiter
-from broker_stub.arbiter.directory import DirectoryArbiter
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
+from broker_stub.election.arbiter.directory import DirectoryArbiter
+from broker_stub.election.generation import ArbiterRecord
 
 FIRST = ArbiterRecord(1, "a")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from broker_stub.address import Address
-from broker_stub.membership import MOVES, Membership, Move, MoveRefusedError, Role
+from broker_stub.election.roles import MOVES, Membership, Move, MoveRefusedError, Role
 
 HERE = Address("127.0.0.1", 5672)
 

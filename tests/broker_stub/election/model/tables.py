@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from itertools import combinations, permutations, product
 from typing import Generic, NamedTuple, TypeVar
 
-from tests.broker_stub.model import invariants
-from tests.broker_stub.model.invariants import Broken, Globals
-from tests.broker_stub.model.members import NAMES, Member, anonymous, permuted, renamed
-from tests.broker_stub.model.moves import NOTHING, Effect, Move, Moves
-from tests.broker_stub.model.rules import LIVE
+from tests.broker_stub.election.model import invariants
+from tests.broker_stub.election.model.invariants import Broken, Globals
+from tests.broker_stub.election.model.members import NAMES, Member, anonymous, permuted, renamed
+from tests.broker_stub.election.model.moves import NOTHING, Effect, Move, Moves
+from tests.broker_stub.election.model.rules import LIVE
 
 T = TypeVar("T")
 BITS = 20

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker_stub.generation import ArbiterRecord, BecomeReady, GenerationState, GoAlone, Pending, Promotion
+from broker_stub.election.generation import (
+    ArbiterRecord,
+    BecomeReady,
+    GenerationState,
+    GoAlone,
+    Pending,
+    Promotion,
+)
 
 NAMES = "ABC"
 # What a primary sends in order: a pending to note, or a number.

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.arbiter import open_arbiter
-from broker_stub.generation import ArbiterRecord
-from tests.broker_stub.arbiter.conftest import Open
+from broker_stub.election.arbiter import open_arbiter
+from broker_stub.election.generation import ArbiterRecord
+from tests.broker_stub.election.arbiter.conftest import Open
 
 NEVER_USED = ArbiterRecord(0, "")
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def contender(url: str, last: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.broker_stub.arbiter.contender", url, str(last)]
+    command = [sys.executable, "-m", "tests.broker_stub.election.arbiter.contender", url, str(last)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 

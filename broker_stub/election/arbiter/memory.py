@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.generation import ArbiterRecord
 
 
 class MemoryArbiter:

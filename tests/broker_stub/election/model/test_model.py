@@ -1,4 +1,4 @@
-"""The rules of ``broker_stub.generation`` hold in every reachable state, and none of them is idle."""
+"""The rules of ``broker_stub.election.generation`` hold in every reachable state, and none of them is idle."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from tests.broker_stub.model.invariants import ALL, SAFETY, Broken
-from tests.broker_stub.model.report import counter_example
-from tests.broker_stub.model.rules import MUTANTS
-from tests.broker_stub.model.search import Outcome, explore
+from tests.broker_stub.election.model.invariants import ALL, SAFETY, Broken
+from tests.broker_stub.election.model.report import counter_example
+from tests.broker_stub.election.model.rules import MUTANTS
+from tests.broker_stub.election.model.search import Outcome, explore
 
 HEIRS = SAFETY | {Broken.HEIR_LACKS}
 

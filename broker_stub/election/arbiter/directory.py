@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker_stub import fsync
-from broker_stub.arbiter.record import ArbiterUnavailableError, decode, encode
-from broker_stub.arbiter.threads import in_thread
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.arbiter.record import ArbiterUnavailableError, decode, encode
+from broker_stub.election.arbiter.threads import in_thread
+from broker_stub.election.generation import ArbiterRecord
 
 T = TypeVar("T")
 

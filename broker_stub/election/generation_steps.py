@@ -1,4 +1,4 @@
-"""What ``broker_stub.generation`` speaks in: records, and the steps that its machines ask for."""
+"""What ``broker_stub.election.generation`` speaks in: records, and the steps that its machines ask for."""
 
 from __future__ import annotations
 

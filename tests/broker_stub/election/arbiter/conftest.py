@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.arbiter import Arbiter, open_arbiter
+from broker_stub.election.arbiter import Arbiter, open_arbiter
 from tests.zookeeper import ZooKeeper
 
 # Opens the arbiter of a test; several times for several members.

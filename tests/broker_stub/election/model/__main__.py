@@ -6,10 +6,10 @@ import argparse
 import sys
 import time
 
-from tests.broker_stub.model.invariants import ALL, SAFETY, Broken
-from tests.broker_stub.model.report import counter_example, summary
-from tests.broker_stub.model.rules import MUTANTS, RULES
-from tests.broker_stub.model.search import explore
+from tests.broker_stub.election.model.invariants import ALL, SAFETY, Broken
+from tests.broker_stub.election.model.report import counter_example, summary
+from tests.broker_stub.election.model.rules import MUTANTS, RULES
+from tests.broker_stub.election.model.search import explore
 
 INVARIANTS = {"all": ALL, "safety": SAFETY, "heirs": SAFETY | {Broken.HEIR_LACKS}}
 
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.broker_stub.model", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.broker_stub.election.model", description=__doc__)
     parser.add_argument("--members", type=int, default=3, choices=(2, 3))
     parser.add_argument("--messages", type=int, default=1)
     parser.add_argument("--generations", type=int, default=3, help="the arbiter goes no further")

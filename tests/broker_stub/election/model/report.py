@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.broker_stub.model.search import Outcome
+from tests.broker_stub.election.model.search import Outcome
 
 
 def summary(outcome: Outcome, seconds: float) -> str:

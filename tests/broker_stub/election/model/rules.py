@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from broker_stub import generation
-from broker_stub.generation import ArbiterRecord, BecomeReady, GenerationState, Promotion, Refusal
+from broker_stub.election import generation
+from broker_stub.election.generation import ArbiterRecord, BecomeReady, GenerationState, Promotion, Refusal
 
 LIVE, DEAD, RECORD, LATE = "claim of ", "dead", "record", "late"
 

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from broker_stub.arbiter import open_arbiter
+from broker_stub.election.arbiter import open_arbiter
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Self
 import pytest
 from kazoo.client import KazooClient
 
-from broker_stub.arbiter import ArbiterUnavailableError, open_arbiter
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
+from broker_stub.election.generation import ArbiterRecord
 from tests.dnsmasq import free_port
 from tests.zookeeper import ZooKeeper
 

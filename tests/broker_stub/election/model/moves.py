@@ -1,4 +1,4 @@
-"""Everything that can happen next.  What a member then does is decided by ``broker_stub.generation``.
+"""Everything that can happen next.  What a member then does is decided by ``broker_stub.election.generation``.
 
 A move changes one member, or a primary and one of its replicas; what it does to the others is an
 ``Effect``.  Durable writes, sends and the arbiter's compare-and-set are moves of their own, so that a crash
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker_stub import generation
-from broker_stub.generation import ArbiterRecord, BecomeReady, GoAlone, Pending, Promotion
-from tests.broker_stub.model.members import NAMES, Link, Member, Order, Serving, renamed
-from tests.broker_stub.model.rules import DEAD, LATE, LIVE, RECORD, Rules
+from broker_stub.election import generation
+from broker_stub.election.generation import ArbiterRecord, BecomeReady, GoAlone, Pending, Promotion
+from tests.broker_stub.election.model.members import NAMES, Link, Member, Order, Serving, renamed
+from tests.broker_stub.election.model.rules import DEAD, LATE, LIVE, RECORD, Rules
 
 
 class Effect(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_stub.generation import (
+from broker_stub.election.generation import (
     ArbiterRecord,
     AwaitDrained,
     AwaitGate,

@@ -1,4 +1,4 @@
-"""A process that takes one generation after another: ``python -m tests.broker_stub.arbiter.contender URL``.
+"""A process that takes one generation after another: ``python -m tests.broker_stub.election.arbiter.contender URL``.
 
 It prints the number of each generation that it wins, and ends when the record is at the last one.
 """
@@ -9,8 +9,8 @@ import asyncio
 import sys
 import uuid
 
-from broker_stub.arbiter import open_arbiter
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.arbiter import open_arbiter
+from broker_stub.election.generation import ArbiterRecord
 
 
 async def contend(url: str, last: int) -> None:

@@ -35,9 +35,9 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from broker_stub.arbiter.record import ArbiterUnavailableError, decode, encode
-from broker_stub.arbiter.threads import in_thread
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.arbiter.record import ArbiterUnavailableError, decode, encode
+from broker_stub.election.arbiter.threads import in_thread
+from broker_stub.election.generation import ArbiterRecord
 
 T = TypeVar("T")
 

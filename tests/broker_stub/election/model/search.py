@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 
-from broker_stub.generation import ArbiterRecord
-from tests.broker_stub.model import invariants
-from tests.broker_stub.model.invariants import Broken, Globals
-from tests.broker_stub.model.members import Member
-from tests.broker_stub.model.moves import Moves
-from tests.broker_stub.model.rules import RECORD, RULES, Rules
-from tests.broker_stub.model.tables import BITS, State, Tables
+from broker_stub.election.generation import ArbiterRecord
+from tests.broker_stub.election.model import invariants
+from tests.broker_stub.election.model.invariants import Broken, Globals
+from tests.broker_stub.election.model.members import Member
+from tests.broker_stub.election.model.moves import Moves
+from tests.broker_stub.election.model.rules import RECORD, RULES, Rules
+from tests.broker_stub.election.model.tables import BITS, State, Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Protocol
 
-from broker_stub.generation import ArbiterRecord
+from broker_stub.election.generation import ArbiterRecord
 
 
 class ArbiterUnavailableError(Exception):

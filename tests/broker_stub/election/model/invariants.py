@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from broker_stub.generation import ArbiterRecord, may_promote
-from tests.broker_stub.model.members import Member
-from tests.broker_stub.model.moves import Move, carried_out
-from tests.broker_stub.model.rules import RULES
+from broker_stub.election.generation import ArbiterRecord, may_promote
+from tests.broker_stub.election.model.members import Member
+from tests.broker_stub.election.model.moves import Move, carried_out
+from tests.broker_stub.election.model.rules import RULES
 
 
 class Broken(enum.StrEnum):

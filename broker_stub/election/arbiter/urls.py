@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 
-from broker_stub.arbiter.directory import DirectoryArbiter
-from broker_stub.arbiter.memory import MemoryArbiter
-from broker_stub.arbiter.record import Arbiter
+from broker_stub.election.arbiter.directory import DirectoryArbiter
+from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.election.arbiter.record import Arbiter
 
 # Long enough for a busy disk or an election in ZooKeeper; clients wait for it, so not longer.
 TIMEOUT = 5.0
@@ -38,6 +38,6 @@ def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:
 def _zookeeper(hosts: str, path: str, timeout: float) -> Arbiter:
     if importlib.util.find_spec("kazoo") is None:
         raise ValueError("an arbiter in ZooKeeper needs kazoo: pip install 'haclient[zookeeper]'")
-    from broker_stub.arbiter.zookeeper import ZooKeeperArbiter  # noqa: PLC0415  (imports kazoo)
+    from broker_stub.election.arbiter.zookeeper import ZooKeeperArbiter  # noqa: PLC0415  (imports kazoo)
 
     return ZooKeeperArbiter(hosts, path, timeout=timeout)
