@@ -17,7 +17,7 @@ import time
 import measure
 
 import haclient
-from broker_stub.manager import MemberState, Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import MemberState, Pair, PairEvent, PairOptions
 from haclient import aio
 
 _CALM = 2.0

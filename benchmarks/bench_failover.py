@@ -33,9 +33,9 @@ from measure import BrokerProcess
 
 import haclient
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials
 from broker_stub.admission.auth import write_users
-from broker_stub.member_process import free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
+from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
 from haclient.engine.codec import Encoder
 from haclient.storm.member_lines import served_between

@@ -45,8 +45,8 @@ from measure import percentile, print_bar, print_header
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import write_users
-from broker_stub.manager import Pair, PairOptions
-from broker_stub.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings
 

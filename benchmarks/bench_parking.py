@@ -39,8 +39,8 @@ from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair
 
 import haclient
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials
 from broker_stub.admission.auth import write_users
+from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
 from haclient.engine.codec import Encoder
 

@@ -24,7 +24,7 @@ import measure
 from measure import BrokerProcess, Sample, Stopwatch
 
 import haclient
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from haclient import aio
 from tests.interop import rabbitmq
 

@@ -23,9 +23,9 @@ import measure
 from measure import Sample, Stopwatch
 
 import haclient
-from broker_stub.admin import AdminClient
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.management_client import AdminClient
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.sites.way import FROM, PASSWORD_FILE
 from haclient import aio

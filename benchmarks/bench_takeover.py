@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 import measure
 
 import haclient
-from broker_stub.admin import AdminClient
-from broker_stub.manager import Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairEvent, PairOptions
+from broker_stub.management_client import AdminClient
 from haclient import aio, events
 
 _PHASES = ("noticed", "promoted", "found", "settled")

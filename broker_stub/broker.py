@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub import process, telemetry
+from broker_stub import telemetry
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses, AddressRefusedError
 from broker_stub.admission import auth
@@ -32,6 +32,7 @@ from broker_stub.admission.auth import Access
 from broker_stub.admission.controller import Decision, Entrance, EntranceOptions
 from broker_stub.admission.listener import Listener
 from broker_stub.admission.newcomer_scheduler import Gate, Gates
+from broker_stub.cli import event_loop
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.election.roles import Membership
 from broker_stub.management import Management, queue_facts
@@ -132,7 +133,7 @@ class Broker:
             exhausted=lambda: self.entrance.handshakes.cut_oldest("there is no file descriptor left"),
         )
         self._complaints = 0
-        self._descriptors = process.most_connections(options.entrance.max_handshakes)
+        self._descriptors = event_loop.most_connections(options.entrance.max_handshakes)
         self._connections: set[ClientConnection] = set()
         self._all_gone = asyncio.Event()
         self._stop_requested = asyncio.Event()

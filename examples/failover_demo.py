@@ -29,7 +29,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from broker_stub.manager import Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairEvent, PairOptions
 from haclient import Message, aio, events
 from haclient.errors import HaclientError, ReceiveTimeout, StaleDelivery
 from haclient.outcome import Outcome

@@ -31,8 +31,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials, MemberStatus
-from broker_stub.member_process import free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
+from broker_stub.management_client import AdminClient, Credentials, MemberStatus
 from haclient import Credentials as ClientCredentials
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import click
 
+from broker_stub.cli.declare import binding, exchange, queue
 from broker_stub.cli.link import link
 from broker_stub.cli.manage import demote, promote, set_members, status
-from broker_stub.cli.objects import binding, exchange, queue
 from broker_stub.cli.pair import pair
 from broker_stub.cli.serve import serve
 from broker_stub.cli.site import site

@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, MemberRefusedError
-from broker_stub.cli.asking import JSON, MEMBERS, Asking, MembersType, finish, flat, how
+from broker_stub.cli.member_requests import JSON, MEMBERS, Asking, MembersType, finish, flat, how
 from broker_stub.cli.report import link_line
 from broker_stub.management import EXCHANGE_TYPE
+from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.sites.applying import CREATE, MISSING, PARK
 from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import click
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, MemberStatus
-from broker_stub.cli.asking import JSON, MEMBERS, Answer, Asking, finish, flat, how
+from broker_stub.cli.member_requests import JSON, MEMBERS, Answer, Asking, finish, flat, how
 from broker_stub.cli.options import ADDRESS, REFUSED, UNREACHABLE
 from broker_stub.cli.report import report
 from broker_stub.cli.switch_over import take_over
 from broker_stub.election.roles import Role
+from broker_stub.management_client import AdminClient, MemberStatus
 
 # A promotion waits for the arbiter, which has five seconds, and for what is being applied.
 _MOVE_TIMEOUT = 20.0

@@ -17,12 +17,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from broker_stub import process
 from broker_stub.address import Address
 from broker_stub.admission.controller import RateSource
 from broker_stub.broker import ANY_PORT
-from broker_stub.cli.cluster_part import check_arbiter, without_secrets
-from broker_stub.cli.entrance_part import rate_options
+from broker_stub.cli import event_loop
+from broker_stub.cli.admission_options import rate_options
+from broker_stub.cli.cluster_options import check_arbiter, without_secrets
 from broker_stub.cli.options import (
     ADDRESS,
     FILE,
@@ -33,7 +33,7 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.manager import Pair, PairEvent, PairOptions, describe
+from broker_stub.local_cluster.supervisor import Pair, PairEvent, PairOptions, describe
 from haclient.engine.sasl import SaslUnavailableError
 
 _EVENTS_SHOWN = 12
@@ -147,7 +147,7 @@ def pair(
     else:
         screen = PlainLines()
     try:
-        sys.exit(process.run(_run(options, screen), loop=loop))
+        sys.exit(event_loop.run(_run(options, screen), loop=loop))
     except SaslUnavailableError as error:
         click.echo(str(error), err=True)
         sys.exit(REFUSED)

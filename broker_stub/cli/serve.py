@@ -14,13 +14,13 @@ from pathlib import Path
 
 import click
 
-from broker_stub import process
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, Access, write_users
 from broker_stub.admission.controller import EntranceOptions, RateSource
 from broker_stub.broker import Broker, BrokerOptions
-from broker_stub.cli.cluster_part import MEMORY, ClusterPart, Given, check
-from broker_stub.cli.entrance_part import rate_options, room_options
+from broker_stub.cli import event_loop
+from broker_stub.cli.admission_options import rate_options, room_options
+from broker_stub.cli.cluster_options import MEMORY, ClusterPart, Given, check
 from broker_stub.cli.options import (
     ADDRESS,
     FILE,
@@ -156,7 +156,7 @@ def serve(
     With --arbiter it starts as a backup, and is replicated; without, it is what --role says.
     """
     if exit_with_parent is not None:
-        process.end_with_parent(exit_with_parent)
+        event_loop.end_with_parent(exit_with_parent)
     start_logging(log_level)
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key go together")
@@ -226,8 +226,8 @@ def serve(
                 backup_timeout=backup_timeout,
                 force_primary=force_primary,
             )
-        process.tune()
-        sys.exit(process.run(_serve(options, part, as_json=as_json), loop=loop))
+        event_loop.tune()
+        sys.exit(event_loop.run(_serve(options, part, as_json=as_json), loop=loop))
 
 
 @contextlib.contextmanager

@@ -24,11 +24,21 @@ from typing import Any
 import click
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, MemberRefusedError
-from broker_stub.cli.asking import JSON, LOOK_TIMEOUT, MEMBERS, Answer, Asking, MembersType, finish, flat, how
 from broker_stub.cli.link import SOURCE_PASSWORD, links_of, way_options
+from broker_stub.cli.member_requests import (
+    JSON,
+    LOOK_TIMEOUT,
+    MEMBERS,
+    Answer,
+    Asking,
+    MembersType,
+    finish,
+    flat,
+    how,
+)
 from broker_stub.cli.options import REFUSED
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.sites.applying import APPLYING
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 

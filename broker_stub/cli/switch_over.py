@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, MemberStatus
-from broker_stub.cli.asking import LOOK_TIMEOUT, Answer, Asking
+from broker_stub.cli.member_requests import LOOK_TIMEOUT, Answer, Asking
 from broker_stub.cli.options import REFUSED
 from broker_stub.election.roles import Role
+from broker_stub.management_client import AdminClient, MemberStatus
 
 _FOLLOWERS = (Role.READY, Role.PASSIVE)
 # A primary that takes longer to say that it lives is as good as dead: the promotion is safe all the same.

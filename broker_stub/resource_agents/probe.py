@@ -29,12 +29,12 @@ from typing import Any
 import click
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 from broker_stub.admission.auth import DEFAULT_ADMIN
 from broker_stub.cli.options import ADDRESS, FILE, REFUSED, UNREACHABLE
 from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.election.generation import ArbiterRecord, GenerationState, Pending, may_promote
 from broker_stub.election.roles import Role
+from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 
 NEVER = "-INFINITY"
 # An heir that is not connected to a primary is as complete as a ready one.  But while somebody is ready

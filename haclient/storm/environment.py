@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broker_stub.address import Address
-from broker_stub.manager import Member, Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Member, Pair, PairOptions
 
 # A backup that takes over, on a busy machine.
 _PATIENCE = 60.0

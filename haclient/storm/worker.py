@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 
 import haclient
-from broker_stub import process
+from broker_stub.cli import event_loop
 from haclient import aio
 from haclient.errors import HaclientError
 from haclient.events import AttemptStarted, Event, GaveUp, Lost, Reconnected
@@ -187,7 +187,7 @@ def main() -> None:
     logging.getLogger("haclient").setLevel(logging.CRITICAL)
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    process.run(_work(arguments_of(__doc__)), loop="auto")
+    event_loop.run(_work(arguments_of(__doc__)), loop="auto")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-It is a ``broker_stub.manager.Pair`` whose manager promotes a backup when the primary is dead, and does
+It is a ``broker_stub.local_cluster.supervisor.Pair`` whose manager promotes a backup when the primary is dead, and does
 nothing else by itself: it fences nobody and starts nobody again.  Those are the test's decisions, so
 that nothing happens at a time of its own.  Everybody's way to a member leads through a proxy that can be
 cut; what clients are told (URL, redirects, ``failover-server-list``) is the proxies.
@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, AdminError
+from broker_stub.local_cluster.supervisor import Member, MemberState, Pair, PairEvent, PairOptions
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
-from broker_stub.manager import Member, MemberState, Pair, PairEvent, PairOptions
+from broker_stub.management_client import AdminClient, AdminError
 from haclient.testing.network import CLIENTS, Cut, DirectoryWays, ProxyNetwork, proxies
 
 # Seconds between two looks at a member: how soon a change that the manager did not make is seen.
@@ -285,7 +285,7 @@ class Cluster:
 
         :param name: ``None`` for the first backup in service.
         :raises RuntimeError: when there is none.
-        :raises broker_stub.admin.AdminError: when the member refuses, or does not answer.
+        :raises broker_stub.management_client.AdminError: when the member refuses, or does not answer.
         """
         heir = self.member(name) if name else self._first_backup()
         if self.primary is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from broker_stub.address import Address
-from broker_stub.member_process import free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from haclient.testing.peers.listening import Peer, loopback_host
 from haclient.testing.proxy import Proxy, proxy
 

@@ -137,7 +137,7 @@ class HAPair(_Face):
         it finds out when it is back.
 
         :param member: ``None`` for the first backup that is in service.
-        :raises broker_stub.admin.AdminError: when the member refuses, because its store lacks something.
+        :raises broker_stub.management_client.AdminError: when the member refuses, because its store lacks something.
         :raises RuntimeError: when there is no backup.
         """
         return self._loop.call(self._cluster.promote(member))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from haclient import aio, telemetry
 from haclient.analysis.job import Job, run
 from haclient.events import Closed, Connected, Event, Reconnected

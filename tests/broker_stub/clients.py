@@ -14,7 +14,7 @@ from proton.utils import BlockingConnection
 from broker_stub.address import Address
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
-from broker_stub.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import ACCEPTED, Outcome

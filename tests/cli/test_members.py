@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker_stub.address import Address
-from broker_stub.member_process import free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cli import main
 from tests.certificates import Authority
 from tests.cli.command import run

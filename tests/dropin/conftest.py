@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from proton import Condition
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from haclient.testing.peers.listening import url
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection

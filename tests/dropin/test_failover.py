@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from tests.dropin.programs_of_proton import Programs, run
 from tests.members import Members
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_stub.address import Address
-from broker_stub.member_process import free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 from tests.dropin.programs_of_proton import Programs, run
 from tests.members import Member
 

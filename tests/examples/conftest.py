@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from types import ModuleType
 import httpx
 import pytest
 
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from haclient import aio
 from haclient.errors import ClusterURLError
 from tests.examples.program import EXAMPLES

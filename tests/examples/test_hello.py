@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from tests.examples.program import Program
 
 

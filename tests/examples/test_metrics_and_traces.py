@@ -6,7 +6,7 @@ import signal
 
 import httpx
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from tests.examples.program import PATIENCE, Program
 
 

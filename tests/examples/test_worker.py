@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from haclient import Message, aio
 from tests.examples.program import EXAMPLES, Program
 

@@ -5,7 +5,7 @@
         pair.start(...)
         await pair.whole()
 
-It is a ``broker_stub.manager.Pair`` whose manager promotes and never restarts or fences: when a
+It is a ``broker_stub.local_cluster.supervisor.Pair`` whose manager promotes and never restarts or fences: when a
 member comes back, and which one is killed, is the fault's business.
 
 Rules
@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from broker_stub.admin import AdminClient, AdminError, MemberRefusedError, MemberStatus
-from broker_stub.manager import Member, MemberState, Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import Member, MemberState, Pair, PairEvent, PairOptions
+from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberStatus
 from haclient.testing.network import ARBITER, ArbiterWays, Cut, DirectoryWays, Network, proxies
 from tests.faults.namespaces import namespaces
 from tests.faults.network import zookeeper_ways

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from broker_stub.manager import Member, MemberState
+from broker_stub.local_cluster.supervisor import Member, MemberState
 from haclient.testing.network import ARBITER, CLIENTS, Cut
 from tests.faults import damage
 from tests.faults.cluster import LONGEST, Cluster

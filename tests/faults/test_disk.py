@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.manager import MemberState
+from broker_stub.local_cluster.supervisor import MemberState
 from haclient import Message, aio
 from tests.faults import damage
 from tests.faults.cluster import Setup, cluster, may_mount

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.manager import MemberState
+from broker_stub.local_cluster.supervisor import MemberState
 from haclient import Message, aio
 from haclient.errors import SendTimeout
 from haclient.testing.network import ARBITER, CLIENTS, Cut

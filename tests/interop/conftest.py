@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from tests.members import Member, Members
 
 

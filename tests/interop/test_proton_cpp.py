@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from tests.examples.program import Program
 from tests.interop.installed import CPP_PROGRAMS, needs_cpp
 from tests.members import Member

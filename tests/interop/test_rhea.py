@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 import haclient
-from broker_stub.manager import Pair
+from broker_stub.local_cluster.supervisor import Pair
 from haclient import aio
 from tests.examples.program import Program
 from tests.interop.installed import NODE_MODULES, needs_rhea

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from haclient import aio
 from haclient.cli import main
 from haclient.core.connection import State

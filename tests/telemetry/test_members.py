@@ -10,7 +10,7 @@ import pytest
 
 from broker_stub.address import Address
 from broker_stub.election.roles import Membership, Role
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from broker_stub.telemetry import MemberLog
 from haclient import aio
 from haclient.telemetry import TelemetrySettings, flush

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from broker_stub.member_process import MemberStartError
+from broker_stub.local_cluster.member_process import MemberStartError
 from haclient.cli.options import BROKEN, UnusableError
 from haclient.errors import HaclientError
 from haclient.simulation import plot as pictures

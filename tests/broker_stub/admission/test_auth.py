@@ -13,9 +13,9 @@ import trustme
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 from broker_stub.admission.auth import Access, write_users
 from broker_stub.election.roles import Membership, Role
+from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 from haclient.engine.tls import TlsFiles
 from tests.broker_stub.clients import Client, LinkRefusedError, member, running
 

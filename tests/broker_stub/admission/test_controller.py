@@ -12,11 +12,11 @@ import pytest
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials
 from broker_stub.admission.auth import write_users
 from broker_stub.admission.controller import EntranceOptions, RateSource
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
+from broker_stub.management_client import AdminClient, Credentials
 from tests.broker_stub.clients import PRIMARY, Client, member, running
 
 ADMIN = Credentials("secret of the admin")

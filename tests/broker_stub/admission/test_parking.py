@@ -13,11 +13,11 @@ import pytest
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials
 from broker_stub.admission.auth import write_users
 from broker_stub.admission.controller import EntranceOptions
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
+from broker_stub.management_client import AdminClient, Credentials
 from haclient.engine.settings import PARK
 from haclient.telemetry import TelemetrySettings, flush
 from tests.broker_stub.clients import Client, member, running, until

@@ -22,7 +22,9 @@ import pytest
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.admin import (
+from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
+from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.management_client import (
     AdminClient,
     AdminError,
     Credentials,
@@ -30,8 +32,6 @@ from broker_stub.admin import (
     MemberStatus,
     MemberUnreachableError,
 )
-from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
-from broker_stub.member_process import MemberProcess, free_addresses
 from haclient import aio
 from tests import stores
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.manager import MemberState, Pair, PairOptions
+from broker_stub.local_cluster.supervisor import MemberState, Pair, PairOptions
 from tests.broker_stub.replication.cluster import Cluster, bodies, send, stop_equal
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.manager import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from haclient import aio
 from tests import stores
 from tests.broker_stub.replication.cluster import PATIENCE

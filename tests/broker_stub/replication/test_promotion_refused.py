@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.admin import MemberRefusedError
+from broker_stub.management_client import MemberRefusedError
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, send, stop_equal
 
 REASON = "the arbiter is at generation 2 and this member has generation 1"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.admin import MemberRefusedError
 from broker_stub.durability.guard import Guard
 from broker_stub.election import generation as rules
 from broker_stub.election.arbiter.memory import MemoryArbiter
+from broker_stub.management_client import MemberRefusedError
 from broker_stub.replication.leading import Leading, SteppedDownError
 from broker_stub.store import MemoryStore
 from haclient import aio

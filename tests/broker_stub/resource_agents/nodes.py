@@ -15,7 +15,7 @@ from pathlib import Path
 from broker_stub import resource_agents
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN
-from broker_stub.member_process import free_addresses
+from broker_stub.local_cluster.member_process import free_addresses
 
 AGENTS = Path(resource_agents.__file__).parent
 PASSWORD = "planted-secret"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker_stub.admin import AdminError, MemberStatus
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.management_client import AdminError, MemberStatus
 from broker_stub.sites.modes import SITE_PROPERTY
 from haclient import aio
 from haclient.errors import ReceiveTimeout

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-logger = logging.getLogger("broker_stub.process")
+logger = logging.getLogger("broker_stub.cli.event_loop")
 
 # Linux, <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1

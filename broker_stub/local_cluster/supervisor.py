@@ -25,16 +25,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, AdminError, Credentials
 from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
-from broker_stub.appointment import Appointment
-from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
-from broker_stub.pair_state import DEFAULT_OPTIONS, Member, MemberState, PairEvent, PairOptions
-from broker_stub.roster import Roster
+from broker_stub.local_cluster.managed_members import Roster
+from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
+from broker_stub.local_cluster.primary_selector import Appointment
+from broker_stub.local_cluster.state import DEFAULT_OPTIONS, Member, MemberState, PairEvent, PairOptions
+from broker_stub.management_client import AdminClient, AdminError, Credentials
 
 __all__ = ["Member", "MemberState", "Pair", "PairEvent", "PairOptions", "describe"]
 
-logger = logging.getLogger("broker_stub.manager")
+logger = logging.getLogger("broker_stub.local_cluster.supervisor")
 
 # Between two attempts to start a member that does not come up.
 _RETRY_PAUSE = 0.5
@@ -215,7 +215,7 @@ class Pair:
         """Make a member that is ready primary, in place of the one that is: a planned switch-over.
 
         :param timeout: seconds until it serves.
-        :raises broker_stub.admin.AdminError: when it is not ready, or one of the two does not answer.
+        :raises broker_stub.management_client.AdminError: when it is not ready, or one of the two does not answer.
         :raises TimeoutError: when it is promoted, and does not serve in time.
         """
         await self._appointment.promote(member)

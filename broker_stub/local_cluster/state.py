@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, MemberStatus
-from broker_stub.member_process import MemberProcess
+from broker_stub.local_cluster.member_process import MemberProcess
+from broker_stub.management_client import AdminClient, MemberStatus
 
 
 class MemberState(enum.StrEnum):

@@ -10,9 +10,9 @@ import proton
 import pytest
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient, Credentials, MemberRefusedError
 from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
 from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE, Management
+from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
 from tests.broker_stub.clients import Client, member, running
 from tests.broker_stub.replication.cluster import ADMIN, Cluster
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.member_process import MemberProcess, MemberStartError
+from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError
 from haclient import aio
 from tests.broker_stub.commands import manage, told
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, send

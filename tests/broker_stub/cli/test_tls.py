@@ -9,7 +9,7 @@ from pathlib import Path
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
-from broker_stub.member_process import MemberProcess, free_addresses
+from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from tests.broker_stub.commands import manage
 from tests.broker_stub.replication.cluster import ADMIN, PATIENCE
 from tests.certificates import Authority

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from broker_stub.address import Address
-from broker_stub.admin import AdminClient
-from broker_stub.cli.asking import JSON, MEMBERS, Asking, finish, flat, how
+from broker_stub.cli.member_requests import JSON, MEMBERS, Asking, finish, flat, how
 from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.management_client import AdminClient
 from broker_stub.messages import Replicate
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 

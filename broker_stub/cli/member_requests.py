@@ -21,15 +21,15 @@ from typing import Any, Generic, NoReturn, TypeVar
 import click
 
 from broker_stub.address import Address
-from broker_stub.admin import (
+from broker_stub.admission.auth import DEFAULT_ADMIN
+from broker_stub.cli.options import ADDRESS, FILE, PASSWORD_VARIABLE, REFUSED, UNREACHABLE, read_password
+from broker_stub.management_client import (
     AdminClient,
     Credentials,
     MemberRefusedError,
     MemberStatus,
     MemberUnreachableError,
 )
-from broker_stub.admission.auth import DEFAULT_ADMIN
-from broker_stub.cli.options import ADDRESS, FILE, PASSWORD_VARIABLE, REFUSED, UNREACHABLE, read_password
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker_stub.pair_state import Member, MemberState, PairEvent
+from broker_stub.local_cluster.state import Member, MemberState, PairEvent
 
-logger = logging.getLogger("broker_stub.manager")
+logger = logging.getLogger("broker_stub.local_cluster.supervisor")
 
 
 class Roster:

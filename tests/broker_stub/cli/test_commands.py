@@ -11,7 +11,7 @@ import pytest
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
-from broker_stub.member_process import MemberProcess, MemberStartError, free_addresses
+from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
 from tests.broker_stub.clients import member
 from tests.broker_stub.commands import run
 

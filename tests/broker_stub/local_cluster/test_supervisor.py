@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.admin import AdminClient, AdminError, MemberRefusedError
-from broker_stub.manager import Member, MemberState, Pair, PairEvent, PairOptions, describe
+from broker_stub.local_cluster.supervisor import Member, MemberState, Pair, PairEvent, PairOptions, describe
+from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError
 from tests.broker_stub.clients import Client, until
 
 PATIENT = PairOptions(probe_timeout=10)

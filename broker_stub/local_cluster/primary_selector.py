@@ -21,11 +21,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker_stub.admin import AdminClient, AdminError, MemberRefusedError, MemberUnreachableError
-from broker_stub.pair_state import Member, MemberState
-from broker_stub.roster import Roster
+from broker_stub.local_cluster.managed_members import Roster
+from broker_stub.local_cluster.state import Member, MemberState
+from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberUnreachableError
 
-logger = logging.getLogger("broker_stub.manager")
+logger = logging.getLogger("broker_stub.local_cluster.supervisor")
 
 # Until a promotion that was refused is tried again: because of the arbiter, perhaps, which may be back.
 _RETRY_PAUSE = 0.5
