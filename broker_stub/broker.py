@@ -36,7 +36,7 @@ from broker_stub.cli import event_loop
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.election.roles import Membership
 from broker_stub.management import Management, queue_facts
-from broker_stub.member import ClusterSetup
+from broker_stub.member.member import ClusterSetup
 from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
 from broker_stub.queues import Queue
 from broker_stub.sites.site import Site

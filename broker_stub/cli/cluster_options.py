@@ -17,7 +17,7 @@ import click
 
 from broker_stub.address import Address
 from broker_stub.election.arbiter import open_arbiter
-from broker_stub.member import ClusterOptions, ClusterSetup
+from broker_stub.member.member import ClusterOptions, ClusterSetup
 from broker_stub.replication.backup import CAPABILITY
 from broker_stub.store import MemoryStore, open_store
 from haclient import Credentials, aio

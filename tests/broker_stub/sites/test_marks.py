@@ -10,6 +10,7 @@ import proton
 from broker_stub.addresses import Addresses
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Keeper
+from broker_stub.member.wiring import Wiring
 from broker_stub.messages import Message, Place
 from broker_stub.queues import Queue
 from broker_stub.sites.agreeing import agree
@@ -18,7 +19,6 @@ from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 from broker_stub.sites.source import Source
 from broker_stub.store import MemoryStore, QueueRecord, Store, open_store
-from broker_stub.wiring import Wiring
 
 STREAM = "5f0c5d0e-0000-4000-8000-000000000001"
 

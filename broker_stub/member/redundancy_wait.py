@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-logger = logging.getLogger("broker_stub.member")
+logger = logging.getLogger("broker_stub.member.member")
 
 
 class Recovery:

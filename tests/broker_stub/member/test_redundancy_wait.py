@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker_stub.recovery import Recovery
+from broker_stub.member.redundancy_wait import Recovery
 
 NEVER = 3600.0
 

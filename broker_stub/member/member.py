@@ -24,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from broker_stub import promotion
 from broker_stub.address import Address
 from broker_stub.addresses import Addresses
 from broker_stub.durability import restore
@@ -33,19 +32,20 @@ from broker_stub.durability.persister import Keeper
 from broker_stub.election import generation as rules
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.election.roles import Membership, Move, MoveRefusedError, Role
-from broker_stub.forcing import forced_loss
+from broker_stub.member import promotion
+from broker_stub.member.forcing import forced_loss
+from broker_stub.member.redundancy_wait import Recovery
+from broker_stub.member.wiring import Wiring
 from broker_stub.queues import Queue
-from broker_stub.recovery import Recovery
 from broker_stub.replication import backup, copy
 from broker_stub.replication.leading import Leading, SteppedDownError
 from broker_stub.sites import agreeing
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
-from broker_stub.wiring import Wiring
 from haclient import aio
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 
-logger = logging.getLogger("broker_stub.member")
+logger = logging.getLogger("broker_stub.member.member")
 
 _RECOVERING = "recovering"
 
