@@ -26,7 +26,6 @@ import proton
 
 from broker_stub import telemetry
 from broker_stub.address import Address
-from broker_stub.addresses import Addresses, AddressRefusedError
 from broker_stub.admission import auth
 from broker_stub.admission.auth import Access
 from broker_stub.admission.controller import Decision, Entrance, EntranceOptions
@@ -37,8 +36,9 @@ from broker_stub.connections.connection import ClientConnection
 from broker_stub.election.roles import Membership
 from broker_stub.management import Management, queue_facts
 from broker_stub.member.member import ClusterSetup
-from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import DEFAULT_LIMITS, QueueLimits, Replicate
+from broker_stub.queueing.nodes import Addresses, AddressRefusedError
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.site import Site
 from haclient.engine.protocol import Ending, Engine
 from haclient.engine.settings import (

@@ -13,7 +13,7 @@ from broker_stub.address import Address
 from broker_stub.cli.member_requests import JSON, MEMBERS, Asking, finish, flat, how
 from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient
-from broker_stub.messages import Replicate
+from broker_stub.queueing.message import Replicate
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 
 # A change is answered when the backups have it: a stalled one is dropped after ten seconds.

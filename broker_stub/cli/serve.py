@@ -34,7 +34,7 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
-from broker_stub.messages import Replicate
+from broker_stub.queueing.message import Replicate
 from broker_stub.store import StoreFailedError
 from haclient import Credentials
 from haclient.engine.tls import TlsFiles

@@ -32,14 +32,14 @@ from typing import TYPE_CHECKING
 import proton
 from proton import Terminus
 
-from broker_stub.addresses import AddressRefusedError
 from broker_stub.admission import auth
 from broker_stub.admission.controller import Decision
 from broker_stub.connections import terminus
 from broker_stub.connections.incoming_links import AnonymousProducer, Producer, RequestHandler, RequestLink
 from broker_stub.connections.outgoing_links import Subscription
-from broker_stub.exchanges import ExchangeType, Route
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import ExchangeType, Route
+from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import backup
 from broker_stub.replication.replica import Replica
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE

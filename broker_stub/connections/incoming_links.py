@@ -22,10 +22,10 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.addresses import AddressRefusedError
 from broker_stub.amqp.message_format import PLAIN, Envelope, MalformedMessageError, inspect, to_address
-from broker_stub.exchanges import Route, UnroutableError
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Route, UnroutableError
+from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import without_origin
 from haclient.engine.links import DeliveryPointer, ReceiverLink
 from haclient.outcome import RELEASED, Outcome, OutcomeState

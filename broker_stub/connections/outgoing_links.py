@@ -19,8 +19,8 @@ from typing import Protocol
 import proton
 
 from broker_stub.amqp.message_format import with_header
-from broker_stub.messages import Consumer, Message
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Consumer, Message
+from broker_stub.queueing.queue import Queue
 from haclient.engine.links import SenderLink
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import proton
 
-from broker_stub.addresses import REPLICATE_PROPERTY, AddressRefusedError
+from broker_stub.queueing.nodes import REPLICATE_PROPERTY, AddressRefusedError
 from broker_stub.sites.modes import SITE_PROPERTY
 from haclient.engine.links import ReceiverLink, SenderLink
 

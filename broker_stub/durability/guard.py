@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_stub.messages import Done, Message
+from broker_stub.queueing.message import Done, Message
 
 
 class Guard:

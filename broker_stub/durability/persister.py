@@ -19,11 +19,11 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 
-from broker_stub.addresses import REPLICATE_PROPERTY
 from broker_stub.durability.guard import Guard
-from broker_stub.exchanges import Binding, Exchange
-from broker_stub.messages import Message, Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Binding, Exchange
+from broker_stub.queueing.message import Message, Replicate
+from broker_stub.queueing.nodes import REPLICATE_PROPERTY
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker_stub.addresses import REPLICATE_PROPERTY, Addresses
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Keeper
-from broker_stub.exchanges import ExchangeType
-from broker_stub.messages import Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import ExchangeType
+from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import Snapshot, Store

@@ -9,10 +9,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from broker_stub.exchanges import Binding
 from broker_stub.management.managed import Managed, check_serves
 from broker_stub.management.request import Operation, Request, RequestRefusedError, Response, invalid, select
 from broker_stub.management.wiring import not_found
+from broker_stub.queueing.exchanges import Binding
 
 
 class BindingOperations:

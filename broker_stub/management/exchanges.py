@@ -5,11 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from broker_stub.addresses import REPLICATE_PROPERTY
-from broker_stub.exchanges import Exchange, ExchangeType
 from broker_stub.management.managed import Managed, check_serves
 from broker_stub.management.request import Operation, Request, Response, invalid, select
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
+from broker_stub.queueing.exchanges import Exchange, ExchangeType
+from broker_stub.queueing.nodes import REPLICATE_PROPERTY
 from broker_stub.sites.applying import APPLYING, CREATE, MISSING, PARK
 from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
 

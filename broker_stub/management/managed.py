@@ -6,9 +6,9 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from broker_stub.address import Address
-from broker_stub.addresses import Addresses
 from broker_stub.election.roles import Membership
 from broker_stub.management.request import RequestRefusedError
+from broker_stub.queueing.nodes import Addresses
 
 
 class Managed(Protocol):

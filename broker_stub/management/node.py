@@ -8,7 +8,6 @@ from http import HTTPStatus
 
 import proton
 
-from broker_stub.addresses import AddressRefusedError
 from broker_stub.election.roles import MoveRefusedError
 from broker_stub.management.bindings import BindingOperations
 from broker_stub.management.exchanges import ExchangeOperations
@@ -25,6 +24,7 @@ from broker_stub.management.request import (
     RequestRefusedError,
     Response,
 )
+from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.store import StoreFailedError
 
 logger = logging.getLogger("broker_stub.management")

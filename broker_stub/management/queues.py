@@ -6,11 +6,11 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-from broker_stub.addresses import REPLICATE_PROPERTY, Addresses, site_mode
 from broker_stub.management.managed import Managed, check_serves
 from broker_stub.management.request import Operation, Request, RequestRefusedError, Response, select
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
-from broker_stub.queues import Queue
+from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses, site_mode
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 

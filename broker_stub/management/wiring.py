@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from broker_stub.addresses import MAX_NAME, REPLICATE_PROPERTY, RESERVED, Addresses, replicate_mode
 from broker_stub.management.request import Request, RequestRefusedError, invalid
-from broker_stub.messages import Replicate
+from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.nodes import MAX_NAME, REPLICATE_PROPERTY, RESERVED, Addresses, replicate_mode
 
 
 def free_name(addresses: Addresses, request: Request) -> str:

@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from broker_stub.address import Address
-from broker_stub.addresses import Addresses
 from broker_stub.durability import restore
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Keeper
@@ -36,7 +35,8 @@ from broker_stub.member import promotion
 from broker_stub.member.forcing import forced_loss
 from broker_stub.member.redundancy_wait import Recovery
 from broker_stub.member.wiring import Wiring
-from broker_stub.queues import Queue
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import backup, copy
 from broker_stub.replication.leading import Leading, SteppedDownError
 from broker_stub.sites import agreeing

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker_stub.durability.persister import Keeper, is_replicated
-from broker_stub.exchanges import Binding, Exchange
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Binding, Exchange
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import copy
 from broker_stub.replication.leading import Leading
 

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub.queues import Queue
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from broker_stub.store import StoreFailedError
 from haclient import Endpoint, aio, events

@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import proton
 
-from broker_stub.messages import Message
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Message
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import SiteMode

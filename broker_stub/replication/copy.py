@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from broker_stub.address import Address
-from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Keeper, is_replicated
 from broker_stub.election import generation as rules
-from broker_stub.exchanges import Binding, Exchange, ExchangeType
-from broker_stub.messages import Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Binding, Exchange, ExchangeType
+from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import counts, wire
 from broker_stub.sites.copied import Copied
 from broker_stub.sites.modes import SiteMode

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker_stub.messages import Message
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Message
+from broker_stub.queueing.queue import Queue
 
 
 def count(queue: Queue, numbers: Iterable[int]) -> None:

@@ -29,8 +29,8 @@ from broker_stub.durability.guard import Guard
 from broker_stub.election import generation as rules
 from broker_stub.election import generation_steps as steps
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
-from broker_stub.messages import SAFE, Message
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import SAFE, Message
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication.replica import Outlet, Phase, Replica
 from haclient.engine.links import SenderLink
 

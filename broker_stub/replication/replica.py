@@ -25,8 +25,8 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub.messages import Message
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Message
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from broker_stub.replication.browser import Browser
 from haclient.engine.links import SenderLink

@@ -18,10 +18,10 @@ from __future__ import annotations
 import logging
 import uuid
 
-from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Keeper
-from broker_stub.queues import Queue
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.event import Event, Op, decode
 from broker_stub.sites.marks import Marks

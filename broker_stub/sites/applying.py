@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from broker_stub.addresses import Addresses, AddressRefusedError
 from broker_stub.amqp.message_format import MalformedMessageError, inspect
-from broker_stub.exchanges import Exchange, UnroutableError
-from broker_stub.messages import SAFE, Done, Message, Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Exchange, UnroutableError
+from broker_stub.queueing.message import SAFE, Done, Message, Replicate
+from broker_stub.queueing.nodes import Addresses, AddressRefusedError
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import Event, Op, annotate, decode, origin_of
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from broker_stub.queues import Queue
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.event import Event, Op, decode, origin_of
 from broker_stub.sites.marks import Marks

@@ -21,9 +21,9 @@ import logging
 from collections import deque
 from typing import Any
 
-from broker_stub.addresses import AddressRefusedError
 from broker_stub.amqp.message_format import MalformedMessageError
-from broker_stub.exchanges import Exchange, Route, UnroutableError
+from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
+from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.sites import password_file
 from broker_stub.sites.applying import OwnEventError
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE

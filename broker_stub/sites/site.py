@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from broker_stub.addresses import Addresses
 from broker_stub.connections.outgoing_links import Subscription
-from broker_stub.exchanges import Exchange, ExchangeType
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Exchange, ExchangeType
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.applying import Applier
 from broker_stub.sites.link import Link
 from broker_stub.sites.modes import REPLICATION_QUEUE

@@ -23,8 +23,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker_stub.messages import Message, Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Message, Replicate
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker_stub.dedup import DEFAULT_WINDOW
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.store.commits import Commits, Committing
 from broker_stub.store.errors import UnknownQueueError
 from broker_stub.store.interface import (

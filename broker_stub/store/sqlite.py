@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker_stub.dedup import DEFAULT_WINDOW
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.store import files, reading, schema
 from broker_stub.store.batch import Batch, Read
 from broker_stub.store.commits import Commits, Committing, again

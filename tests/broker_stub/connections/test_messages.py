@@ -13,7 +13,7 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
-from broker_stub.messages import QueueLimits
+from broker_stub.queueing.message import QueueLimits
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError, blocking, running, until
 

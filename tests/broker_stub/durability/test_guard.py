@@ -6,7 +6,7 @@ from typing import Any
 
 from broker_stub.amqp.message_format import PLAIN
 from broker_stub.durability.guard import Guard
-from broker_stub.messages import Message
+from broker_stub.queueing.message import Message
 
 
 def waiting(count: int) -> Message:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker_stub.addresses import Addresses
 from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.election.generation import ArbiterRecord
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member.member import ClusterOptions, Member
+from broker_stub.queueing.nodes import Addresses
 from broker_stub.store import MemoryStore, Replica, StoreFailedError
 from tests.broker_stub.clients import until
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import proton
 
-from broker_stub.addresses import Addresses
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Keeper
 from broker_stub.election.generation import GenerationState
-from broker_stub.messages import Message, QueueLimits
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Message, QueueLimits
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from broker_stub.replication.browser import Browser
 from broker_stub.replication.copy import LocalCopy

@@ -12,10 +12,10 @@ from proton import Message
 from broker_stub.address import Address
 from broker_stub.admission.auth import write_users
 from broker_stub.amqp.message_format import header_end
-from broker_stub.exchanges import ExchangeType
 from broker_stub.management import EXCHANGE_TYPE
 from broker_stub.management_client import AdminClient
-from broker_stub.messages import Replicate
+from broker_stub.queueing.exchanges import ExchangeType
+from broker_stub.queueing.message import Replicate
 from broker_stub.sites.event import Origin, annotate
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE, SiteMode
 from broker_stub.sites.way import FROM

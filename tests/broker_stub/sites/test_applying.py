@@ -11,11 +11,11 @@ from typing import Any
 import proton
 import pytest
 
-from broker_stub.addresses import AddressRefusedError
 from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.broker import Broker
-from broker_stub.exchanges import Exchange, ExchangeType, Route, UnroutableError
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route, UnroutableError
+from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.applying import APPLYING, MISSING, PARK
 from broker_stub.sites.event import Encoder, Numbers, Op, origin_of
 from broker_stub.sites.modes import SiteMode

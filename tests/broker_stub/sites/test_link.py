@@ -9,7 +9,7 @@ import proton
 import pytest
 
 from broker_stub.broker import Broker
-from broker_stub.exchanges import Exchange, ExchangeType
+from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.sites import link
 from broker_stub.sites.event import decode
 from broker_stub.sites.modes import SiteMode

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import proton
 
-from broker_stub.addresses import Addresses
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Keeper
 from broker_stub.member.wiring import Wiring
-from broker_stub.messages import Message, Place
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Message, Place
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.agreeing import agree
 from broker_stub.sites.event import Op, decode
 from broker_stub.sites.marks import Marks

@@ -9,7 +9,7 @@ import proton
 import pytest
 
 from broker_stub.amqp.message_format import MalformedMessageError
-from broker_stub.exchanges import Exchange, ExchangeType, Route
+from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route
 from broker_stub.sites.odd import Odd, OddCases
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import running

@@ -13,7 +13,7 @@ import pytest
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
-from broker_stub.exchanges import ExchangeType
+from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites import password_file
 from broker_stub.sites.password_file import PasswordFileError
 from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import proton
 import pytest
 
-from broker_stub.addresses import AddressRefusedError
 from broker_stub.broker import Broker
-from broker_stub.messages import Replicate
+from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.sites.event import Op
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 from haclient import aio

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import proton
 
-from broker_stub.exchanges import ExchangeType
+from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites.modes import SiteMode
 from broker_stub.sites.way import FROM
 from haclient import aio

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.messages import Replicate
+from broker_stub.queueing.message import Replicate
 from broker_stub.store import (
     QueueRecord,
     Store,

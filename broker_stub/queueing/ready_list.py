@@ -14,7 +14,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from broker_stub.messages import Consumer, Message, Place
+from broker_stub.queueing.message import Consumer, Message, Place
 
 SLACK = 1000
 """Entries that may be kept although their messages have left, so that they are swept up together."""

@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from proton import Message
 
 from broker_stub.amqp.message_format import Envelope, MalformedMessageError
-from broker_stub.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route, UnroutableError, words
-from broker_stub.messages import Message as Stored
-from broker_stub.messages import QueueLimits
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import (
+    MAX_KEY,
+    Binding,
+    Exchange,
+    ExchangeType,
+    Route,
+    UnroutableError,
+    words,
+)
+from broker_stub.queueing.message import Message as Stored
+from broker_stub.queueing.message import QueueLimits
+from broker_stub.queueing.queue import Queue
 
 DIRECT, FANOUT, TOPIC = ExchangeType.DIRECT, ExchangeType.FANOUT, ExchangeType.TOPIC
 

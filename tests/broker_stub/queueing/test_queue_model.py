@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker_stub.messages import Consumer, Message
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Consumer, Message
+from broker_stub.queueing.queue import Queue
 
 
 class Taker:

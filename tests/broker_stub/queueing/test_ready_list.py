@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.amqp.message_format import PLAIN
-from broker_stub.messages import NO_SINK, Consumer, Message, Place
-from broker_stub.order import SLACK, Order
+from broker_stub.queueing.message import NO_SINK, Consumer, Message, Place
+from broker_stub.queueing.ready_list import SLACK, Order
 
 
 def message(number: int, *, refused_by: Consumer | None = None) -> Message:

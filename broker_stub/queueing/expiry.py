@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator
 
-from broker_stub.messages import Message
-from broker_stub.order import SLACK
+from broker_stub.queueing.message import Message
+from broker_stub.queueing.ready_list import SLACK
 
 
 class Expiry:

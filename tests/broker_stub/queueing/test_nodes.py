@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker_stub.addresses import Addresses, AddressRefusedError
-from broker_stub.exchanges import MAX_KEY, ExchangeType, Route
-from broker_stub.messages import Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import MAX_KEY, ExchangeType, Route
+from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.nodes import Addresses, AddressRefusedError
+from broker_stub.queueing.queue import Queue
 
 
 class Recorder:

@@ -32,10 +32,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
-from broker_stub.browsing import Browsers
-from broker_stub.dedup import DuplicateWindow
-from broker_stub.expiry import Expiry
-from broker_stub.messages import (
+from broker_stub.queueing.browse import Browsers
+from broker_stub.queueing.duplicate_detection import DuplicateWindow
+from broker_stub.queueing.expiry import Expiry
+from broker_stub.queueing.message import (
     DEFAULT_LIMITS,
     NO_SINK,
     SAFE,
@@ -52,8 +52,8 @@ from broker_stub.messages import (
     Sink,
     Teller,
 )
-from broker_stub.order import Order
-from broker_stub.room import Room
+from broker_stub.queueing.queue_limits import Room
+from broker_stub.queueing.ready_list import Order
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 

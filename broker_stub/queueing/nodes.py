@@ -18,12 +18,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from broker_stub.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
-from broker_stub.messages import DEFAULT_LIMITS, QueueLimits, Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
+from broker_stub.queueing.message import DEFAULT_LIMITS, QueueLimits, Replicate
+from broker_stub.queueing.queue import Queue
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
-logger = logging.getLogger("broker_stub.addresses")
+logger = logging.getLogger("broker_stub.queueing.nodes")
 
 TEMPORARY_PREFIX = "temporary/"
 RESERVED = ("$", TEMPORARY_PREFIX)

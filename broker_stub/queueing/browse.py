@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import takewhile
 
-from broker_stub.messages import Consumer, Message, Place
+from broker_stub.queueing.message import Consumer, Message, Place
 
 
 class Browsers:

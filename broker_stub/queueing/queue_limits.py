@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_stub.messages import QueueLimits
+from broker_stub.queueing.message import QueueLimits
 
 
 class Room:

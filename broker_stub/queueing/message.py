@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_stub.amqp.message_format import Envelope
-from broker_stub.dedup import DEFAULT_WINDOW
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
-    from broker_stub.queues import Queue
+    from broker_stub.queueing.queue import Queue
 
 Done = Callable[[Any], None]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker_stub.amqp.message_format import Envelope
-from broker_stub.messages import Consumer, Message, QueueLimits
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Consumer, Message, QueueLimits
+from broker_stub.queueing.queue import Queue
 
 
 class Clock:

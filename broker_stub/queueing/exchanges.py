@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from broker_stub.amqp.message_format import PLAIN, Envelope, MalformedMessageError, subject
-from broker_stub.messages import Done, Replicate
-from broker_stub.queues import Queue
+from broker_stub.queueing.message import Done, Replicate
+from broker_stub.queueing.queue import Queue
 
 # Room for any key a person gives; what a longer one costs to match is not to be had.
 MAX_KEY = 1024

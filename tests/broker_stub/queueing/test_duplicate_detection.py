@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker_stub.dedup import DuplicateWindow
+from broker_stub.queueing.duplicate_detection import DuplicateWindow
 
 
 def test_an_id_is_known_after_it_was_remembered() -> None:
