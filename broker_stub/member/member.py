@@ -37,8 +37,8 @@ from broker_stub.member.redundancy_wait import Recovery
 from broker_stub.member.wiring import Wiring
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication import backup, copy
-from broker_stub.replication.leading import Leading, SteppedDownError
+from broker_stub.replication import apply, backup
+from broker_stub.replication.replica_set import Leading, SteppedDownError
 from broker_stub.sites import agreeing
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
 from haclient import aio
@@ -125,7 +125,7 @@ class Member:
         self._arbiter = arbiter
         self._guard = Guard()
         self._keeper = Keeper(store, self._guard)
-        self._copy = copy.LocalCopy(self, addresses, self._keeper, store)
+        self._copy = apply.LocalCopy(self, addresses, self._keeper, store)
         self._make_factory = factory
         self._factories = [factory(())]
         """The last one searches; an earlier one may still have the connection to the primary."""
@@ -254,7 +254,7 @@ class Member:
             won.state,
             record,
             store=self._store,
-            wiring=lambda: copy.wiring_of(self._addresses),
+            wiring=lambda: apply.wiring_of(self._addresses),
             queues=self._copy.replicated_queues,
             backup_timeout=self._options.backup_timeout,
         )

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from broker_stub.durability.persister import Keeper, is_replicated
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication import copy
-from broker_stub.replication.leading import Leading
+from broker_stub.replication import apply
+from broker_stub.replication.replica_set import Leading
 
 
 class Wiring:
@@ -37,8 +37,8 @@ class Wiring:
         if leading is None or queue.temporary:
             return
         queue.start_generation(leading.held.number)
-        if copy.is_told(queue):
-            leading.wiring_changed("queue", copy.queue_entry(queue))
+        if apply.is_told(queue):
+            leading.wiring_changed("queue", apply.queue_entry(queue))
         if is_replicated(queue):
             leading.queue_added(queue)
 
@@ -46,8 +46,8 @@ class Wiring:
         """Another site gets more or less of a queue than before."""
         self._keeper.queue_changed(queue)
         leading = self._leading()
-        if leading is not None and copy.is_told(queue):
-            leading.wiring_changed("queue", copy.queue_entry(queue))
+        if leading is not None and apply.is_told(queue):
+            leading.wiring_changed("queue", apply.queue_entry(queue))
 
     def queue_deleted(self, queue: Queue) -> None:
         """A queue is gone."""
@@ -60,8 +60,8 @@ class Wiring:
         """An exchange is new, or its options are."""
         self._keeper.exchange_added(exchange)
         leading = self._leading()
-        if leading is not None and copy.is_told(exchange):
-            leading.wiring_changed("exchange", copy.exchange_entry(exchange))
+        if leading is not None and apply.is_told(exchange):
+            leading.wiring_changed("exchange", apply.exchange_entry(exchange))
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """An exchange is gone."""
@@ -82,5 +82,5 @@ class Wiring:
 
     def _binding_changed(self, operation: str, binding: Binding) -> None:
         leading = self._leading()
-        if leading is not None and copy.is_told_binding(binding):
-            leading.wiring_changed(operation, copy.binding_entry(binding))
+        if leading is not None and apply.is_told_binding(binding):
+            leading.wiring_changed(operation, apply.binding_entry(binding))

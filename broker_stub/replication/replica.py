@@ -28,7 +28,7 @@ import proton
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
-from broker_stub.replication.browser import Browser
+from broker_stub.replication.queue_feed import Browser
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 

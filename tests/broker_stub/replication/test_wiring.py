@@ -15,7 +15,7 @@ from broker_stub.durability.guard import Guard
 from broker_stub.election import generation as rules
 from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.management_client import MemberRefusedError
-from broker_stub.replication.leading import Leading, SteppedDownError
+from broker_stub.replication.replica_set import Leading, SteppedDownError
 from broker_stub.store import MemoryStore
 from haclient import aio
 from haclient.errors import HaclientError, MessageNotAccepted

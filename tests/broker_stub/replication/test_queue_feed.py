@@ -15,8 +15,8 @@ from broker_stub.queueing.message import Message, QueueLimits
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
-from broker_stub.replication.browser import Browser
-from broker_stub.replication.copy import LocalCopy
+from broker_stub.replication.apply import LocalCopy
+from broker_stub.replication.queue_feed import Browser
 from broker_stub.replication.replica import Replica
 from broker_stub.store import MemoryStore
 from haclient.outcome import ACCEPTED
