@@ -27,7 +27,7 @@ from broker_stub.local_cluster.supervisor import Pair, PairOptions
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
-from broker_stub.sites.way import FROM, PASSWORD_FILE
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE
 from haclient import aio
 
 _QUEUES = {"plain": SiteMode.NONE, "enqueues": SiteMode.ENQUEUES, "all": SiteMode.ALL}

@@ -16,7 +16,7 @@ import proton
 
 from broker_stub.address import Address
 from broker_stub.election.roles import Membership
-from broker_stub.sites.odd import Odd
+from broker_stub.sites.anomalies import Odd
 from haclient.discovery.evidence import MissKind
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Value, long

@@ -14,8 +14,8 @@ from broker_stub.cli.member_requests import JSON, MEMBERS, Asking, MembersType, 
 from broker_stub.cli.report import link_line
 from broker_stub.management import EXCHANGE_TYPE
 from broker_stub.management_client import AdminClient, MemberRefusedError
-from broker_stub.sites.applying import CREATE, MISSING, PARK
-from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
+from broker_stub.sites.inbound import CREATE, MISSING, PARK
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE, Way, WayError
 
 # A change is answered when the backups have it: a stalled one is dropped after ten seconds.
 _TIMEOUT = 30.0

@@ -39,7 +39,7 @@ from broker_stub.cli.member_requests import (
 from broker_stub.cli.options import REFUSED
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient, MemberRefusedError
-from broker_stub.sites.applying import APPLYING
+from broker_stub.sites.inbound import APPLYING
 from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 # A change is answered when the backups have it: a stalled one is dropped after ten seconds.

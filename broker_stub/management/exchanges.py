@@ -10,8 +10,8 @@ from broker_stub.management.request import Operation, Request, Response, invalid
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
-from broker_stub.sites.applying import APPLYING, CREATE, MISSING, PARK
-from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
+from broker_stub.sites.inbound import APPLYING, CREATE, MISSING, PARK
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE, Way, WayError
 
 
 class ExchangeOperations:

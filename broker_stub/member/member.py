@@ -39,7 +39,7 @@ from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import apply, backup
 from broker_stub.replication.replica_set import Leading, SteppedDownError
-from broker_stub.sites import agreeing
+from broker_stub.sites import reconcile
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
 from haclient import aio
 from haclient.retry.backoff import Backoff
@@ -246,7 +246,7 @@ class Member:
         for queue in self._addresses:
             queue.start_generation(record.number)
         self._guard.begin()
-        agreeing.agree(self._addresses, self._keeper)
+        reconcile.agree(self._addresses, self._keeper)
         self.leading = Leading(
             self,
             self._arbiter,

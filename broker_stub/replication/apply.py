@@ -23,7 +23,7 @@ from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import counts, wire
-from broker_stub.sites.copied import Copied
+from broker_stub.sites.backup_state import Copied
 from broker_stub.sites.modes import SiteMode
 from broker_stub.store import Store
 from haclient import Endpoint

@@ -16,12 +16,12 @@ from broker_stub.connections.outgoing_links import Subscription
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.applying import Applier
-from broker_stub.sites.link import Link
+from broker_stub.sites.anomalies import Odd, Tell
+from broker_stub.sites.inbound import Applier
 from broker_stub.sites.modes import REPLICATION_QUEUE
-from broker_stub.sites.odd import Odd, Tell
-from broker_stub.sites.source import Source
-from broker_stub.sites.way import Way, WayError
+from broker_stub.sites.outbound import Source
+from broker_stub.sites.site_link import Link
+from broker_stub.sites.source_config import Way, WayError
 
 logger = logging.getLogger("broker_stub.sites")
 

@@ -18,7 +18,7 @@ from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.event import Origin, annotate
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE, SiteMode
-from broker_stub.sites.way import FROM
+from broker_stub.sites.source_config import FROM
 from haclient import Credentials, aio
 from haclient.errors import LinkRefused
 from haclient.outcome import ACCEPTED

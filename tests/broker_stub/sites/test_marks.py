@@ -13,11 +13,11 @@ from broker_stub.member.wiring import Wiring
 from broker_stub.queueing.message import Message, Place
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.agreeing import agree
 from broker_stub.sites.event import Op, decode
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
-from broker_stub.sites.source import Source
+from broker_stub.sites.outbound import Source
+from broker_stub.sites.reconcile import agree
 from broker_stub.store import MemoryStore, QueueRecord, Store, open_store
 
 STREAM = "5f0c5d0e-0000-4000-8000-000000000001"

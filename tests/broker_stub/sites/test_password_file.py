@@ -16,7 +16,7 @@ from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites import password_file
 from broker_stub.sites.password_file import PasswordFileError
-from broker_stub.sites.way import FROM, PASSWORD_FILE, Way, WayError
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE, Way, WayError
 from tests.broker_stub.clients import member, running, until
 from tests.broker_stub.commands import manage, told
 from tests.broker_stub.replication.cluster import ADMIN, send

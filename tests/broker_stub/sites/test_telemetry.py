@@ -8,7 +8,7 @@ import proton
 
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites.modes import SiteMode
-from broker_stub.sites.way import FROM
+from broker_stub.sites.source_config import FROM
 from haclient import aio
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import running

@@ -16,8 +16,8 @@ from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.applying import APPLYING, MISSING, PARK
 from broker_stub.sites.event import Encoder, Numbers, Op, origin_of
+from broker_stub.sites.inbound import APPLYING, MISSING, PARK
 from broker_stub.sites.modes import SiteMode
 from haclient import aio
 from haclient.errors import LinkRefused, MessageNotAccepted

@@ -10,10 +10,10 @@ import pytest
 
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
-from broker_stub.sites import link
+from broker_stub.sites import site_link
 from broker_stub.sites.event import decode
 from broker_stub.sites.modes import SiteMode
-from broker_stub.sites.way import FROM
+from broker_stub.sites.source_config import FROM
 from haclient import aio
 from tests.broker_stub.clients import running, until
 from tests.broker_stub.sites.watching import PATIENCE
@@ -39,7 +39,7 @@ def facts(broker: Broker) -> dict[str, Any]:
 
 
 async def test_no_more_events_are_taken_than_may_be_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_CREDIT", 10)
+    monkeypatch.setattr(site_link, "_CREDIT", 10)
     held: list[tuple[Callable[[Any], None], Any]] = []
     most = came = 0
 
@@ -65,7 +65,7 @@ async def test_no_more_events_are_taken_than_may_be_unsafe(monkeypatch: pytest.M
 async def test_an_event_that_fails_is_logged_and_asked_for_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(link, "_PAUSE", 0.01)
+    monkeypatch.setattr(site_link, "_PAUSE", 0.01)
     failures = 2
 
     async with running() as source, running(cluster="east") as other:

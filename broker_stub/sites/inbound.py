@@ -29,10 +29,10 @@ from broker_stub.queueing.exchanges import Exchange, UnroutableError
 from broker_stub.queueing.message import SAFE, Done, Message, Replicate
 from broker_stub.queueing.nodes import Addresses, AddressRefusedError
 from broker_stub.queueing.queue import Queue
+from broker_stub.sites.anomalies import OddCases, Tell
 from broker_stub.sites.event import Event, Op, annotate, decode, origin_of
 from broker_stub.sites.marks import Marks
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
-from broker_stub.sites.odd import OddCases, Tell
 
 APPLYING, MISSING = "applying", "missing"
 """The exchange's options: whether it does anything, what becomes of events without a queue."""

@@ -25,10 +25,10 @@ from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.sites import password_file
-from broker_stub.sites.applying import OwnEventError
+from broker_stub.sites.inbound import OwnEventError
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
 from broker_stub.sites.password_file import PasswordFileError
-from broker_stub.sites.way import Way
+from broker_stub.sites.source_config import Way
 from haclient import Credentials, aio
 from haclient.core.connection import State
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery

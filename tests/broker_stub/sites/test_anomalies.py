@@ -10,7 +10,7 @@ import pytest
 
 from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route
-from broker_stub.sites.odd import Odd, OddCases
+from broker_stub.sites.anomalies import Odd, OddCases
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import running
 from tests.telemetry.lines import lines, until
