@@ -30,7 +30,7 @@ from measure import BrokerProcess, Sample, Stopwatch
 
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.events import AttemptFailed, Reconnected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
@@ -92,7 +92,7 @@ def _prices(folder: str, rounds: int) -> tuple[float, float]:
     """Microseconds of one ``put``, and of making one line."""
     count = 2000
     recorder = Recorder(TelemetrySettings(folder), Veil(), backoff_max=10.0)
-    miss = Miss(kind=MissKind.REFUSED, detail="connection refused")
+    miss = Failure(kind=FailureReason.REFUSED, detail="connection refused")
     record = AttemptRecord(number=1, endpoint=Endpoint("127.0.0.1", 5672), started=0.0, ended=1.0, miss=miss)
     events = [
         AttemptFailed(

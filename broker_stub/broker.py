@@ -26,12 +26,11 @@ import proton
 
 from broker_stub import telemetry
 from broker_stub.address import Address
-from broker_stub.admission import auth
+from broker_stub.admission import auth, descriptors
 from broker_stub.admission.auth import Access
 from broker_stub.admission.controller import Decision, Entrance, EntranceOptions
 from broker_stub.admission.listener import Listener
 from broker_stub.admission.newcomer_scheduler import Gate, Gates
-from broker_stub.cli import event_loop
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.election.roles import Membership
 from broker_stub.management import Management, queue_facts
@@ -86,7 +85,7 @@ class BrokerOptions:
     cluster: str = "haclient"
     membership: Membership = UNKNOWING
     members: tuple[Address, ...] = ()
-    auth: Access = field(default_factory=Access)
+    access: Access = field(default_factory=Access)
     tls: TlsFiles | None = None
     limits: QueueLimits = DEFAULT_LIMITS
     auto_create: bool = True
@@ -133,7 +132,7 @@ class Broker:
             exhausted=lambda: self.entrance.handshakes.cut_oldest("there is no file descriptor left"),
         )
         self._complaints = 0
-        self._descriptors = event_loop.most_connections(options.entrance.max_handshakes)
+        self._descriptors = descriptors.most_connections(options.entrance.max_handshakes)
         self._connections: set[ClientConnection] = set()
         self._all_gone = asyncio.Event()
         self._stop_requested = asyncio.Event()

@@ -17,7 +17,7 @@ import proton
 from broker_stub.address import Address
 from broker_stub.election.roles import Membership
 from broker_stub.sites.anomalies import Odd
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Value, long
 from haclient.telemetry.schema import Kind
@@ -221,7 +221,7 @@ def log_of(settings: TelemetrySettings | None, *, cluster: str, name: str) -> Lo
 
 
 def _why(condition: proton.Condition) -> dict[str, Value]:
-    kind = MissKind.REDIRECTED if condition.name == _REDIRECT else MissKind.CLOSED
+    kind = FailureReason.REDIRECTED if condition.name == _REDIRECT else FailureReason.CLOSED
     return {"condition": str(condition.name), "error_type": kind.value}
 
 

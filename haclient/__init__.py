@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from haclient.cluster_url.endpoint import Endpoint
     from haclient.cluster_url.url import ClusterURL
     from haclient.core.connection import State
-    from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+    from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
     from haclient.factory import Credentials
     from haclient.outcome import Outcome, OutcomeState
@@ -36,8 +36,8 @@ __all__ = [
     "Delivery",
     "Endpoint",
     "Message",
-    "Miss",
-    "MissKind",
+    "Failure",
+    "FailureReason",
     "Outcome",
     "OutcomeState",
     "Receiver",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss
+from haclient.discovery.evidence import AttemptRecord, Failure
 
 # The cause of ``GaveUp`` for a defect of this package; the others are in ``discovery.decision.GiveUpReason``.
 INTERNAL_ERROR = "internal-error"
@@ -161,7 +161,7 @@ class GaveUp:
 
     stamp: Stamp
     reason: str
-    last: Miss | None
+    last: Failure | None
     cause: str = ""
     attempts: int = 0
     duration: float = 0.0

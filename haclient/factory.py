@@ -26,7 +26,7 @@ from haclient.cluster_url.url_error import ClusterURLError
 from haclient.core.attempt import Plan
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.engine import tls
 from haclient.engine.sasl import check_available
@@ -295,12 +295,12 @@ class _Planner:
         except Exception as error:  # noqa: BLE001
             # What the application's callable says may hold a secret: only its type is told.
             detail = f"no credentials: {type(error).__name__} in the application's callable"
-            refusal = Miss(kind=MissKind.AUTHENTICATION_TEMPORARY, detail=detail)
+            refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
             return Plan(self._settings(endpoint, Credentials()), refusal=refusal)
         before, mechanism = self._refused.get(endpoint, (None, None))
         if fresh and before == credentials:
             detail = "the credentials that were refused here have not changed"
-            refusal = Miss(kind=MissKind.AUTHENTICATION, detail=detail, mechanism=mechanism)
+            refusal = Failure(kind=FailureReason.AUTHENTICATION, detail=detail, mechanism=mechanism)
             return Plan(self._settings(endpoint, credentials), refusal=refusal)
         return Plan(
             self._settings(endpoint, credentials),

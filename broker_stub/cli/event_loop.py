@@ -22,8 +22,6 @@ logger = logging.getLogger("broker_stub.cli.event_loop")
 
 # Linux, <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
-# Store, arbiter, telemetry, and the links to the other members.
-_FILES = 200
 # A collection holds up everybody.  Young objects are walked a thousand at a time, which takes half a
 # millisecond, and five thousand at most; all of them, hardly ever: a queue of a million messages, or
 # thousands of connections, are objects that never form cycles, and would be walked for nothing.
@@ -71,17 +69,6 @@ def _make_room_for_descriptors(limit: int) -> None:
     most = _DESCRIPTORS if limit == resource.RLIM_INFINITY else min(limit, _DESCRIPTORS)
     with Path(os.devnull).open("rb") as anything:
         os.close(fcntl.fcntl(anything, fcntl.F_DUPFD_CLOEXEC, most - 1))
-
-
-def most_connections(handshakes: int) -> int:
-    """How many connections the process has descriptors for, beside so many handshakes and its own files.
-
-    The handshakes get a quarter of the descriptors at most, and the files an eighth.
-    """
-    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return sys.maxsize
-    return limit - min(handshakes, limit // 4) - min(_FILES, limit // 8)
 
 
 def end_with_parent(parent: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import Miss
+from haclient.discovery.evidence import Failure
 from haclient.events import Event
 
 
@@ -43,7 +43,7 @@ def in_words(event: Event) -> str:
             return ""
 
 
-def miss_words(miss: Miss) -> str:
+def miss_words(miss: Failure) -> str:
     """Why an attempt failed."""
     detail = f": {miss.detail}" if miss.detail else ""
     return f"{miss.kind.value}{detail}" + _hint(miss.retry_after)

@@ -21,18 +21,18 @@ from haclient.core import episode
 from haclient.core.attempt import Attempt, Reports
 from haclient.core.cluster import Seat
 from haclient.core.connection import Shared
-from haclient.discovery.evidence import Claimed, Miss, MissKind, Pushed
+from haclient.discovery.evidence import Claimed, Failure, FailureReason, Pushed
 from haclient.engine import sasl
 
 # How long a member may take to answer the Close of a session that was usable.
 _FAREWELL = 0.25
 _ANSWERS = frozenset(
     {
-        MissKind.AUTHENTICATION,
-        MissKind.AUTHENTICATION_TEMPORARY,
-        MissKind.CLOSED,
-        MissKind.REDIRECTED,
-        MissKind.REDIRECT_REFUSED,
+        FailureReason.AUTHENTICATION,
+        FailureReason.AUTHENTICATION_TEMPORARY,
+        FailureReason.CLOSED,
+        FailureReason.REDIRECTED,
+        FailureReason.REDIRECT_REFUSED,
     }
 )
 
@@ -72,7 +72,7 @@ class _Probe:
         self, number: int, endpoint: Endpoint, shared: Shared, tell: Callable[[_Probe], None]
     ) -> None:
         self.endpoint = endpoint
-        self.miss: Miss | None = None
+        self.miss: Failure | None = None
         self.usable = self.over = self.opened = False
         self.told: dict[str, object] = {}
         self._tell = tell
@@ -104,7 +104,7 @@ class _Probe:
         self.attempt.engine.close()
         self._loop.call_later(_FAREWELL, self._finish)
 
-    def _missed(self, _: int, miss: Miss) -> None:
+    def _missed(self, _: int, miss: Failure) -> None:
         if not self.usable:
             self.miss = miss
             self._mechanism = miss.mechanism or self._mechanism
@@ -118,8 +118,8 @@ class _Probe:
     def give_up(self, seconds: float) -> None:
         """The time is over."""
         if not self.usable:
-            self.miss = Miss(
-                kind=MissKind.TIMED_OUT, detail=f"{self._silence()} within {seconds:g} s: {self._guess()}"
+            self.miss = Failure(
+                kind=FailureReason.TIMED_OUT, detail=f"{self._silence()} within {seconds:g} s: {self._guess()}"
             )
         self.over = True
 
@@ -161,7 +161,7 @@ class _Probe:
         """
         miss = self.miss
         if stale is not None:
-            miss = Miss(kind=MissKind.STALE_PRIMARY, detail=stale)
+            miss = Failure(kind=FailureReason.STALE_PRIMARY, detail=stale)
         return Finding(
             endpoint=self.endpoint,
             reachable=self.opened or (miss is not None and miss.kind in _ANSWERS),
@@ -260,7 +260,7 @@ class Survey:
 
     def _findings(self) -> tuple[Finding, ...]:
         names = tuple(
-            Finding(endpoint=name, kind=MissKind.UNRESOLVED.value, why=reason)
+            Finding(endpoint=name, kind=FailureReason.UNRESOLVED.value, why=reason)
             for name, reason in self._unresolved.items()
         )
         return (*(probe.finding(self._stale(probe)) for probe in self._probes.values()), *names)

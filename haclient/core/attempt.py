@@ -24,7 +24,7 @@ import proton
 from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine, EngineOwner
 from haclient.engine.settings import PARK, Settings
@@ -45,7 +45,7 @@ class Plan:
     settings: Settings
     tls: ssl.SSLContext | None = None
     fresh: bool = False
-    refusal: Miss | None = None
+    refusal: Failure | None = None
     refused: Callable[[str | None], None] = lambda _: None
 
 
@@ -60,7 +60,7 @@ class Reports:
     opened: Callable[[int], None]
     parked: Callable[[int], None]
     usable: Callable[[int], None]
-    missed: Callable[[int, Miss], None]
+    missed: Callable[[int, Failure], None]
 
 
 class Attempt:
@@ -110,12 +110,12 @@ class Attempt:
             self.cancel()
             raise
         except ResolutionError as error:
-            self._miss(Miss(kind=MissKind.UNRESOLVED, detail=str(error)))
+            self._miss(Failure(kind=FailureReason.UNRESOLVED, detail=str(error)))
         except (OSError, ssl.SSLError) as error:
             self._miss(failures.from_socket_error(error))
         except Exception as error:  # a defect of ours must not leave the search waiting
             logger.exception("the attempt at %s failed", self.endpoint)
-            self._miss(Miss(kind=MissKind.ENDED, detail=f"internal error: {type(error).__name__}"))
+            self._miss(Failure(kind=FailureReason.ENDED, detail=f"internal error: {type(error).__name__}"))
 
     async def _make_plan(self) -> Plan:
         plan = await self._planner(self.endpoint)
@@ -234,7 +234,7 @@ class Attempt:
         miss = failures.from_engine_error(
             ending.condition, engine.transport, fresh=plan.fresh, opened=self._opened
         )
-        if miss.kind is MissKind.TLS_VERIFICATION and is_address(plan.settings.tls_name or ""):
+        if miss.kind is FailureReason.TLS_VERIFICATION and is_address(plan.settings.tls_name or ""):
             # This was proton's TLS, see engine.tls; asyncio's fails while it connects.
             hint = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
             miss = replace(miss, detail=f"{miss.detail}; {hint}")
@@ -242,7 +242,7 @@ class Attempt:
             plan.refused(miss.mechanism)
         self._miss(miss)
 
-    def _miss(self, miss: Miss) -> None:
+    def _miss(self, miss: Failure) -> None:
         if not self._over:
             self._over = True
             self._reports.missed(self.number, miss)

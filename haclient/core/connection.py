@@ -42,7 +42,7 @@ from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.core.standby import Standby
 from haclient.discovery import decision as decide
-from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Claimed, Failure, FailureReason
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Ending, Engine
@@ -114,7 +114,7 @@ class ConnectionCore:
         self._usable_at = 0.0
         self._topology_epoch = 0
         self._unresolved: dict[Endpoint, AttemptRecord] = {}
-        self._farewell: tuple[Endpoint, Miss] | None = None
+        self._farewell: tuple[Endpoint, Failure] | None = None
         self._unstable: Endpoint | None = None
         self._was_parked = False
         self._ahead: dict[LinkCore, Engine] = {}
@@ -483,7 +483,7 @@ class ConnectionCore:
         """A passive member named another endpoint."""
         miss = record.miss
         assert miss.redirect is not None
-        followed = miss.kind is MissKind.REDIRECTED
+        followed = miss.kind is FailureReason.REDIRECTED
         detail = "" if followed else miss.detail
         self._emit(
             events.Redirected,
@@ -503,7 +503,7 @@ class ConnectionCore:
         """A name has no address.  It is told even if another member was found meanwhile."""
         if self.error is None:
             now = self._loop.time()
-            miss = Miss(kind=MissKind.UNRESOLVED, detail=reason)
+            miss = Failure(kind=FailureReason.UNRESOLVED, detail=reason)
             record = AttemptRecord(number=0, endpoint=name, started=self._began, ended=now, miss=miss)
             self._unresolved[name] = record
             self.attempt_failed(record)
@@ -529,7 +529,7 @@ def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
     """The error that tells the application why the search ended."""
     reason, attempts = verdict.reason, verdict.attempts
     if reason is decide.GiveUpReason.AUTHENTICATION:
-        record = _last(attempts, MissKind.AUTHENTICATION)
+        record = _last(attempts, FailureReason.AUTHENTICATION)
         mechanism = record.miss.mechanism if record else None
         where = f" at {record.endpoint}" if record else ""
         text = f"authentication failed{where} ({mechanism or 'no mechanism'})"
@@ -541,9 +541,9 @@ def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
     return ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
 
 
-def _last(attempts: Iterable[AttemptRecord], kind: MissKind) -> AttemptRecord | None:
+def _last(attempts: Iterable[AttemptRecord], kind: FailureReason) -> AttemptRecord | None:
     found = [record for record in attempts if record.miss.kind is kind]
     return found[-1] if found else None
 
 
-__all__ = ["ConnectionCore", "Miss", "Shared", "State", "give_up_error"]
+__all__ = ["ConnectionCore", "Failure", "Shared", "State", "give_up_error"]

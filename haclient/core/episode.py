@@ -20,7 +20,7 @@ from haclient.core import failures
 from haclient.core.attempt import Attempt, Planner, Reports
 from haclient.core.cluster import Cluster, Seat
 from haclient.discovery import decision as decide
-from haclient.discovery.evidence import AttemptRecord, Claimed, Lost, Miss, Missed, MissKind, Pushed
+from haclient.discovery.evidence import AttemptRecord, Claimed, Lost, Failure, Missed, FailureReason, Pushed
 from haclient.discovery.search import Search
 
 
@@ -248,7 +248,7 @@ class Episode:
             self._go_on()
         self._woken.set()
 
-    def _missed(self, number: int, miss: Miss) -> None:
+    def _missed(self, number: int, miss: Failure) -> None:
         attempt = self._attempts.get(number)
         if attempt is None:  # it broke just after it was found: whoever adopts it sees that
             return
@@ -256,7 +256,7 @@ class Episode:
         self._over(number, attempt.endpoint, miss)
         self._woken.set()
 
-    def _over(self, number: int, endpoint: Endpoint, miss: Miss) -> None:
+    def _over(self, number: int, endpoint: Endpoint, miss: Failure) -> None:
         self._ended.append(number)
         self._cluster.learn(Missed(endpoint, miss, self._epochs[number]))
         if number in self._parked:
@@ -273,7 +273,7 @@ class Episode:
                 continue
             if record.miss.redirect is not None:
                 self._observer.redirected(record)
-            if record.miss.kind is not MissKind.REDIRECTED:
+            if record.miss.kind is not FailureReason.REDIRECTED:
                 self._observer.attempt_failed(record)
 
 

@@ -16,7 +16,7 @@ import proton
 from proton import SASL
 
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 
 REDIRECT = "amqp:connection:redirect"
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
@@ -29,45 +29,45 @@ _TLS_FAILURE = "SSL Failure"
 _TLS_VERIFY = "certificate verify failed"
 
 
-def from_socket_error(error: Exception) -> Miss:
+def from_socket_error(error: Exception) -> Failure:
     """A failed TCP connect, a failed TLS handshake, or a socket that broke."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Miss(kind=MissKind.TLS_VERIFICATION, detail=error.verify_message or str(error))
+        return Failure(kind=FailureReason.TLS_VERIFICATION, detail=error.verify_message or str(error))
     if isinstance(error, ssl.SSLError):
-        return Miss(kind=MissKind.TLS_FAILED, detail=str(error))
+        return Failure(kind=FailureReason.TLS_FAILED, detail=str(error))
     if isinstance(error, ConnectionRefusedError):
-        return Miss(kind=MissKind.REFUSED, detail="connection refused")
+        return Failure(kind=FailureReason.REFUSED, detail="connection refused")
     if isinstance(error, TimeoutError):
-        return Miss(kind=MissKind.TIMED_OUT, detail="the TCP connection timed out")
+        return Failure(kind=FailureReason.TIMED_OUT, detail="the TCP connection timed out")
     if isinstance(error, OSError) and error.errno in _UNREACHABLE:
-        return Miss(kind=MissKind.UNREACHABLE, detail=error.strerror or str(error))
-    return Miss(kind=MissKind.ENDED, detail=str(error) or type(error).__name__)
+        return Failure(kind=FailureReason.UNREACHABLE, detail=error.strerror or str(error))
+    return Failure(kind=FailureReason.ENDED, detail=str(error) or type(error).__name__)
 
 
-def from_close(condition: proton.Condition | None, source: Endpoint) -> Miss:
+def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
     """The peer's Close (or End), with whatever it says."""
     if condition is None:
-        return Miss(kind=MissKind.CLOSED, detail="closed without a condition")
+        return Failure(kind=FailureReason.CLOSED, detail="closed without a condition")
     info = condition.info if isinstance(condition.info, Mapping) else {}
     detail = f"{condition.name}: {condition.description}" if condition.description else condition.name
     retry_after = _retry_after(info)
     if condition.name == REDIRECT:
         target = redirect_target(info, source)
         if target is None:
-            return Miss(
-                kind=MissKind.REDIRECT_REFUSED,
+            return Failure(
+                kind=FailureReason.REDIRECT_REFUSED,
                 condition=condition.name,
                 detail="the redirect names no usable address",
                 retry_after=retry_after,
             )
-        return Miss(
-            kind=MissKind.REDIRECTED,
+        return Failure(
+            kind=FailureReason.REDIRECTED,
             condition=condition.name,
             detail=f"redirected to {target}",
             redirect=target,
             retry_after=retry_after,
         )
-    return Miss(kind=MissKind.CLOSED, condition=condition.name, detail=detail, retry_after=retry_after)
+    return Failure(kind=FailureReason.CLOSED, condition=condition.name, detail=detail, retry_after=retry_after)
 
 
 def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:
@@ -91,7 +91,7 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
 
 def from_engine_error(
     condition: proton.Condition | None, transport: proton.Transport, *, fresh: bool, opened: bool = False
-) -> Miss:
+) -> Failure:
     """proton found the connection broken: SASL, TLS, framing, idle time-out.
 
     :param fresh: the credentials come from a callable that may give others next time.
@@ -102,11 +102,11 @@ def from_engine_error(
     if name == _UNAUTHORIZED:
         return _sasl_miss(transport, text, fresh=fresh)
     if _TLS_FAILURE in text:
-        kind = MissKind.TLS_VERIFICATION if _TLS_VERIFY in text else MissKind.TLS_FAILED
-        return Miss(kind=kind, detail=text, condition=name)
+        kind = FailureReason.TLS_VERIFICATION if _TLS_VERIFY in text else FailureReason.TLS_FAILED
+        return Failure(kind=kind, detail=text, condition=name)
     if name == "amqp:connection:framing-error" and "aborted" not in text:
-        return Miss(kind=MissKind.NOT_AMQP, detail=text, condition=name)
-    return Miss(kind=MissKind.ENDED, detail=text or f"the peer closed the socket {_stage(transport, opened)}")
+        return Failure(kind=FailureReason.NOT_AMQP, detail=text, condition=name)
+    return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {_stage(transport, opened)}")
 
 
 def credentials_refused(transport: proton.Transport) -> bool:
@@ -121,11 +121,11 @@ def _stage(transport: proton.Transport, opened: bool) -> str:  # noqa: FBT001
     return "after SASL" if SASL(transport).outcome == SASL.OK else "before SASL was done"
 
 
-def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Miss:
+def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Failure:
     layer = SASL(transport)
     mechanism = layer.mech or None
     temporary = layer.outcome in (SASL.TEMP, SASL.SYS)
-    kind = MissKind.AUTHENTICATION_TEMPORARY if temporary or fresh else MissKind.AUTHENTICATION
+    kind = FailureReason.AUTHENTICATION_TEMPORARY if temporary or fresh else FailureReason.AUTHENTICATION
     if mechanism in (None, "none"):
         detail = "no SASL mechanism in common with the peer that may be used here"
         if not SASL.extended():
@@ -133,7 +133,7 @@ def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Miss:
         mechanism = None
     else:
         detail = f"{mechanism}: {text or 'authentication failed'}"
-    return Miss(kind=kind, detail=detail, condition=_UNAUTHORIZED, mechanism=mechanism)
+    return Failure(kind=kind, detail=detail, condition=_UNAUTHORIZED, mechanism=mechanism)
 
 
 def _retry_after(info: Mapping[Any, Any]) -> float | None:

@@ -32,11 +32,11 @@ import random
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.attempt import Attempt, Planner, Reports
 from haclient.core.cluster import Cluster, Seat
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 
-_HOPELESS = frozenset({MissKind.AUTHENTICATION, MissKind.TLS_VERIFICATION, MissKind.NOT_AMQP})
+_HOPELESS = frozenset({FailureReason.AUTHENTICATION, FailureReason.TLS_VERIFICATION, FailureReason.NOT_AMQP})
 
 
 class Standby:
@@ -157,7 +157,7 @@ class _Try:
         self.attempt = Attempt(0, member, planner, cluster.resolver, reports, park=True)
         self.settled = asyncio.Event()
         self.over = asyncio.Event()
-        self.miss: Miss | None = None
+        self.miss: Failure | None = None
         self.given_away = False
         self._answered = False
 
@@ -185,7 +185,7 @@ class _Try:
         if not self.attempt.parked:
             self._end()
 
-    def _missed(self, _number: int, miss: Miss) -> None:
+    def _missed(self, _number: int, miss: Failure) -> None:
         self.miss = miss
         self._end()
 

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.retry.backoff import Delay
 
 
@@ -53,13 +53,13 @@ class Abandon:
     """Cancel this attempt.  It counts as ended, and its dial as free, from now on."""
 
     attempt: int
-    kind: MissKind
+    kind: FailureReason
     detail: str
 
     @property
-    def miss(self) -> Miss:
+    def miss(self) -> Failure:
         """The same as evidence for the topology."""
-        return Miss(kind=self.kind, detail=self.detail)
+        return Failure(kind=self.kind, detail=self.detail)
 
 
 @dataclass(frozen=True, slots=True)

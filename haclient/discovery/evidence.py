@@ -14,7 +14,7 @@ from haclient.cluster_url.endpoint import Endpoint
 RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
 
-class MissKind(enum.Enum):
+class FailureReason(enum.Enum):
     """Why an attempt did not end in a usable session."""
 
     UNRESOLVED = "unresolved"
@@ -53,7 +53,7 @@ def valid_hint(hint: object) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Miss:
+class Failure:
     """How an attempt ended, when it did not end in a usable session.
 
     :param condition: the AMQP error condition, when there was one.
@@ -63,7 +63,7 @@ class Miss:
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
     """
 
-    kind: MissKind
+    kind: FailureReason
     detail: str = ""
     condition: str | None = None
     redirect: Endpoint | None = None
@@ -73,7 +73,7 @@ class Miss:
     @property
     def is_slot(self) -> bool:
         """Whether a primary says: full now, but ``retry_after`` is when this client's turn comes."""
-        slot = self.kind is MissKind.CLOSED and self.condition == RESOURCE_LIMIT
+        slot = self.kind is FailureReason.CLOSED and self.condition == RESOURCE_LIMIT
         return slot and valid_hint(self.retry_after) is not None
 
 
@@ -90,7 +90,7 @@ class AttemptRecord:
     endpoint: Endpoint
     started: float
     ended: float
-    miss: Miss
+    miss: Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Missed:
     """An attempt failed, in the way that ``miss`` tells (redirects included)."""
 
     endpoint: Endpoint
-    miss: Miss
+    miss: Failure
     epoch: int
 
 

@@ -10,8 +10,8 @@ import math
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason
-from haclient.discovery.evidence import Miss
-from haclient.discovery.pending_attempts import Flights
+from haclient.discovery.evidence import Failure
+from haclient.discovery.pending_attempts import PendingAttempts
 from haclient.discovery.rounds import FATAL, Round
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
@@ -33,16 +33,16 @@ class Limits:
     def __init__(self, policy: Policy, now: float, *, first: bool) -> None:
         limit = policy.startup_deadline if first else policy.deadline
         self.deadline = math.inf if limit is None else now + limit
-        self.barred: dict[Endpoint, Miss] = {}
+        self.barred: dict[Endpoint, Failure] = {}
         self._started = now
         self.attempts = math.inf if policy.max_attempts is None else policy.max_attempts
 
-    def bar(self, endpoint: Endpoint, miss: Miss) -> None:
+    def bar(self, endpoint: Endpoint, miss: Failure) -> None:
         """Never ask this member again, if the miss is of that kind."""
         if miss.kind in FATAL:
             self.barred.setdefault(endpoint, miss)
 
-    def overdue(self, now: float, flights: Flights, candidates: tuple[Endpoint, ...]) -> Verdict | None:
+    def overdue(self, now: float, flights: PendingAttempts, candidates: tuple[Endpoint, ...]) -> Verdict | None:
         """The verdict when time or attempts are used up."""
         late = now >= self.deadline
         if not late and (flights or flights.total < self.attempts):

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss
+from haclient.discovery.evidence import AttemptRecord, Failure
 
 # As many as an error can usefully list; about a day of rounds at the longest delay per member.
 HISTORY = 1000
@@ -30,7 +30,7 @@ class Claim:
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class PendingAttempt:
     """One attempt under way.
 
     :param chain: the members that redirected to here, the first one first.
@@ -62,7 +62,7 @@ class Flight:
         return f"TCP connected after {self.connected_at - self.dialled_at:.3g} s, then silence"
 
 
-class Flights:
+class PendingAttempts:
     """A mutable register; iterating gives the flights in the order of their dials.
 
     :ivar total: all attempts, ended or not.
@@ -73,15 +73,15 @@ class Flights:
     __slots__ = ("_in_flight", "_records", "_undialled", "claimed", "parked", "surplus", "total")
 
     def __init__(self) -> None:
-        self._in_flight: dict[int, Flight] = {}
+        self._in_flight: dict[int, PendingAttempt] = {}
         self._records: dict[int, AttemptRecord] = {}
         self._undialled = 0
         self.total = 0
-        self.parked: Flight | None = None
-        self.surplus: Flight | None = None
+        self.parked: PendingAttempt | None = None
+        self.surplus: PendingAttempt | None = None
         self.claimed = False
 
-    def __iter__(self) -> Iterator[Flight]:
+    def __iter__(self) -> Iterator[PendingAttempt]:
         return iter(tuple(self._in_flight.values()))
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class Flights:
                 return True
         return False
 
-    def get(self, attempt: int) -> Flight | None:
+    def get(self, attempt: int) -> PendingAttempt | None:
         """The one of that number, if it is in flight."""
         return self._in_flight.get(attempt)
 
@@ -107,14 +107,14 @@ class Flights:
         """When the youngest one that is not parked was dialled; long ago when there is none."""
         return max((each.dialled_at for each in self if each.parked_at is None), default=-math.inf)
 
-    def overdue(self, limit: float, now: float) -> Flight | None:
+    def overdue(self, limit: float, now: float) -> PendingAttempt | None:
         """One that was dialled at least ``limit`` seconds ago, and not parked."""
         for flight in self._in_flight.values():
             if flight.parked_at is None and flight.dialled_at + limit <= now:
                 return flight
         return None
 
-    def hanging(self, stagger: float, now: float) -> Flight | None:
+    def hanging(self, stagger: float, now: float) -> PendingAttempt | None:
         """The oldest one without TCP, if it was dialled at least ``stagger`` seconds ago."""
         for flight in self._in_flight.values():
             if flight.connected_at is None:
@@ -130,10 +130,10 @@ class Flights:
         """How one attempt ended; ``None`` while it is in flight and when it is forgotten."""
         return self._records.get(attempt)
 
-    def launch(self, endpoint: Endpoint, chain: tuple[Endpoint, ...], now: float) -> Flight:
+    def launch(self, endpoint: Endpoint, chain: tuple[Endpoint, ...], now: float) -> PendingAttempt:
         """Number and register a new attempt."""
         self.total += 1
-        flight = Flight(self.total, endpoint, now, chain)
+        flight = PendingAttempt(self.total, endpoint, now, chain)
         self._in_flight[flight.attempt] = flight
         return flight
 
@@ -162,7 +162,7 @@ class Flights:
             flight.claim = claim
             self.claimed = True
 
-    def end(self, attempt: int, now: float, miss: Miss) -> Flight | None:
+    def end(self, attempt: int, now: float, miss: Failure) -> PendingAttempt | None:
         """Move it to the history; ``None`` if it is not in flight."""
         flight = self._in_flight.pop(attempt, None)
         if flight is None:
@@ -178,13 +178,13 @@ class Flights:
         )
         return flight
 
-    def _unpark(self, flight: Flight) -> None:
+    def _unpark(self, flight: PendingAttempt) -> None:
         self._undialled -= 1
         held = [other for other in self._in_flight.values() if other.parked_at is not None]
         self.parked = held[0] if held else None
         self.surplus = held[1] if len(held) > 1 else None
 
-    def amend(self, attempt: int, miss: Miss) -> None:
+    def amend(self, attempt: int, miss: Failure) -> None:
         """Correct how an attempt ended, if the history still holds it."""
         record = self._records.get(attempt)
         if record is not None:

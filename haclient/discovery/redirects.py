@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
-from haclient.discovery.pending_attempts import Flight
+from haclient.discovery.pending_attempts import PendingAttempt
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
 
@@ -24,7 +24,7 @@ class Target:
 
 
 def targets(
-    flight: Flight, target: Endpoint, topology: Topology, policy: Policy, *, credentials: bool
+    flight: PendingAttempt, target: Endpoint, topology: Topology, policy: Policy, *, credentials: bool
 ) -> tuple[Target, ...] | str:
     """What to dial for this redirect, or the objection to it, for people."""
     fresh = tuple(place for place in _places(target, topology) if place not in flight.visited)

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.pending_attempts import Flights
+from haclient.discovery.pending_attempts import PendingAttempts
 from haclient.discovery.redirects import Target
 
 
-class Appointment:
+class Reservation:
     """At most one; empty at first.
 
     :ivar hint: what the server asked for, in seconds, until a wait was made of it.
@@ -61,7 +61,7 @@ class Appointment:
         self._targets = self._targets[1:]
         self.attempt = attempt
 
-    def is_alone(self, flights: Flights, stagger: float, now: float) -> bool:
+    def is_alone(self, flights: PendingAttempts, stagger: float, now: float) -> bool:
         """Whether its attempt is under way and nothing else may be dialled (rules 1 and 2)."""
         flight = flights.get(self.attempt)
         if flight is None or flight.parked_at is not None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason
-from haclient.discovery.evidence import Miss, MissKind, valid_hint
+from haclient.discovery.evidence import Failure, FailureReason, valid_hint
 
 # Asking the same member again would meet the same answer, or lock the account.
 FATAL = {
-    MissKind.AUTHENTICATION: GiveUpReason.AUTHENTICATION,
-    MissKind.TLS_VERIFICATION: GiveUpReason.TLS_VERIFICATION,
+    FailureReason.AUTHENTICATION: GiveUpReason.AUTHENTICATION,
+    FailureReason.TLS_VERIFICATION: GiveUpReason.TLS_VERIFICATION,
 }
 # Errors of Open and Begin that blame what the client asked for (AMQP 1.0 part 2, section 2.8.15).
 _FATAL_EVERYWHERE = {
@@ -38,12 +38,12 @@ class Round:
     number: int = 0
     dialled: set[Endpoint] = field(default_factory=set)
     redirected: frozenset[Endpoint] = frozenset()
-    misses: dict[Endpoint, Miss] = field(default_factory=dict)
+    misses: dict[Endpoint, Failure] = field(default_factory=dict)
     hints: dict[Endpoint, float] = field(default_factory=dict)
     listed: int = 0
     longest: int = 0
 
-    def note(self, endpoint: Endpoint, miss: Miss) -> None:
+    def note(self, endpoint: Endpoint, miss: Failure) -> None:
         """Remember how an attempt ended."""
         self.misses[endpoint] = miss
         if miss.retry_after is not None and not miss.is_slot:
@@ -74,7 +74,7 @@ class Round:
         """
         if not any(m.condition in _FATAL_EVERYWHERE for m in self.misses.values()):
             return None
-        spoken = [(e, m) for e, m in self.misses.items() if m.kind is not MissKind.REDIRECTED]
+        spoken = [(e, m) for e, m in self.misses.items() if m.kind is not FailureReason.REDIRECTED]
         verdicts = [(reason, e, m) for e, m in spoken if (reason := _verdict(m))]
         if not spoken or len(verdicts) < len(spoken) or any(c not in self.misses for c in candidates):
             return None
@@ -82,5 +82,5 @@ class Round:
         return reason, f"{endpoint}: {miss.detail or miss.condition}"
 
 
-def _verdict(miss: Miss) -> GiveUpReason | None:
-    return _FATAL_EVERYWHERE.get(miss.condition or "") if miss.kind is MissKind.CLOSED else None
+def _verdict(miss: Failure) -> GiveUpReason | None:
+    return _FATAL_EVERYWHERE.get(miss.condition or "") if miss.kind is FailureReason.CLOSED else None

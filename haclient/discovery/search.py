@@ -67,11 +67,11 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import AttemptRecord, Claimed, Miss, MissKind, valid_hint
+from haclient.discovery.evidence import AttemptRecord, Claimed, Failure, FailureReason, valid_hint
 from haclient.discovery.limits import Limits, Verdict
-from haclient.discovery.pending_attempts import Claim, Flight, Flights
+from haclient.discovery.pending_attempts import Claim, PendingAttempt, PendingAttempts
 from haclient.discovery.redirects import Target, targets
-from haclient.discovery.reservation import Appointment
+from haclient.discovery.reservation import Reservation
 from haclient.discovery.rounds import Round
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
@@ -134,16 +134,16 @@ class Search:
         first: bool,
         credentials: bool = False,
         unstable: Endpoint | None = None,
-        farewell: tuple[Endpoint, Miss] | None = None,
+        farewell: tuple[Endpoint, Failure] | None = None,
     ) -> None:
         self._policy = policy
         self._backoff = backoff
         self._credentials = credentials
         self._unstable = unstable
         self._limits = Limits(policy, now, first=first)
-        self._flights = Flights()
+        self._flights = PendingAttempts()
         self._round = Round()
-        self._appointment = Appointment()
+        self._appointment = Reservation()
         self._walking = False
         if farewell is not None:
             self._heed(*farewell)
@@ -152,21 +152,21 @@ class Search:
         self._dial_at = now
         self._other_site_at = now + policy.dr_after if policy.dr else math.inf
         self._make_room_at = now
-        self._referrals: list[tuple[Flight, Miss, Endpoint]] = []
+        self._referrals: list[tuple[PendingAttempt, Failure, Endpoint]] = []
         self._ahead: list[Target] = []
         self._visited: frozenset[Endpoint] = frozenset()
         self._visited_epoch = 0
         self._verdict: Verdict | None = None
         self._ended: Found | GiveUp | None = None
 
-    def _heed(self, lost: Endpoint, miss: Miss) -> None:
+    def _heed(self, lost: Endpoint, miss: Failure) -> None:
         hint = self._obeyed(miss)
         if hint is not None and miss.is_slot:
             self._appointment.make((Target(lost),), hint)
         elif hint is not None:
             self._round.note(lost, miss)
 
-    def _obeyed(self, miss: Miss) -> float | None:
+    def _obeyed(self, miss: Failure) -> float | None:
         return valid_hint(miss.retry_after) if self._backoff.obeys_hints else None
 
     @property
@@ -224,7 +224,7 @@ class Search:
         self._flights.connected(attempt, now)
         self._flights.claim(attempt, Claim(generation, cluster))
 
-    def missed(self, attempt: int, now: float, miss: Miss) -> Miss:
+    def missed(self, attempt: int, now: float, miss: Failure) -> Failure:
         """The attempt ended without a usable session.
 
         :returns: what the topology is to learn: the miss, without a hint that is not obeyed.
@@ -238,7 +238,7 @@ class Search:
         if miss.retry_after is not None and hint is None:
             miss = replace(miss, retry_after=None)
         self._note(flight.endpoint, miss, now)
-        if miss.kind is MissKind.REDIRECTED and miss.redirect is not None:
+        if miss.kind is FailureReason.REDIRECTED and miss.redirect is not None:
             self._referrals.append((flight, miss, miss.redirect))
         elif miss.is_slot and hint is not None:
             self._appointment.make((Target(flight.endpoint, flight.chain),), hint)
@@ -298,14 +298,14 @@ class Search:
         for flight, claim in claims:
             if topology.is_stale(claim.generation, claim.cluster):
                 detail = f"generation {claim.generation} is not the newest of cluster {claim.cluster}"
-                return self._abandon(flight, view.now, MissKind.STALE_PRIMARY, detail)
+                return self._abandon(flight, view.now, FailureReason.STALE_PRIMARY, detail)
         return self._win(claims[0][0], view.now)
 
-    def _win(self, winner: Flight, now: float) -> Decision:
+    def _win(self, winner: PendingAttempt, now: float) -> Decision:
         for flight in self._flights:
             if flight.attempt != winner.attempt:
                 detail = f"attempt {winner.attempt} at {winner.endpoint} was usable first"
-                return self._abandon(flight, now, MissKind.LOST_RACE, detail)
+                return self._abandon(flight, now, FailureReason.LOST_RACE, detail)
         self._ended = Found(winner.attempt)
         return self._ended
 
@@ -316,7 +316,7 @@ class Search:
             return None
         reason, detail = self._verdict
         for flight in self._flights:
-            return self._abandon(flight, view.now, MissKind.STOPPED, f"{reason.value}: {flight.phase()}")
+            return self._abandon(flight, view.now, FailureReason.STOPPED, f"{reason.value}: {flight.phase()}")
         self._ended = GiveUp(reason, detail, self.history)
         return self._ended
 
@@ -326,21 +326,21 @@ class Search:
         held, surplus = self._flights.parked, self._flights.surplus
         if held is not None and surplus is not None:
             detail = f"attempt {held.attempt} at {held.endpoint} is parked already"
-            return self._abandon(surplus, view.now, MissKind.LOST_RACE, detail)
+            return self._abandon(surplus, view.now, FailureReason.LOST_RACE, detail)
         limit = self._policy.attempt_timeout
         flight = self._flights.overdue(limit, view.now)
         if flight is None:
             return None
         detail = f"not usable within {limit:g} s: {flight.phase()}"
-        return self._abandon(flight, view.now, MissKind.TIMED_OUT, detail)
+        return self._abandon(flight, view.now, FailureReason.TIMED_OUT, detail)
 
-    def _abandon(self, flight: Flight, now: float, kind: MissKind, detail: str) -> Abandon:
+    def _abandon(self, flight: PendingAttempt, now: float, kind: FailureReason, detail: str) -> Abandon:
         order = Abandon(flight.attempt, kind, detail)
         self._flights.end(flight.attempt, now, order.miss)
         self._note(flight.endpoint, order.miss, now)
         return order
 
-    def _note(self, endpoint: Endpoint, miss: Miss, now: float) -> None:
+    def _note(self, endpoint: Endpoint, miss: Failure, now: float) -> None:
         self._dial_at = now
         self._round.note(endpoint, miss)
         self._limits.bar(endpoint, miss)
@@ -349,7 +349,7 @@ class Search:
         for flight, miss, target in self._referrals:
             found = targets(flight, target, view.topology, self._policy, credentials=self._credentials)
             if isinstance(found, str):
-                refused = replace(miss, kind=MissKind.REDIRECT_REFUSED, detail=found)
+                refused = replace(miss, kind=FailureReason.REDIRECT_REFUSED, detail=found)
                 self._flights.amend(flight.attempt, refused)
                 self._round.note(flight.endpoint, refused)
             elif miss.retry_after is None:
@@ -493,7 +493,7 @@ class Search:
             return None
         # Should another search take the dial that this frees, the next must not go at once.
         self._make_room_at = view.now + self._policy.stagger
-        return self._abandon(flight, view.now, MissKind.MADE_ROOM, flight.phase())
+        return self._abandon(flight, view.now, FailureReason.MADE_ROOM, flight.phase())
 
     def _launch(self, view: _View, target: Target) -> Dial:
         endpoint, chain = target.endpoint, target.chain

@@ -38,10 +38,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
+from haclient.discovery.evidence import Claimed, Evidence, Lost, Failure, Missed, FailureReason, Pushed, Resolved
 from haclient.retry.policy import Policy, PushedMembers
 
-SELF_INFLICTED = frozenset({MissKind.MADE_ROOM, MissKind.LOST_RACE, MissKind.STOPPED})
+SELF_INFLICTED = frozenset({FailureReason.MADE_ROOM, FailureReason.LOST_RACE, FailureReason.STOPPED})
 
 # What members say is remembered up to here, so that no peer can grow a client without bound.
 # Clusters have two to seven members; one client meets one cluster, or two during a move.
@@ -82,7 +82,7 @@ class Topology:
     primary: Endpoint | None = None
     generations: tuple[tuple[str | None, int], ...] = ()
     epoch: int = 0
-    misses: tuple[tuple[Endpoint, Miss], ...] = ()
+    misses: tuple[tuple[Endpoint, Failure], ...] = ()
     _candidates: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -146,7 +146,7 @@ class Topology:
         """The last good answer of the resolver for this name; empty when there was none."""
         return dict(self.resolved).get(name, ())
 
-    def last_miss(self, endpoint: Endpoint) -> Miss | None:
+    def last_miss(self, endpoint: Endpoint) -> Failure | None:
         """Why the latest attempt there failed, if it did."""
         return dict(self.misses).get(endpoint)
 
@@ -272,8 +272,8 @@ def _resolved(topology: Topology, answer: Resolved) -> Topology:
 
 
 def _without(
-    misses: tuple[tuple[Endpoint, Miss], ...], endpoint: Endpoint
-) -> tuple[tuple[Endpoint, Miss], ...]:
+    misses: tuple[tuple[Endpoint, Failure], ...], endpoint: Endpoint
+) -> tuple[tuple[Endpoint, Failure], ...]:
     return tuple(pair for pair in misses if pair[0] != endpoint)
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.decision import Abandon, Dial, Found, GiveUp, Wait
-from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Lost, Miss, Missed, MissKind
+from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Lost, Failure, Missed, FailureReason
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
@@ -39,7 +39,7 @@ class _Fact(NamedTuple):
     time: float
     attempt: int
     where: Endpoint
-    miss: Miss | None
+    miss: Failure | None
 
 
 class _Client:
@@ -90,10 +90,10 @@ class Ours:
         self._learnt: dict[tuple[int, Endpoint, int], Topology] = {}
         target = self._members[world.serving].with_origin(Origin.REDIRECT)
         self._misses = {
-            Role.DEAD: Miss(kind=MissKind.REFUSED),
-            Role.PASSIVE: Miss(kind=MissKind.CLOSED, condition="amqp:connection:forced"),
-            Role.REDIRECTS: Miss(
-                kind=MissKind.REDIRECTED, condition="amqp:connection:redirect", redirect=target
+            Role.DEAD: Failure(kind=FailureReason.REFUSED),
+            Role.PASSIVE: Failure(kind=FailureReason.CLOSED, condition="amqp:connection:forced"),
+            Role.REDIRECTS: Failure(
+                kind=FailureReason.REDIRECTED, condition="amqp:connection:redirect", redirect=target
             ),
         }
         self._common = {id(miss) for miss in self._misses.values()}
@@ -188,7 +188,7 @@ class Ours:
         assert record is not None
         self._learn(state, record.endpoint, order.miss)
 
-    def _learn(self, state: _Client, where: Endpoint, miss: Miss) -> None:
+    def _learn(self, state: _Client, where: Endpoint, miss: Failure) -> None:
         old = state.topology
         if id(miss) not in self._common or id(old) not in self._shared:
             state.topology = update(old, Missed(where, miss, old.epoch))
@@ -258,7 +258,7 @@ class Ours:
             miss = self._misses[Role.DEAD] if verdict is Verdict.RESET else _hinted(hint)
             self._expect(state, known, attempt, where, miss)
 
-    def _expect(self, state: _Client, known: float, attempt: int, where: Endpoint, miss: Miss | None) -> None:
+    def _expect(self, state: _Client, known: float, attempt: int, where: Endpoint, miss: Failure | None) -> None:
         state.facts += (_Fact(known + self._world.scenario.round_trip, attempt, where, miss),)
 
     def _repeat(self, client: int, state: _Client, number: int) -> bool:
@@ -313,5 +313,5 @@ class Ours:
         return True
 
 
-def _hinted(hint: float) -> Miss:
-    return Miss(kind=MissKind.CLOSED, condition=RESOURCE_LIMIT, retry_after=hint)
+def _hinted(hint: float) -> Failure:
+    return Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=hint)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, MissKind
+from haclient.discovery.evidence import AttemptRecord, FailureReason
 from haclient.events import Event
 
 CONNECTED = "connected"
@@ -67,7 +67,7 @@ class Track:
                 self._under_way[event.attempt] = event
             case events.AttemptFailed(record=record):
                 return [self._missed(record)]
-            case events.Redirected(record=record) if record and record.miss.kind is MissKind.REDIRECTED:
+            case events.Redirected(record=record) if record and record.miss.kind is FailureReason.REDIRECTED:
                 return [self._missed(record)]
             case events.Connected() | events.Reconnected():
                 return self._succeeded(event)
@@ -98,7 +98,7 @@ class Track:
         return []
 
     def _stopped(self, now: float) -> list[Ended]:
-        ended = [_ended(started, MissKind.STOPPED.value, now) for started in self._under_way.values()]
+        ended = [_ended(started, FailureReason.STOPPED.value, now) for started in self._under_way.values()]
         self._under_way.clear()
         return ended
 

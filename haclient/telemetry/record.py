@@ -20,7 +20,7 @@ from typing import Any
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.events import Event, Stamp
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Lines, Subject, Value, long
@@ -166,7 +166,7 @@ class Recorder:
 
     def _redirected(self, connection: _Connection, event: events.Redirected) -> Iterator[str]:
         record = event.record
-        if record is not None and record.miss.kind is MissKind.REDIRECTED:
+        if record is not None and record.miss.kind is FailureReason.REDIRECTED:
             yield self._attempt(connection, event.stamp, record)
         yield self._line(
             Kind.REDIRECT,
@@ -284,7 +284,7 @@ class Recorder:
         return self._ended(connection, stamp, record.endpoint, record.number, duration, record.miss)
 
     def _stopped(self, connection: _Connection, stamp: Stamp) -> Iterator[str]:
-        miss = Miss(kind=MissKind.STOPPED)
+        miss = Failure(kind=FailureReason.STOPPED)
         for number, started in connection.under_way.items():
             duration = stamp.monotonic - started.stamp.monotonic
             yield self._ended(connection, stamp, started.endpoint, number, duration, miss)
@@ -297,7 +297,7 @@ class Recorder:
         endpoint: Endpoint,
         number: int,
         duration: float | None,
-        miss: Miss,
+        miss: Failure,
     ) -> str:
         return self._line(
             Kind.ATTEMPT,

@@ -18,18 +18,18 @@ import re
 from base64 import b64encode
 from urllib.parse import quote
 
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 
 _CONDITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,127}")
 _LONGEST_WORDS = 300
 # The names of a cluster are few; peers can make them many.
 _MOST_NAMES = 1000
-_OWN_WORDS = frozenset(MissKind) - {
-    MissKind.CLOSED,
-    MissKind.NOT_AMQP,
-    MissKind.ENDED,
-    MissKind.AUTHENTICATION,
-    MissKind.AUTHENTICATION_TEMPORARY,
+_OWN_WORDS = frozenset(FailureReason) - {
+    FailureReason.CLOSED,
+    FailureReason.NOT_AMQP,
+    FailureReason.ENDED,
+    FailureReason.AUTHENTICATION,
+    FailureReason.AUTHENTICATION_TEMPORARY,
 }
 # Of the other kinds, see links.misses, these are not the peer's.
 _OWN_BEGINNINGS = (
@@ -94,7 +94,7 @@ class Veil:
         """Why a connection ended, where that is not the peer's words."""
         return self.words(reason) if condition is None else None
 
-    def detail(self, miss: Miss) -> str | None:
+    def detail(self, miss: Failure) -> str | None:
         """What is said of a miss, where that is not the peer's words."""
         if miss.kind in _OWN_WORDS or miss.detail.startswith(_OWN_BEGINNINGS):
             return self.words(miss.detail)

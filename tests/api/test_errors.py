@@ -10,11 +10,11 @@ import pytest
 
 from haclient import Outcome, OutcomeState, errors
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 
 PLACE = Endpoint("broker-a", 5672)
 RECORD = AttemptRecord(
-    number=1, endpoint=PLACE, started=1.0, ended=2.0, miss=Miss(kind=MissKind.REFUSED, detail="refused")
+    number=1, endpoint=PLACE, started=1.0, ended=2.0, miss=Failure(kind=FailureReason.REFUSED, detail="refused")
 )
 REJECTED = Outcome(OutcomeState.REJECTED, "app:bad", "not a number")
 SAMPLES = [

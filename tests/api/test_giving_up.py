@@ -9,7 +9,7 @@ import proton
 import pytest
 
 from haclient import Message, State
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.errors import ConnectionGaveUp, DeadlineExceeded
 from haclient.events import AttemptFailed, GaveUp, Lost
 from tests.peers import BEHAVIOURS, Peer, primary, url
@@ -47,12 +47,12 @@ async def test_the_startup_deadline_ends_the_first_connect(face: Face, name: str
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("syn_drop", MissKind.STOPPED, "deadline: no TCP connection"),
-        ("silence", MissKind.STOPPED, "then silence"),
+        ("syn_drop", FailureReason.STOPPED, "deadline: no TCP connection"),
+        ("silence", FailureReason.STOPPED, "then silence"),
     ],
 )
 async def test_an_attempt_that_the_deadline_cut_off_is_listed(
-    face: Face, name: str, kind: MissKind, words: str
+    face: Face, name: str, kind: FailureReason, words: str
 ) -> None:
     async with BEHAVIOURS[name](NOBODY) as peer:
         error = await failure(face, url(peer, startup_deadline=0.2))
@@ -67,14 +67,14 @@ async def test_max_attempts_ends_the_search(face: Face) -> None:
         error = await failure(face, url(one, other, max_attempts=5, backoff_base=0.001))
     assert not isinstance(error, DeadlineExceeded)
     assert [record.number for record in error.attempts] == [1, 2, 3, 4, 5]
-    assert [record.miss.kind for record in error.attempts[:2]] == [MissKind.REFUSED, MissKind.CLOSED]
+    assert [record.miss.kind for record in error.attempts[:2]] == [FailureReason.REFUSED, FailureReason.CLOSED]
     assert "amqp:connection:forced" in str(error)
 
 
 async def test_a_name_that_does_not_resolve_is_in_the_error(face: Face) -> None:
     async with BEHAVIOURS["unresolvable"](NOBODY) as peer:
         error = await failure(face, url(peer, startup_deadline=0.3))
-    assert error.attempts[0].miss.kind is MissKind.UNRESOLVED
+    assert error.attempts[0].miss.kind is FailureReason.UNRESOLVED
     assert "nowhere.invalid" in str(error)
     assert "no such name" in str(error)
 

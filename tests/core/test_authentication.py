@@ -10,7 +10,7 @@ import pytest
 
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.engine.sasl import write_user_database
 from haclient.errors import AuthenticationFailed
 from haclient.events import AttemptFailed, AttemptStarted, Connected, GaveUp
@@ -66,7 +66,7 @@ async def test_a_wrong_password_is_one_error_and_one_attempt_at_each_member(
     first_line = str(error).splitlines()[0]
     assert mechanism in first_line
     assert str(error.endpoint) in first_line
-    assert [record.miss.kind for record in error.attempts] == [MissKind.AUTHENTICATION] * 3
+    assert [record.miss.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 3
     await watch.until(GaveUp)
     assert len(watch.of(AttemptStarted)) == len(watch.of(AttemptFailed)) == 3
     assert "wrong-password" not in f"{error!r} {error} {watch.events}"
@@ -98,7 +98,7 @@ async def test_a_callable_that_returns_a_new_token_is_asked_again(members: list[
         assert connection.endpoint is not None
     (connected,) = await watch.until(Connected)
     assert connected.attempts == 2
-    assert watch.kinds() == [MissKind.AUTHENTICATION_TEMPORARY]
+    assert watch.kinds() == [FailureReason.AUTHENTICATION_TEMPORARY]
 
 
 async def test_a_coroutine_function_can_give_the_credentials(members: list[Proxy]) -> None:
@@ -137,6 +137,6 @@ async def test_a_callable_that_raises_is_a_failed_attempt_and_asked_again(member
         pass
     await watch.until(Connected)
     ((_, miss),) = watch.misses()
-    assert miss.kind is MissKind.AUTHENTICATION_TEMPORARY
+    assert miss.kind is FailureReason.AUTHENTICATION_TEMPORARY
     assert "ConnectionRefusedError" in miss.detail
     assert "the-secret" not in str(watch.events)

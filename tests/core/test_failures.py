@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import failures
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 
 PLAIN = Endpoint("a", 5672)
 SECURE = Endpoint("a", 5671, tls=True)
@@ -23,20 +23,20 @@ EXPIRED = ssl.SSLCertVerificationError(1, "certificate verify failed")
 EXPIRED.verify_message = "certificate has expired"
 
 SOCKET_ERRORS = [
-    (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), MissKind.REFUSED),
-    (ConnectionResetError(errno.ECONNRESET, "reset"), MissKind.ENDED),
-    (BrokenPipeError(errno.EPIPE, "broken"), MissKind.ENDED),
-    (TimeoutError(errno.ETIMEDOUT, "timed out"), MissKind.TIMED_OUT),
-    (OSError(errno.ENETUNREACH, "Network is unreachable"), MissKind.UNREACHABLE),
-    (OSError(errno.EHOSTUNREACH, "No route to host"), MissKind.UNREACHABLE),
-    (OSError(errno.EADDRNOTAVAIL, "Cannot assign"), MissKind.UNREACHABLE),
-    (ssl.SSLError(1, "wrong version number"), MissKind.TLS_FAILED),
-    (EXPIRED, MissKind.TLS_VERIFICATION),
+    (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), FailureReason.REFUSED),
+    (ConnectionResetError(errno.ECONNRESET, "reset"), FailureReason.ENDED),
+    (BrokenPipeError(errno.EPIPE, "broken"), FailureReason.ENDED),
+    (TimeoutError(errno.ETIMEDOUT, "timed out"), FailureReason.TIMED_OUT),
+    (OSError(errno.ENETUNREACH, "Network is unreachable"), FailureReason.UNREACHABLE),
+    (OSError(errno.EHOSTUNREACH, "No route to host"), FailureReason.UNREACHABLE),
+    (OSError(errno.EADDRNOTAVAIL, "Cannot assign"), FailureReason.UNREACHABLE),
+    (ssl.SSLError(1, "wrong version number"), FailureReason.TLS_FAILED),
+    (EXPIRED, FailureReason.TLS_VERIFICATION),
 ]
 
 
 @pytest.mark.parametrize(("error", "kind"), SOCKET_ERRORS, ids=str)
-def test_a_socket_error_is_told_apart(error: Exception, kind: MissKind) -> None:
+def test_a_socket_error_is_told_apart(error: Exception, kind: FailureReason) -> None:
     miss = failures.from_socket_error(error)
     assert miss.kind is kind
     assert miss.detail
@@ -74,7 +74,7 @@ def test_a_redirect_names_an_endpoint_or_none(
 ) -> None:
     miss = failures.from_close(close(**info), source)
     assert miss.redirect == target
-    assert miss.kind is (MissKind.REDIRECT_REFUSED if target is None else MissKind.REDIRECTED)
+    assert miss.kind is (FailureReason.REDIRECT_REFUSED if target is None else FailureReason.REDIRECTED)
     if target is not None:
         assert miss.redirect is not None
         assert miss.redirect.origin is Origin.REDIRECT
@@ -113,7 +113,7 @@ def test_a_hint_is_milliseconds_or_nothing(name: str, value: object, seconds: fl
 def test_an_info_that_is_no_map_is_ignored(info: Any) -> None:
     condition = proton.Condition("amqp:connection:forced", "go away", info)
     miss = failures.from_close(condition, PLAIN)
-    assert (miss.kind, miss.condition, miss.retry_after) == (MissKind.CLOSED, "amqp:connection:forced", None)
+    assert (miss.kind, miss.condition, miss.retry_after) == (FailureReason.CLOSED, "amqp:connection:forced", None)
     assert "go away" in miss.detail
 
 

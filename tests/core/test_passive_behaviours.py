@@ -13,7 +13,7 @@ import pytest
 
 from haclient import Message, aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.events import (
     AttemptFailed,
     AttemptStarted,
@@ -32,23 +32,23 @@ logger = logging.getLogger(__name__)
 
 # What the failed attempt at each of them must say; for the hanging ones see the test below them.
 REASONS = {
-    "refused": (MissKind.REFUSED, "connection refused"),
-    "unreachable": (MissKind.UNREACHABLE, "Network is unreachable"),
-    "unresolvable": (MissKind.UNRESOLVED, "no such name"),
-    "syn_drop": (MissKind.LOST_RACE, "was usable first"),
-    "silence": (MissKind.LOST_RACE, "was usable first"),
-    "stopped_process": (MissKind.LOST_RACE, "was usable first"),
-    "garbage": (MissKind.NOT_AMQP, "HTTP/1.1 400"),
-    "accept_and_drop": (MissKind.ENDED, "Connection reset|closed the socket before SASL"),
-    "eof_after_sasl": (MissKind.ENDED, "closed the socket after SASL"),
-    "eof_after_open": (MissKind.ENDED, "closed the socket after its Open"),
-    "close_forced": (MissKind.CLOSED, "amqp:connection:forced: this member serves nobody"),
-    "close_internal_error": (MissKind.CLOSED, "amqp:internal-error: this member"),
-    "close_resource_limit_exceeded": (MissKind.CLOSED, "amqp:resource-limit-exceeded: this member"),
-    "close_not_found": (MissKind.CLOSED, "amqp:not-found: this member"),
-    "close_without_condition": (MissKind.CLOSED, "without a condition"),
-    "redirect_loop": (MissKind.REDIRECT_REFUSED, "loop: .* is in this chain already"),
-    "redirect_chain": (MissKind.REDIRECT_REFUSED, "chain longer than 5"),
+    "refused": (FailureReason.REFUSED, "connection refused"),
+    "unreachable": (FailureReason.UNREACHABLE, "Network is unreachable"),
+    "unresolvable": (FailureReason.UNRESOLVED, "no such name"),
+    "syn_drop": (FailureReason.LOST_RACE, "was usable first"),
+    "silence": (FailureReason.LOST_RACE, "was usable first"),
+    "stopped_process": (FailureReason.LOST_RACE, "was usable first"),
+    "garbage": (FailureReason.NOT_AMQP, "HTTP/1.1 400"),
+    "accept_and_drop": (FailureReason.ENDED, "Connection reset|closed the socket before SASL"),
+    "eof_after_sasl": (FailureReason.ENDED, "closed the socket after SASL"),
+    "eof_after_open": (FailureReason.ENDED, "closed the socket after its Open"),
+    "close_forced": (FailureReason.CLOSED, "amqp:connection:forced: this member serves nobody"),
+    "close_internal_error": (FailureReason.CLOSED, "amqp:internal-error: this member"),
+    "close_resource_limit_exceeded": (FailureReason.CLOSED, "amqp:resource-limit-exceeded: this member"),
+    "close_not_found": (FailureReason.CLOSED, "amqp:not-found: this member"),
+    "close_without_condition": (FailureReason.CLOSED, "without a condition"),
+    "redirect_loop": (FailureReason.REDIRECT_REFUSED, "loop: .* is in this chain already"),
+    "redirect_chain": (FailureReason.REDIRECT_REFUSED, "chain longer than 5"),
 }
 REDIRECTS = [
     "redirect_in_open",
@@ -119,7 +119,7 @@ async def test_the_primary_is_reached_and_the_reason_of_each_miss_is_told(name: 
     assert {miss.kind for _, miss in watch.misses()} == {kind}
     for _, miss in watch.misses():
         assert_words(words, miss.detail)
-    if kind is not MissKind.REDIRECT_REFUSED:  # those are told about the last one in the chain
+    if kind is not FailureReason.REDIRECT_REFUSED:  # those are told about the last one in the chain
         assert expected <= {where for where, _ in watch.misses()}
     assert_every_attempt_is_accounted_for(watch)
 
@@ -136,7 +136,7 @@ async def test_a_member_that_hangs_is_given_up_with_what_it_was_waiting_for(name
         await watched(watch, good, passive, good, attempt_timeout=0.2, stagger=5)
     ((where, miss),) = watch.misses()
     assert where == endpoint(passive)
-    assert miss.kind is MissKind.TIMED_OUT
+    assert miss.kind is FailureReason.TIMED_OUT
     phase = "no TCP connection" if name == "syn_drop" else "TCP connected after .* then silence"
     assert_words(f"not usable within 0.2 s: {phase}", miss.detail)
 
@@ -183,7 +183,7 @@ async def test_the_primary_is_found_among_all_of_them(place: str) -> None:
         connected = await watched(watch, good, *members)
     assert connected.endpoint == endpoint(good)
     if place == "last":
-        assert set(watch.kinds()) >= {kind for kind, _ in REASONS.values()} - {MissKind.LOST_RACE}
+        assert set(watch.kinds()) >= {kind for kind, _ in REASONS.values()} - {FailureReason.LOST_RACE}
     assert_every_attempt_is_accounted_for(watch)
 
 

@@ -13,7 +13,7 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import Claimed, Lost, MissKind, Resolved
+from haclient.discovery.evidence import Claimed, Lost, FailureReason, Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
@@ -127,7 +127,7 @@ class TestRule2OneDeadlineAndStaggering:
         """The oldest makes room for the next, four at a time."""
         factory = ran({E[20]: Serves()}, 21)
         assert [when for when, _ in factory.dials()] == pytest.approx([0.25 * n for n in range(21)])
-        assert [a.attempt for a in factory.of_type(Abandon) if a.kind is MissKind.MADE_ROOM] == list(
+        assert [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.MADE_ROOM] == list(
             range(1, 18)
         )
         assert factory.trace[-1].decision == Found(21)
@@ -136,7 +136,7 @@ class TestRule2OneDeadlineAndStaggering:
         """A member that is slow to authenticate keeps its place; the younger one goes."""
         policy = Policy(max_dials=2)
         factory = ran({E[0]: BlackHole(tcp=0.01), E[3]: Serves()}, 4, policy)
-        made_room = [a.attempt for a in factory.of_type(Abandon) if a.kind is MissKind.MADE_ROOM]
+        made_room = [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.MADE_ROOM]
         assert made_room == [2, 3]
 
     def test_when_nobody_can_make_room_the_search_waits_for_a_deadline(self) -> None:
@@ -152,7 +152,7 @@ class TestRule2OneDeadlineAndStaggering:
         """A firewall and a hanging broker are different problems."""
         factory = ran({E[0]: BlackHole(tcp)}, 1, Policy(attempt_timeout=4), until=4.0)
         (order,) = factory.of_type(Abandon)
-        assert (order.kind, factory.now) == (MissKind.TIMED_OUT, 4.0)
+        assert (order.kind, factory.now) == (FailureReason.TIMED_OUT, 4.0)
         assert told in order.detail
 
     def test_a_failure_lets_the_next_be_dialled_at_once(self) -> None:
@@ -164,7 +164,7 @@ class TestRule2OneDeadlineAndStaggering:
         """Two members answer late, the second one first."""
         factory = ran({E[0]: Serves(after=0.6), E[1]: Serves(after=0.2)}, 2)
         assert factory.of_type(Found) == [Found(2)]
-        assert [(a.attempt, a.kind) for a in factory.of_type(Abandon)] == [(1, MissKind.LOST_RACE)]
+        assert [(a.attempt, a.kind) for a in factory.of_type(Abandon)] == [(1, FailureReason.LOST_RACE)]
 
     def test_a_hanging_attempt_does_not_hold_up_the_next_round(self) -> None:
         """The other member is asked again, the hanging one is left in flight."""
@@ -226,7 +226,7 @@ class TestRule2OneDeadlineAndStaggering:
             assert crowded.next(0.25 * number, topology, room=1) == Dial(number + 1, E[number])
         gone = crowded.next(0.75, topology, room=0)
         assert isinstance(gone, Abandon)
-        assert (gone.attempt, gone.kind) == (1, MissKind.MADE_ROOM)
+        assert (gone.attempt, gone.kind) == (1, FailureReason.MADE_ROOM)
         assert crowded.next(0.75, topology, room=0) == Wait(1.0)
         assert crowded.next(1.0, topology, room=1) == Dial(4, E[3])
 
@@ -242,7 +242,7 @@ class TestRule3Usable:
         factory.topology = update(factory.topology, Lost(E[9], 0))
         factory.connect()
         factory.run()
-        assert [a.kind for a in factory.of_type(Abandon)] == [MissKind.STALE_PRIMARY]
+        assert [a.kind for a in factory.of_type(Abandon)] == [FailureReason.STALE_PRIMARY]
         assert factory.topology.primary == E[1]
 
     def test_of_two_claims_in_one_instant_the_higher_generation_wins(self) -> None:
@@ -256,5 +256,5 @@ class TestRule3Usable:
         race.usable(2, 0.2, 5, "x")
         stale = race.next(0.2, topology)
         assert isinstance(stale, Abandon)
-        assert (stale.attempt, stale.kind) == (1, MissKind.STALE_PRIMARY)
+        assert (stale.attempt, stale.kind) == (1, FailureReason.STALE_PRIMARY)
         assert race.next(0.2, topology) == Found(2)

@@ -15,7 +15,7 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import Claimed, Lost, Miss, MissKind
+from haclient.discovery.evidence import Claimed, Lost, Failure, FailureReason
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
@@ -159,7 +159,7 @@ class TestRule8OneLeads:
         for lead, expected in ((False, Wait(60.0)), (True, Dial(2, E[1], hops=1, redirected_by=E[0]))):
             follower = search()
             follower.next(0.0, topology, lead=False)
-            follower.missed(1, 0.3, Miss(kind=MissKind.REDIRECTED, redirect=E[1]))
+            follower.missed(1, 0.3, Failure(kind=FailureReason.REDIRECTED, redirect=E[1]))
             assert follower.next(0.3, topology, lead=lead) == expected
 
     def test_a_new_leader_gives_the_primary_a_stagger_before_it_walks_the_list(self) -> None:
@@ -184,7 +184,7 @@ class TestRule8OneLeads:
         follower = search()
         topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
         follower.next(0.0, topology, lead=False)
-        follower.missed(1, 0.1, Miss(kind=MissKind.CLOSED, retry_after=3.0))
+        follower.missed(1, 0.1, Failure(kind=FailureReason.CLOSED, retry_after=3.0))
         topology = update(update(topology, Lost(E[0], 0)), Claimed(E[0], 1, "x", 1))
         wait = follower.next(0.1, topology, lead=False)
         assert isinstance(wait, BackOff)
@@ -211,7 +211,7 @@ class TestRule8OneLeads:
         topology = Topology(seeds=(E[0],))
         waiting.next(0.0, topology)
         waiting.next(0.0, topology)
-        waiting.missed(1, 0.1, Miss(kind=MissKind.CLOSED, retry_after=3.0))
+        waiting.missed(1, 0.1, Failure(kind=FailureReason.CLOSED, retry_after=3.0))
         wait = waiting.next(0.1, topology)
         assert isinstance(wait, BackOff)
         topology = update(topology, Claimed(E[0], 1, "x", 0))

@@ -17,7 +17,7 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
 
@@ -62,7 +62,7 @@ class TestRule4Redirects:
         factory = ran({E[0]: redirects(E[1]), E[1]: redirects(E[0])}, 2, Policy(startup_deadline=30))
         rounds = len(factory.of_type(StartRound))
         assert len(factory.dials()) == 2 * rounds
-        refused = [r for r in verdict(factory).attempts if r.miss.kind is MissKind.REDIRECT_REFUSED]
+        refused = [r for r in verdict(factory).attempts if r.miss.kind is FailureReason.REDIRECT_REFUSED]
         assert len(refused) == rounds
         assert "loop" in refused[0].miss.detail
 
@@ -81,7 +81,7 @@ class TestRule4Redirects:
         factory.run()
         assert dialled(factory) == [10, 11, 12, 13, 14, 15, 1]
         assert looking is not None
-        assert looking.history[-1].miss.kind is MissKind.REDIRECT_REFUSED
+        assert looking.history[-1].miss.kind is FailureReason.REDIRECT_REFUSED
         assert "chain longer than 5" in looking.history[-1].miss.detail
 
     def test_a_redirect_by_name_reaches_the_known_address(self) -> None:
@@ -129,7 +129,7 @@ class TestRule4Redirects:
         factory.connect()
         factory.run()
         assert E[1] not in [where for _, where in factory.dials()]
-        assert verdict(factory).attempts[0].miss.kind is MissKind.REDIRECT_REFUSED
+        assert verdict(factory).attempts[0].miss.kind is FailureReason.REDIRECT_REFUSED
 
     def test_a_redirect_makes_room_at_the_cap_of_the_factory(self) -> None:
         """Another search has taken the dial that the redirecting member freed."""
@@ -138,10 +138,10 @@ class TestRule4Redirects:
         crowded.next(0.0, topology)
         assert crowded.next(0.0, topology) == Dial(1, E[0])
         assert crowded.next(0.25, topology) == Dial(2, E[1])
-        crowded.missed(2, 0.3, Miss(kind=MissKind.REDIRECTED, redirect=E[5]))
+        crowded.missed(2, 0.3, Failure(kind=FailureReason.REDIRECTED, redirect=E[5]))
         gone = crowded.next(0.3, topology, room=0)
         assert isinstance(gone, Abandon)
-        assert (gone.attempt, gone.kind) == (1, MissKind.MADE_ROOM)
+        assert (gone.attempt, gone.kind) == (1, FailureReason.MADE_ROOM)
         assert crowded.next(0.3, topology, room=1) == Dial(3, E[5], hops=1, redirected_by=E[1])
 
     def test_a_redirect_that_waits_for_room_keeps_the_round_open(self) -> None:
@@ -150,7 +150,7 @@ class TestRule4Redirects:
         topology = Topology(seeds=(E[0],))
         crowded.next(0.0, topology)
         crowded.next(0.0, topology)
-        crowded.missed(1, 0.1, Miss(kind=MissKind.REDIRECTED, redirect=E[5]))
+        crowded.missed(1, 0.1, Failure(kind=FailureReason.REDIRECTED, redirect=E[5]))
         assert crowded.next(0.1, topology, room=0) == Wait(60.0)
         assert crowded.next(0.7, topology, room=1) == Dial(2, E[5], hops=1, redirected_by=E[0])
 
@@ -174,12 +174,12 @@ class TestRule5PassiveMembers:
         "behaviour",
         [
             Misses(),
-            Misses(Miss(kind=MissKind.UNREACHABLE)),
-            Misses(Miss(kind=MissKind.ENDED, detail="EOF after SASL")),
-            Misses(Miss(kind=MissKind.NOT_AMQP)),
-            Misses(Miss(kind=MissKind.TLS_FAILED)),
-            Misses(Miss(kind=MissKind.AUTHENTICATION_TEMPORARY)),
-            Misses(Miss(kind=MissKind.REDIRECTED)),
+            Misses(Failure(kind=FailureReason.UNREACHABLE)),
+            Misses(Failure(kind=FailureReason.ENDED, detail="EOF after SASL")),
+            Misses(Failure(kind=FailureReason.NOT_AMQP)),
+            Misses(Failure(kind=FailureReason.TLS_FAILED)),
+            Misses(Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY)),
+            Misses(Failure(kind=FailureReason.REDIRECTED)),
             closes("amqp:connection:forced"),
             closes("amqp:resource-limit-exceeded"),
             closes("amqp:internal-error"),
@@ -207,7 +207,7 @@ class TestRule6Fatal:
             (WRONG_CERTIFICATE, GiveUpReason.TLS_VERIFICATION),
         ],
     )
-    def test_one_attempt_per_member_and_then_the_reason(self, miss: Miss, reason: GiveUpReason) -> None:
+    def test_one_attempt_per_member_and_then_the_reason(self, miss: Failure, reason: GiveUpReason) -> None:
         """More would lock the account."""
         factory = ran({E[n]: Misses(miss) for n in range(3)}, 3)
         assert dialled(factory) == [0, 1, 2]
@@ -250,7 +250,7 @@ class TestRule6Fatal:
         factory = ran({E[0]: Misses(WRONG_PASSWORD)}, 2)
         assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
         assert factory.now == pytest.approx(0.251)
-        assert [a.kind for a in factory.of_type(Abandon)] == [MissKind.STOPPED]
+        assert [a.kind for a in factory.of_type(Abandon)] == [FailureReason.STOPPED]
 
     @pytest.mark.parametrize(
         ("first", "second", "reason"),

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from haclient.discovery.decision import BackOff, Decision, Dial, Found, Wait
-from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Miss, Missed, MissKind
+from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Failure, Missed, FailureReason
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
@@ -29,7 +29,7 @@ from .virtual import (
     slot,
 )
 
-FULL = Miss(kind=MissKind.CLOSED, condition=RESOURCE_LIMIT, retry_after=3.0)
+FULL = Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=3.0)
 
 
 def until_wait(looking: Search, now: float, topology: Topology, *, lead: bool = True) -> list[Decision]:
@@ -94,7 +94,7 @@ class TestSlots:
         after = update(known, Missed(E[0], FULL, 0))
         assert (after.primary, after.epoch) == (E[0], 0)
         assert after.last_miss(E[0]) == FULL
-        without = Miss(kind=MissKind.CLOSED, condition=RESOURCE_LIMIT)
+        without = Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT)
         assert update(known, Missed(E[0], without, 0)).primary is None
 
     @pytest.mark.parametrize("hint", [-1.0, math.nan])
@@ -103,7 +103,7 @@ class TestSlots:
         known = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         looking = search()
         until_wait(looking, 0.0, known)
-        told = Miss(kind=MissKind.CLOSED, condition=RESOURCE_LIMIT, retry_after=hint)
+        told = Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=hint)
         assert not told.is_slot
         heard = looking.missed(1, 0.1, told)
         cleared = update(known, Missed(E[0], heard, 0))
@@ -156,7 +156,7 @@ class TestRedirectsWithAHint:
 
     def test_the_target_is_dialled_after_the_hint_and_alone(self) -> None:
         """Neither at once nor after the rest of the list."""
-        told = Misses(Miss(kind=MissKind.REDIRECTED, redirect=E[2], retry_after=2.0))
+        told = Misses(Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0))
         factory = ran({E[0]: told, E[1]: Misses(), E[2]: Serves()}, 3)
         assert dialled(factory) == [0, 2]
         when, _ = factory.dials()[1]
@@ -165,21 +165,21 @@ class TestRedirectsWithAHint:
 
     def test_a_target_that_may_not_be_followed_leaves_an_ordinary_hint(self) -> None:
         """It delays the next round, as a hint without an address does."""
-        told = Misses(Miss(kind=MissKind.REDIRECTED, redirect=E[2], retry_after=2.0))
+        told = Misses(Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0))
         factory = ran({E[0]: told, E[1]: Misses()}, 2, Policy(redirects="none"), until=1.0)
         assert dialled(factory) == [0, 1]
         assert factory.of_type(BackOff)[0].delay.hint == 2.0
 
     def test_the_chain_is_remembered(self) -> None:
         """Two members that send each other clients are a loop, with hints as without."""
-        there = Misses(Miss(kind=MissKind.REDIRECTED, redirect=E[1], retry_after=0.5))
-        back = Misses(Miss(kind=MissKind.REDIRECTED, redirect=E[0], retry_after=0.5))
+        there = Misses(Failure(kind=FailureReason.REDIRECTED, redirect=E[1], retry_after=0.5))
+        back = Misses(Failure(kind=FailureReason.REDIRECTED, redirect=E[0], retry_after=0.5))
         factory = Factory({E[0]: there, E[1]: back, E[2]: Serves()}, E[:3])
         connection = factory.connect()
         looking = connection.search
         factory.run(until=3.0)
         assert looking is not None
-        assert MissKind.REDIRECT_REFUSED in {record.miss.kind for record in looking.history}
+        assert FailureReason.REDIRECT_REFUSED in {record.miss.kind for record in looking.history}
         assert factory.of_type(Found)
 
 
@@ -239,7 +239,7 @@ class TestFarewells:
             pytest.param(closes(retry_after=3.0).miss, [0, 1, 2], id="come later: the list"),
         ],
     )
-    def test_nobody_is_dialled_before_the_time_has_come(self, said: Miss, order: list[int]) -> None:
+    def test_nobody_is_dialled_before_the_time_has_come(self, said: Failure, order: list[int]) -> None:
         looking = search(Policy(standby="none"), first=False, farewell=(E[1], said))
         topology = Topology(seeds=E[:3])
         pause, wait = until_wait(looking, 0.0, topology)
@@ -251,7 +251,7 @@ class TestFarewells:
         assert first_round(looking, topology, now=pause.until) == order
 
     @pytest.mark.parametrize("said", [closes(retry_after=hint).miss for hint in (-1.0, math.nan, None)])
-    def test_what_is_no_hint_changes_nothing(self, said: Miss) -> None:
+    def test_what_is_no_hint_changes_nothing(self, said: Failure) -> None:
         looking = search(first=False, farewell=(E[1], said))
         (pause, _) = until_wait(looking, 0.0, Topology(seeds=E[:3]))
         assert isinstance(pause, BackOff)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found, GiveUp, StartRound, Wait
-from haclient.discovery.evidence import Claimed, Miss, MissKind
+from haclient.discovery.evidence import Claimed, Failure, FailureReason
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
@@ -113,7 +113,7 @@ class TestResting:
         """It outlives ``attempt_timeout`` and ``park_timeout``."""
         factory = ran({E[0]: Misses(), E[1]: AWAY}, 2, Policy(startup_deadline=500), until=400.0)
         kinds = {each.kind for each in factory.of_type(Abandon)}
-        assert MissKind.TIMED_OUT not in kinds
+        assert FailureReason.TIMED_OUT not in kinds
         assert factory.connections[0].parked
         assert not factory.of_type(GiveUp)
 
@@ -144,19 +144,19 @@ class TestResting:
         looking.usable(5, now + 1, 1, "x")
         order, found = until_wait(looking, now + 1, topology)
         assert isinstance(order, Abandon)
-        assert (order.attempt, order.kind) == (4, MissKind.LOST_RACE)
+        assert (order.attempt, order.kind) == (4, FailureReason.LOST_RACE)
         assert found == Found(5)
 
     def test_a_parked_attempt_that_is_redirected_leads_to_the_primary(self) -> None:
         """At once: the member has waited for this."""
         topology, now, looking = parked()
-        looking.missed(4, now + 7, Miss(kind=MissKind.REDIRECTED, redirect=E[2]))
+        looking.missed(4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2]))
         assert until_wait(looking, now + 7, topology)[0] == Dial(5, E[2], hops=1, redirected_by=E[1])
 
     def test_a_parked_attempt_that_is_redirected_with_a_hint_waits_for_it(self) -> None:
         """The redirecting member spreads its clients."""
         topology, now, looking = parked()
-        looking.missed(4, now + 7, Miss(kind=MissKind.REDIRECTED, redirect=E[2], retry_after=2.0))
+        looking.missed(4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0))
         (wait, _) = until_wait(looking, now + 7, topology)
         assert isinstance(wait, BackOff)
         assert now + 9 <= wait.until <= now + 9.1
@@ -165,7 +165,7 @@ class TestResting:
     def test_when_the_parked_attempt_ends_rounds_go_on_after_a_delay(self) -> None:
         """The member that parked it died as well."""
         topology, now, looking = parked()
-        looking.missed(4, now + 7, Miss(kind=MissKind.ENDED))
+        looking.missed(4, now + 7, Failure(kind=FailureReason.ENDED))
         assert isinstance(until_wait(looking, now + 7, topology)[0], BackOff)
 
     def test_the_deadline_ends_a_parked_attempt(self) -> None:
@@ -191,7 +191,7 @@ class TestResting:
         looking.parked(2, 0.3)
         (order, *_) = until_wait(looking, 0.3, topology)
         assert isinstance(order, Abandon)
-        assert (order.attempt, order.kind) == (2, MissKind.LOST_RACE)
+        assert (order.attempt, order.kind) == (2, FailureReason.LOST_RACE)
         assert looking.in_flight == 0
 
 
@@ -227,7 +227,7 @@ class TestAStandby:
         looking.resume(E[1], 0.0)
         (wait, _) = until_wait(looking, 0.0, topology)
         assert isinstance(wait, BackOff)
-        looking.missed(1, wait.until, Miss(kind=MissKind.ENDED))
+        looking.missed(1, wait.until, Failure(kind=FailureReason.ENDED))
         until_wait(looking, wait.until, topology)
         looking.missed(2, wait.until, REFUSED)
         assert Dial(3, E[1]) in until_wait(looking, wait.until, topology)

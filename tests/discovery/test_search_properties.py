@@ -21,9 +21,9 @@ from haclient.discovery.evidence import (
     Claimed,
     Evidence,
     Lost,
-    Miss,
+    Failure,
     Missed,
-    MissKind,
+    FailureReason,
     Pushed,
 )
 from haclient.discovery.search import Search
@@ -41,8 +41,8 @@ CONDITIONS = st.sampled_from(
 )
 HINTS = st.sampled_from([None, None, None, 0.0, 0.5, 3.0, -1.0, float("nan"), 1e9])
 MISSES = st.builds(
-    Miss,
-    kind=st.sampled_from(MissKind),
+    Failure,
+    kind=st.sampled_from(FailureReason),
     condition=CONDITIONS,
     redirect=st.none() | TARGETS,
     retry_after=HINTS,
@@ -50,7 +50,7 @@ MISSES = st.builds(
 BEHAVIOURS: st.SearchStrategy[Behaviour] = st.one_of(
     st.builds(BlackHole, st.none() | SHORT),
     st.builds(Misses, MISSES, SHORT, st.lists(TARGETS, max_size=2).map(tuple)),
-    st.builds(Misses, st.builds(Miss, kind=st.just(MissKind.REDIRECTED), redirect=TARGETS), SHORT),
+    st.builds(Misses, st.builds(Failure, kind=st.just(FailureReason.REDIRECTED), redirect=TARGETS), SHORT),
     st.builds(
         Serves,
         SHORT,
@@ -175,21 +175,21 @@ def test_wrong_credentials_are_refused_once_per_member(
     behaviours: list[Behaviour], policy: Policy, seeds: int, after: float
 ) -> None:
     """Whatever the redirects and the other members do; every other member refuses them."""
-    wrong = Misses(Miss(kind=MissKind.AUTHENTICATION), after)
+    wrong = Misses(Failure(kind=FailureReason.AUTHENTICATION), after)
     mixed = [wrong if number % 2 == 0 else b for number, b in enumerate(behaviours)]
     factory = Factory(dict(zip(MEMBERS, mixed, strict=True)), MEMBERS[:seeds], policy=policy)
     search = factory.connect().search
     factory.run(until=20.0)
     assert search is not None
-    refusals = [r.endpoint for r in search.history if r.miss.kind is MissKind.AUTHENTICATION]
+    refusals = [r.endpoint for r in search.history if r.miss.kind is FailureReason.AUTHENTICATION]
     assert len(refusals) == len(set(refusals))
 
 
-FATAL = {MissKind.AUTHENTICATION, MissKind.TLS_VERIFICATION}
+FATAL = {FailureReason.AUTHENTICATION, FailureReason.TLS_VERIFICATION}
 PASSIVE: st.SearchStrategy[Behaviour] = st.one_of(
     st.just(BlackHole()),
     st.builds(Misses, MISSES.filter(lambda miss: miss.kind not in FATAL), SHORT),
-    st.builds(Misses, st.builds(Miss, kind=st.just(MissKind.REDIRECTED), redirect=TARGETS), SHORT),
+    st.builds(Misses, st.builds(Failure, kind=st.just(FailureReason.REDIRECTED), redirect=TARGETS), SHORT),
     st.builds(Parks, st.builds(Misses, st.just(REFUSED), SHORT), st.sampled_from([0.5, math.inf]), SHORT),
 )
 
@@ -246,7 +246,7 @@ class Fuzzed:
     def act(self, action: Evidence | tuple[str, float, object]) -> None:
         """Tell one fact, or let time pass."""
         match action:
-            case ("miss", int(attempt), Miss() as miss):
+            case ("miss", int(attempt), Failure() as miss):
                 self.search.missed(attempt, self.now, miss)
                 self.flying.pop(attempt, None)
             case ("usable", int(attempt), generation):

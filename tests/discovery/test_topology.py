@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
-from haclient.discovery.evidence import Claimed, Evidence, Lost, Miss, Missed, MissKind, Pushed, Resolved
+from haclient.discovery.evidence import Claimed, Evidence, Lost, Failure, Missed, FailureReason, Pushed, Resolved
 from haclient.discovery.topology import SELF_INFLICTED, Topology, parent_domain, update
 from haclient.retry.policy import Policy, PushedMembers, Redirects
 
@@ -17,7 +17,7 @@ A, B, C = (Endpoint(f"10.0.0.{n}", 5672) for n in (1, 2, 3))
 NAME = Endpoint("broker.example.com", 5672)
 V4 = Endpoint("10.1.0.1", 5672, server_name=NAME.host, origin=Origin.RESOLVED)
 V6 = Endpoint("fd00::1", 5672, server_name=NAME.host, origin=Origin.RESOLVED)
-REFUSED = Miss(kind=MissKind.REFUSED)
+REFUSED = Failure(kind=FailureReason.REFUSED)
 
 
 def after(topology: Topology, *evidence: Evidence) -> Topology:
@@ -189,16 +189,16 @@ class TestEpochs:
         topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0), Lost(A, 0), Claimed(B, 2, "x", 1))
         assert update(topology, old) is topology
 
-    @pytest.mark.parametrize("kind", list(MissKind))
-    def test_a_miss_at_the_primary_clears_it_unless_the_client_caused_it(self, kind: MissKind) -> None:
+    @pytest.mark.parametrize("kind", list(FailureReason))
+    def test_a_miss_at_the_primary_clears_it_unless_the_client_caused_it(self, kind: FailureReason) -> None:
         """Making room, losing a race and stopping say nothing about the member."""
         topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0))
-        missed = update(topology, Missed(A, Miss(kind=kind, redirect=B), 0))
+        missed = update(topology, Missed(A, Failure(kind=kind, redirect=B), 0))
         if kind in SELF_INFLICTED:
             assert missed is topology
         else:
             assert (missed.primary, missed.epoch) == (None, 1)
-            assert missed.last_miss(A) == Miss(kind=kind, redirect=B)
+            assert missed.last_miss(A) == Failure(kind=kind, redirect=B)
 
     def test_a_claim_forgets_the_last_miss(self) -> None:
         """The member is usable now."""
@@ -301,7 +301,7 @@ CLAIMS = st.builds(
 EVIDENCE = st.one_of(
     CLAIMS,
     st.builds(Lost, ENDPOINTS, EPOCHS),
-    st.builds(Missed, ENDPOINTS, st.builds(Miss, kind=st.sampled_from(MissKind), redirect=ENDPOINTS), EPOCHS),
+    st.builds(Missed, ENDPOINTS, st.builds(Failure, kind=st.sampled_from(FailureReason), redirect=ENDPOINTS), EPOCHS),
     st.builds(Pushed, LISTS, EPOCHS),
     st.builds(Resolved, ENDPOINTS, LISTS),
 )

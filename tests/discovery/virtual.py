@@ -21,9 +21,9 @@ from haclient.discovery.evidence import (
     RESOURCE_LIMIT,
     Claimed,
     Lost,
-    Miss,
+    Failure,
     Missed,
-    MissKind,
+    FailureReason,
     Pushed,
     Resolved,
 )
@@ -35,16 +35,16 @@ from haclient.retry.policy import Policy
 # Far above what any world here needs between two instants, far below what a spin reaches.
 SPIN = 2000
 
-REFUSED = Miss(kind=MissKind.REFUSED)
-WRONG_PASSWORD = Miss(kind=MissKind.AUTHENTICATION, detail="SASL PLAIN failed")
-WRONG_CERTIFICATE = Miss(kind=MissKind.TLS_VERIFICATION, detail="the certificate is for another name")
+REFUSED = Failure(kind=FailureReason.REFUSED)
+WRONG_PASSWORD = Failure(kind=FailureReason.AUTHENTICATION, detail="SASL PLAIN failed")
+WRONG_CERTIFICATE = Failure(kind=FailureReason.TLS_VERIFICATION, detail="the certificate is for another name")
 
 
 @dataclass(frozen=True)
 class Misses:
     """Ends the attempt; refused at once, unless told otherwise."""
 
-    miss: Miss = REFUSED
+    miss: Failure = REFUSED
     after: float = 0.001
     pushes: tuple[Endpoint, ...] = ()
 
@@ -91,7 +91,7 @@ E = [endpoint(number) for number in range(32)]
 
 def redirects(target: Endpoint, after: float = 0.001) -> Misses:
     """A passive member that knows the primary."""
-    return Misses(Miss(kind=MissKind.REDIRECTED, redirect=target), after)
+    return Misses(Failure(kind=FailureReason.REDIRECTED, redirect=target), after)
 
 
 def slot(seconds: float) -> Misses:
@@ -101,7 +101,7 @@ def slot(seconds: float) -> Misses:
 
 def closes(condition: str | None = None, retry_after: float | None = None) -> Misses:
     """A passive member that does not."""
-    return Misses(Miss(kind=MissKind.CLOSED, condition=condition, retry_after=retry_after))
+    return Misses(Failure(kind=FailureReason.CLOSED, condition=condition, retry_after=retry_after))
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ class Factory:
         heard = connection.search.missed(attempt, self.now, behaviour.miss)
         self._miss(connection, attempt, heard)
 
-    def _miss(self, connection: Connection, attempt: int, miss: Miss) -> None:
+    def _miss(self, connection: Connection, attempt: int, miss: Failure) -> None:
         where, epoch = connection.dialled.pop(attempt)
         self.topology = update(self.topology, Missed(where, miss, epoch))
 

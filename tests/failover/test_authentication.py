@@ -10,7 +10,7 @@ from proton import SASL
 
 import haclient
 from haclient import Credentials, Message, aio
-from haclient.discovery.evidence import AttemptRecord, MissKind
+from haclient.discovery.evidence import AttemptRecord, FailureReason
 from haclient.errors import AuthenticationFailed, ConnectionGaveUp, SaslUnavailableError
 from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Event
 from tests.certificates import Authority
@@ -121,7 +121,7 @@ async def test_a_wrong_password_is_tried_once_at_each_member(members: Members) -
     addresses = ",".join(member.address for member in both)
     error, events = await refused(f"amqp://app:wrong@{addresses}?{OPTIONS}")
     assert started(events) == {member.url: 1 for member in both}
-    assert [record.miss.kind for record in error.attempts] == [MissKind.AUTHENTICATION] * 2
+    assert [record.miss.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 2
 
 
 def test_a_wrong_password_is_the_same_error_for_the_blocking_face(member: Member) -> None:
@@ -196,7 +196,7 @@ async def test_a_callable_is_asked_again_after_a_refusal_and_the_new_token_opens
     async with aio.connect(url, credentials=getattr(tokens, how), on_event=events.append) as connection:
         await use(connection)
     assert tokens.asked == 3
-    assert [record.miss.kind for record in failures(events)] == [MissKind.AUTHENTICATION_TEMPORARY] * 2
+    assert [record.miss.kind for record in failures(events)] == [FailureReason.AUTHENTICATION_TEMPORARY] * 2
 
 
 async def test_a_callable_whose_token_does_not_change_is_refused_once(member: Member) -> None:
@@ -241,7 +241,7 @@ async def test_a_callable_that_never_answers_ends_with_the_attempt(member: Membe
     url = f"amqp://{member.address}?attempt_timeout=0.2&max_attempts=2&{OPTIONS}"
     with pytest.raises(ConnectionGaveUp) as told:
         await aio.connect(url, credentials=silent)
-    assert [record.miss.kind for record in told.value.attempts] == [MissKind.TIMED_OUT] * 2
+    assert [record.miss.kind for record in told.value.attempts] == [FailureReason.TIMED_OUT] * 2
 
 
 # -- credentials of several seeds -----------------------------------------------------------------

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from haclient import Message, aio
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.events import AttemptFailed, Event
 from tests.certificates import Authority
 from tests.failover.forwarder import Cuts, Forwarder
@@ -69,7 +69,7 @@ async def test_a_handshake_that_is_cut_is_never_taken_for_a_wrong_password(
     messages = [numbered(number) for number in range(3_000)]
     events = await send_through_cuts(member, url, messages, cuts(span=20_000, in_handshake=0.7))
     kinds = {event.record.miss.kind for event in events if isinstance(event, AttemptFailed)}
-    assert kinds <= {MissKind.ENDED}
+    assert kinds <= {FailureReason.ENDED}
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "EXTERNAL"], ids=["asyncio's TLS", "proton's TLS"])
@@ -85,7 +85,7 @@ async def test_a_tls_handshake_that_is_cut_is_never_taken_for_a_wrong_certificat
     events = await send_through_cuts(member, url, messages, cuts(span=20_000, in_handshake=0.5))
     kinds = {event.record.miss.kind for event in events if isinstance(event, AttemptFailed)}
     # localhost may stand for ::1 as well, where nobody listens.
-    assert kinds <= {MissKind.ENDED, MissKind.TLS_FAILED, MissKind.REFUSED}
+    assert kinds <= {FailureReason.ENDED, FailureReason.TLS_FAILED, FailureReason.REFUSED}
 
 
 @pytest.mark.parametrize("frame", [512, 65536])

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 import haclient
 from haclient import Message, aio
 from haclient.core.failures import REDIRECT
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.errors import ClusterURLError, ConnectionGaveUp, TLSVerificationFailed
 from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Event, Reconnected, Redirected
 from haclient.testing.peers.listening import PeerEngine
@@ -44,7 +44,7 @@ async def refused(url: str, **arguments: object) -> tuple[TLSVerificationFailed,
     with pytest.raises(TLSVerificationFailed) as told:
         await aio.connect(url, on_event=events.append, **arguments)
     assert not any(isinstance(event, BackingOff) for event in events)
-    assert [record.miss.kind for record in told.value.attempts] == [MissKind.TLS_VERIFICATION]
+    assert [record.miss.kind for record in told.value.attempts] == [FailureReason.TLS_VERIFICATION]
     assert len(started(events)) == 1
     assert not told.value.connection_usable
     return told.value, events
@@ -154,7 +154,7 @@ async def test_tls_to_a_plain_listener_and_plain_to_a_tls_listener_are_told_apar
         with pytest.raises(ConnectionGaveUp) as told:
             await aio.connect(f"{url}&max_attempts=1")
         kinds = {record.miss.kind for record in told.value.attempts}
-        assert kinds <= {MissKind.TLS_FAILED, MissKind.NOT_AMQP, MissKind.ENDED}, told.value
+        assert kinds <= {FailureReason.TLS_FAILED, FailureReason.NOT_AMQP, FailureReason.ENDED}, told.value
 
 
 @pytest.mark.parametrize("option", ["tls_ca", "tls_cert"])
@@ -213,7 +213,7 @@ async def test_a_redirect_from_tls_to_plain_is_refused_and_the_listed_primary_is
     (redirected,) = [event for event in events if isinstance(event, Redirected)]
     assert (redirected.target, redirected.followed) == (plain.endpoint, False)
     (failed,) = [event.record for event in events if isinstance(event, AttemptFailed)]
-    assert (failed.endpoint, failed.miss.kind) == (passive.endpoint, MissKind.REDIRECT_REFUSED)
+    assert (failed.endpoint, failed.miss.kind) == (passive.endpoint, FailureReason.REDIRECT_REFUSED)
     assert "no TLS" in failed.miss.detail
     assert str(plain.endpoint) not in started(events)
 
@@ -305,7 +305,7 @@ async def test_a_client_certificate_of_another_authority_is_refused(
     foreign = with_certificate(Authority(tmp_path / "other"))
     with pytest.raises(ConnectionGaveUp) as told:
         await aio.connect(secure(exacting, authority, "localhost", f"{foreign}&max_attempts=2"))
-    assert {record.miss.kind for record in told.value.attempts} <= {MissKind.TLS_FAILED, MissKind.ENDED}
+    assert {record.miss.kind for record in told.value.attempts} <= {FailureReason.TLS_FAILED, FailureReason.ENDED}
 
 
 async def test_a_member_with_another_name_is_refused_before_the_client_shows_who_it_is(

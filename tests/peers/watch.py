@@ -6,7 +6,7 @@ import asyncio
 from typing import TypeVar
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import Miss, MissKind
+from haclient.discovery.evidence import Failure, FailureReason
 from haclient.events import AttemptFailed, Event
 
 E = TypeVar("E")
@@ -39,10 +39,10 @@ class Watch:
                 await self._changed.wait()
         return self.of(kind)
 
-    def misses(self) -> list[tuple[Endpoint, Miss]]:
+    def misses(self) -> list[tuple[Endpoint, Failure]]:
         """The failed attempts, in order."""
         return [(failed.record.endpoint, failed.record.miss) for failed in self.of(AttemptFailed)]
 
-    def kinds(self) -> list[MissKind]:
+    def kinds(self) -> list[FailureReason]:
         """Why attempts failed, in order."""
         return [miss.kind for _, miss in self.misses()]

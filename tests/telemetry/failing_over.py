@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import haclient
 from haclient import aio
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.events import AttemptFailed, Closed, Connected, Event, Reconnected, Redirected
 from haclient.telemetry.sink import Sink
 from tests.members import Members
@@ -35,7 +35,7 @@ class Watched:
             for event in self.events
             if isinstance(event, Redirected)
             and event.record is not None
-            and event.record.miss.kind is MissKind.REDIRECTED
+            and event.record.miss.kind is FailureReason.REDIRECTED
         ]
         return Counter([*missed, *redirected, *("connected" for _ in self.of(Connected, Reconnected))])
 

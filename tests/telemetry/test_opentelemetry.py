@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.errors import ConnectionGaveUp
 from haclient.events import (
     AttemptFailed,
@@ -139,8 +139,8 @@ async def test_a_client_that_gives_up_leaves_a_span_with_the_cause(recorded: Rec
 def every_kind(recorded: Recorded, veil: Veil, echo: str = "x") -> None:
     """Every event that a peer can put words into."""
     listen = sink_of(recorded).listener(veil)
-    miss = Miss(
-        kind=MissKind.CLOSED, detail=f"said {echo}", condition="amqp:connection:forced", retry_after=0.5
+    miss = Failure(
+        kind=FailureReason.CLOSED, detail=f"said {echo}", condition="amqp:connection:forced", retry_after=0.5
     )
     record = AttemptRecord(number=1, endpoint=HERE, started=5.1, ended=5.2, miss=miss)
     told: list[Event] = [
@@ -193,7 +193,7 @@ def test_a_password_that_a_peer_sends_back_is_not_written(recorded: Recorded) ->
 
 def test_the_words_of_peers_are_not_written(recorded: Recorded) -> None:
     listen = sink_of(recorded).listener(Veil())
-    miss = Miss(kind=MissKind.CLOSED, detail=BODY, condition="amqp:decode-error")
+    miss = Failure(kind=FailureReason.CLOSED, detail=BODY, condition="amqp:decode-error")
     listen(AttemptFailed(stamp(1), AttemptRecord(number=1, endpoint=HERE, started=1, ended=2, miss=miss)))
     listen(GaveUp(stamp(2), BODY, miss, "deadline"))
     assert BODY not in recorded.everything()

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import haclient
 from haclient import Message, aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.errors import ConnectionGaveUp
 from haclient.events import (
     AttemptFailed,
@@ -54,8 +54,8 @@ def stamp(sequence: int, connection: int = 1, episode: int = 1) -> Stamp:
     )
 
 
-def missed(sequence: int, endpoint: Endpoint, kind: MissKind = MissKind.REFUSED) -> AttemptFailed:
-    record = AttemptRecord(number=1, endpoint=endpoint, started=1.0, ended=1.5, miss=Miss(kind=kind))
+def missed(sequence: int, endpoint: Endpoint, kind: FailureReason = FailureReason.REFUSED) -> AttemptFailed:
+    record = AttemptRecord(number=1, endpoint=endpoint, started=1.0, ended=1.5, miss=Failure(kind=kind))
     return AttemptFailed(stamp(sequence), record)
 
 
@@ -192,7 +192,7 @@ def test_a_password_that_a_peer_sends_back_is_no_label(registry: CollectorRegist
     listen = PrometheusSink(registry).listener(veil)
     listen(missed(1, Endpoint(f"{PASSWORD.lower()}.example", 5672)))
     listen(Lost(stamp(2), HERE, f"refused {BODY}", 0, f"amqp:{PASSWORD}"))
-    listen(GaveUp(stamp(3), f"no primary: {BODY}", Miss(kind=MissKind.CLOSED, detail=BODY), "deadline"))
+    listen(GaveUp(stamp(3), f"no primary: {BODY}", Failure(kind=FailureReason.CLOSED, detail=BODY), "deadline"))
     written = generate_latest(registry).decode().casefold()
     assert PASSWORD.casefold() not in written
     assert BODY.casefold() not in written

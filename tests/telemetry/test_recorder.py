@@ -11,7 +11,7 @@ import pytest
 import haclient
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import MissKind
+from haclient.discovery.evidence import FailureReason
 from haclient.errors import ConnectionGaveUp
 from haclient.events import (
     AttemptFailed,
@@ -210,7 +210,7 @@ async def test_attempts_under_way_end_with_the_connection(tmp_path: Path) -> Non
     flush()
     attempt, closed = lines(folder)
     assert words([attempt, closed]) == ["attempt", "closed"]
-    assert attempt["data"]["error.type"] == MissKind.STOPPED.value
+    assert attempt["data"]["error.type"] == FailureReason.STOPPED.value
     assert attempt["data"]["haclient.attempt.duration"] > 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from haclient import Credentials, Message, aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Miss, MissKind
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.errors import ConnectionGaveUp
 from haclient.events import AttemptFailed, Connected, GaveUp, Lost, Redirected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
@@ -92,12 +92,12 @@ def test_the_words_of_peers_are_never_written(tmp_path: Path, echo: str) -> None
     sink.conceal("app", PASSWORD)
     here = Endpoint("broker-a", 5672)
     heard = echo.format(BODY)
-    for kind in (MissKind.CLOSED, MissKind.NOT_AMQP, MissKind.ENDED, MissKind.AUTHENTICATION):
-        miss = Miss(kind=kind, detail=f"amqp:decode-error: {heard}", condition="amqp:decode-error")
+    for kind in (FailureReason.CLOSED, FailureReason.NOT_AMQP, FailureReason.ENDED, FailureReason.AUTHENTICATION):
+        miss = Failure(kind=kind, detail=f"amqp:decode-error: {heard}", condition="amqp:decode-error")
         record = AttemptRecord(number=1, endpoint=here, started=0.0, ended=1.0, miss=miss)
         sink.put(AttemptFailed(stamp(1), record))
     sink.put(Lost(stamp(2), here, f"amqp:decode-error: {heard}", 0, "amqp:decode-error"))
-    sink.put(GaveUp(stamp(3), f"no primary: {heard}", Miss(kind=MissKind.CLOSED, detail=heard), "deadline"))
+    sink.put(GaveUp(stamp(3), f"no primary: {heard}", Failure(kind=FailureReason.CLOSED, detail=heard), "deadline"))
     check_clean(tmp_path, BODY)
     assert text(tmp_path).count('"haclient.close.condition":"amqp:decode-error"') == 5
 
@@ -118,7 +118,7 @@ def test_a_password_is_looked_for_in_whatever_came_over_the_network(tmp_path: Pa
     sink.put(Connected(stamp(1), here, 1, 1, 0.1, cluster=f"c{form}"))
     sink.put(Lost(stamp(2), here, form, 0, f"amqp:{form}".replace("=", "")))
     sink.put(Redirected(stamp(3), here, there, followed=False, detail=f"{there} is no member"))
-    miss = Miss(kind=MissKind.UNRESOLVED, detail=f"cannot resolve {form}")
+    miss = Failure(kind=FailureReason.UNRESOLVED, detail=f"cannot resolve {form}")
     sink.put(AttemptFailed(stamp(4), AttemptRecord(number=1, endpoint=there, started=0, ended=1, miss=miss)))
     check_clean(tmp_path, form, PASSWORD)
     assert len(lines(tmp_path)) == 4

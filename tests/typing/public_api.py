@@ -23,8 +23,8 @@ from haclient import (
     Delivery,
     Endpoint,
     Message,
-    Miss,
-    MissKind,
+    Failure,
+    FailureReason,
     Outcome,
     OutcomeState,
     Receiver,
@@ -351,8 +351,8 @@ def every_event(event: events.Event) -> str:
             return str(event.endpoint)
         case events.AttemptFailed():
             assert_type(event.record, AttemptRecord)
-            assert_type(event.record.miss, Miss)
-            assert_type(event.record.miss.kind, MissKind)
+            assert_type(event.record.miss, Failure)
+            assert_type(event.record.miss.kind, FailureReason)
             return event.record.miss.kind.value
         case events.Redirected():
             assert_type((event.by, event.target), tuple[Endpoint, Endpoint])
@@ -371,7 +371,7 @@ def every_event(event: events.Event) -> str:
             assert_type(event.unsettled, int)
             return event.reason
         case events.GaveUp():
-            assert_type(event.last, Miss | None)
+            assert_type(event.last, Failure | None)
             return event.reason
         case events.Closed():
             return "closed"

@@ -18,7 +18,7 @@ from proton import Message
 
 from broker_stub.address import Address
 from broker_stub.admission.controller import EntranceOptions
-from broker_stub.cli.event_loop import most_connections
+from broker_stub.admission.descriptors import most_connections
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from tests.broker_stub.clients import Client, running, until
 

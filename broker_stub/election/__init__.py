@@ -1,0 +1,1 @@
+"""Who may be primary: roles, generations, claims and the arbiter."""

@@ -1,0 +1,1 @@
+"""Several members on one machine: their processes, and who is primary."""

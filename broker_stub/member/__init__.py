@@ -1,0 +1,1 @@
+"""The life of a member: start, follow, promote, lead, step down."""

@@ -1,0 +1,1 @@
+"""Messages, queues and exchanges.  No I/O."""

@@ -1,0 +1,1 @@
+"""Lines in, tables out: one module for each table, and ``build`` for all of them."""

@@ -1,0 +1,1 @@
+"""The cluster URL and its options: what the user wrote, parsed once.  Pure."""

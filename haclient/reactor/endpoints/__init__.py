@@ -1,0 +1,1 @@
+"""What handlers hold: proton's connections, sessions, links and deliveries, moved from engine to engine."""
