@@ -54,13 +54,13 @@ _EPISODES = f"""
         min(time - to_microseconds(CAST(attempt_duration * 1e6 AS BIGINT)))
             FILTER (type = '{_KIND}.attempt') AS first_attempt_at,
         max(time) FILTER (type = '{_KIND}.connected') AS back_at,
-        max(outage_duration) FILTER (type = '{_KIND}.connected') AS time_away,
+        max(outage_duration) FILTER (type = '{_KIND}.connected') AS downtime,
         count(*) FILTER (type = '{_KIND}.attempt') AS attempts,
         count(*) FILTER (type = '{_KIND}.redirect') AS redirects,
         count(DISTINCT server_address || ':' || server_port)
             FILTER (type = '{_KIND}.attempt') AS members_tried,
         histogram(error_type) FILTER (type = '{_KIND}.attempt') AS reasons,
-        count(hint) FILTER (type = '{_KIND}.backoff') AS hints_obeyed,
+        count(hint) FILTER (type = '{_KIND}.backoff') AS retry_after_honored,
         count(*) FILTER (type = '{_KIND}.backoff') AS backoffs, sum(backoff_delay) AS backoff_total,
         max(generation) FILTER (type = '{_KIND}.lost') AS generation_before,
         max(generation) FILTER (type = '{_KIND}.connected') AS generation_after,
@@ -126,7 +126,7 @@ TABLES_SQL = {
                 PARTITION BY cluster ORDER BY time, event_id
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
             FROM events WHERE generation IS NOT NULL) WHERE generation < highest""",
-    "absent": """
+    "not_recovered": """
         SELECT e.client_id, e.connection, max(e.time) AS last_seen, arg_max(e.type, e.time) AS last_type,
             arg_max(e.error_type, e.time) AS last_error, arg_max(e.server_address, e.time) AS last_endpoint
         FROM events e SEMI JOIN (
@@ -239,7 +239,7 @@ def polars_stages(form: str, folder: Path, out: Path) -> Iterator[Stage]:
         "jitter": _polars_jitter,
         "members": _polars_members,
         "alarms": _polars_alarms,
-        "absent": _polars_absent,
+        "not_recovered": _polars_absent,
     }
     for name, make in makers.items():
         episodes = None if name == "episodes" else pl.scan_parquet(out / "episodes.parquet")
@@ -285,11 +285,11 @@ def _polars_episodes(events: Any, _: Any) -> Any:
         pl.col("time").max().alias("last_at"),
         of("attempt", "started").min().alias("first_attempt_at"),
         of("connected", "time").max().alias("back_at"),
-        of("connected", "outage_duration").max().alias("time_away"),
+        of("connected", "outage_duration").max().alias("downtime"),
         of("attempt", "type").len().alias("attempts"),
         of("redirect", "type").len().alias("redirects"),
         of("attempt", "endpoint").n_unique().alias("members_tried"),
-        of("backoff", "hint").count().alias("hints_obeyed"),
+        of("backoff", "hint").count().alias("retry_after_honored"),
         of("backoff", "type").len().alias("backoffs"),
         pl.col("backoff_delay").sum().alias("backoff_total"),
         of("lost", "generation").max().alias("generation_before"),
@@ -391,9 +391,11 @@ def _polars_alarms(events: Any, _: Any) -> Any:
         .agg((pl.col("sequence").max() - pl.col("sequence").min() + 1 - pl.len()).alias("missing"))
         .filter(pl.col("missing") > 0)
     )
-    told = events.filter(pl.col("generation").is_not_null()).sort("cluster", "time", "event_id")
+    reported = events.filter(pl.col("generation").is_not_null()).sort("cluster", "time", "event_id")
     highest = pl.col("generation").cum_max().shift(1).over("cluster")
-    back = told.filter(pl.col("generation") < highest).select(*keys, pl.col("generation").alias("missing"))
+    back = reported.filter(pl.col("generation") < highest).select(
+        *keys, pl.col("generation").alias("missing")
+    )
     return pl.concat([gaps.with_columns(pl.col("missing").cast(pl.Int64)), back])
 
 
@@ -426,10 +428,10 @@ def _polars_absent(events: Any, episodes: Any) -> Any:
 # -- what they answered ---------------------------------------------------------------------------
 
 CHECKS = {
-    "episodes": ("episodes", "count(*), sum(attempts)::BIGINT, round(sum(time_away))"),
+    "episodes": ("episodes", "count(*), sum(attempts)::BIGINT, round(sum(downtime))"),
     "storms": ("storms", "count(*), sum(attempts)::BIGINT, sum({clients})::BIGINT"),
     "members": ("members", "count(*), sum(attempts)::BIGINT, sum(successes)::BIGINT"),
-    "absent": ("absent", "count(*)"),
+    "not_recovered": ("not_recovered", "count(*)"),
 }
 
 

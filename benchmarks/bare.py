@@ -13,7 +13,7 @@ from typing import Any
 import proton
 
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 
@@ -116,10 +116,10 @@ class BareClient:
         """The socket takes bytes again."""
         self._may_send.set()
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
         """The connection is over."""
         if not self._ready.done():
-            self._ready.set_exception(ConnectionError(str(ending)))
+            self._ready.set_exception(ConnectionError(str(reason)))
 
     def link_opened(self, link: SenderLink) -> None:
         """Credit follows."""

@@ -84,14 +84,14 @@ def _spark_job(spark: Any, folder: Path, out: Path) -> Iterator[Stage]:
     """
     from haclient.analysis import job  # noqa: PLC0415
 
-    told: list[Stage] = []
+    reported: list[Stage] = []
     job.run(
         spark,
         job.Job(source=str(folder), out=out),
-        lambda stage, _place, _stages: told.append((stage, time.perf_counter())),
+        lambda stage, _place, _stages: reported.append((stage, time.perf_counter())),
     )
-    told.append(("", time.perf_counter()))
-    return ((name, end - began) for (name, began), (_, end) in itertools.pairwise(told))
+    reported.append(("", time.perf_counter()))
+    return ((name, end - began) for (name, began), (_, end) in itertools.pairwise(reported))
 
 
 def _contestant(name: str, form: str, folder: Path, out: Path) -> Measured:
@@ -200,9 +200,9 @@ def _print_answers(data: Path, found: Mapping[str, Measured]) -> None:
     }
     answers = {name: peers.answers(*pattern) for name, pattern in patterns.items()}
     for table in peers.CHECKS:
-        told = {name: answer[table] for name, answer in answers.items()}
-        verdict = "same" if len(set(told.values())) == 1 else "NOT THE SAME"
-        print(f"  {table}: {verdict}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
+        reported = {name: answer[table] for name, answer in answers.items()}
+        verdict = "same" if len(set(reported.values())) == 1 else "NOT THE SAME"
+        print(f"  {table}: {verdict}: " + ", ".join(f"{name} {value}" for name, value in reported.items()))
 
 
 def _measure(

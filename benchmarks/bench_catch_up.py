@@ -17,7 +17,12 @@ import time
 import measure
 
 import haclient
-from broker_stub.local_cluster.supervisor import MemberState, Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import (
+    LocalCluster,
+    LocalClusterEvent,
+    LocalClusterOptions,
+    MemberState,
+)
 from haclient import aio
 
 _CALM = 2.0
@@ -58,13 +63,13 @@ async def _round(messages: int, body: bytes, rate: int) -> tuple[float, list[flo
     """Seconds of the catch-up, and the seconds to settle before and during it."""
     started = 0.0
 
-    def note(event: PairEvent) -> None:
+    def note(event: LocalClusterEvent) -> None:
         nonlocal started
         if event.kind == "started":
             started = time.monotonic()
 
     async with (
-        Pair(PairOptions(restart=False), on_event=note) as pair,
+        LocalCluster(LocalClusterOptions(restart=False), on_event=note) as pair,
         aio.connect(pair.url) as connection,
     ):
         backup = next(member for member in pair.members if member is not pair.primary)

@@ -9,7 +9,7 @@ Then the dead one is started again as the passive member of the next round.
 as zero, because the question is what it adds when no backoff is pending; how long to back off is
 policy.
 
-The peer is a bare engine, told where the primary is: TCP connect, SASL, Open, Begin, Attach, one
+The peer is a bare engine, which is given the primary's address: TCP connect, SASL, Open, Begin, Attach, one
 message, its settle; once a round, after the failover, to the same member.
 
 Bar: within 1.5 times the bare connect-attach-send.

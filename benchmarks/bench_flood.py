@@ -14,13 +14,13 @@ peak, and after.
 
 Those already in, while so many newcomers come at once: twenty clients send a message each, wait until it is
 settled, and again; printed is how long that took them before and during the storm.  The newcomers
-are in a process of their own, come again when they were told to, and stay.  With ``--pair`` the member is the
+are in a process of their own, retry after the given delay, and stay.  With ``--pair`` the member is the
 primary of a pair with stores, and each message is on the disk of both before it is settled.
 
     python benchmarks/bench_flood.py --cost
 
-What a refusal, a set-up and a parked client cost the member, in processor time, anonymous and with a
-password (SCRAM-SHA-256).
+The processor time that a refusal, a connection setup and a parked client cost the member, anonymous and
+with a password (SCRAM-SHA-256).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from measure import percentile, print_bar, print_header
 from broker_stub.address import Address
 from broker_stub.admission.auth import write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
-from haclient.engine.protocol import Ending, Engine
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import Settings
 
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -91,8 +91,8 @@ async def pair(*arguments: str) -> AsyncIterator[tuple[Address, psutil.Process]]
         if "--users" in arguments:
             write_users(Path(scratch), {_USER: _PASSWORD})
             arguments = tuple(scratch if each == "USERS" else each for each in arguments)
-        options = PairOptions(serve_arguments=("--log-level", "error", *arguments), restart=False)
-        async with Pair(options) as both:
+        options = LocalClusterOptions(serve_arguments=("--log-level", "error", *arguments), restart=False)
+        async with LocalCluster(options) as both:
             await both.wait_ready(_TIMEOUT)
             primary = both.primary
             assert primary is not None
@@ -111,7 +111,7 @@ class Good:
         self.name = name
         self.began = loop.time()
         self.done: asyncio.Future[float] = loop.create_future()
-        self.hint: float | None = None
+        self.retry_after: float | None = None
         self.engine: Engine | None = None
 
     async def come(self, address: Address, *, sends: bool = True, **settings: Any) -> Good:
@@ -169,13 +169,13 @@ class Good:
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """Refused, perhaps with the time to come."""
         info = condition.info if condition is not None and isinstance(condition.info, dict) else {}
-        self.hint = {str(key): value for key, value in info.items()}.get("retry-after")
+        self.retry_after = {str(key): value for key, value in info.items()}.get("retry-after")
         self._finish()
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Lost."""
         if not self.done.done():
-            self.done.set_exception(ConnectionError(str(ending)))
+            self.done.set_exception(ConnectionError(str(reason)))
 
 
 async def good_clients(address: Address, count: int) -> list[float]:
@@ -194,7 +194,7 @@ async def good_clients(address: Address, count: int) -> list[float]:
 
 
 def flood(address: Address, count: int, standing: Any) -> None:
-    """Keep so many bad connections, for ever; tell when all of them came once."""
+    """Keep so many bad connections, for ever; report when all of them connected once."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     asyncio.run(_flood(address, count, standing))
 
@@ -337,9 +337,9 @@ async def _storm(address: Address, count: int, settings: dict[str, Any], over: A
                 client = await Good(f"newcomer {number}").come(address, sends=False, **settings)
                 async with asyncio.timeout(_TIMEOUT):
                     await client.done
-                if client.hint is None:
+                if client.retry_after is None:
                     return client
-                wait = client.hint / 1000
+                wait = client.retry_after / 1000
             await asyncio.sleep(wait + random.random() * 0.2)
 
     clients = await asyncio.gather(*(newcomer(number) for number in range(count)))

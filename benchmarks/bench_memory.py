@@ -85,7 +85,7 @@ class _Idle(MessagingHandler):
                 connection.close()
 
     def _next(self, container: Container) -> None:
-        # A handler of its own for nothing: all connections tell this one.
+        # A handler of its own for nothing: all connections report to this one.
         self._connections.append(container.connect(self._url, reconnect=False, heartbeat=_HEARTBEAT))
 
 

@@ -46,7 +46,7 @@ from haclient.engine.codec import Encoder
 
 _BARE_ADDRESS = "bare"
 _LOOK = 0.02
-# What is measured is over long before the commander says goodbye, which takes processor time.
+# What is measured is over long before the commander closes, which takes processor time.
 _QUIET = 0.2
 _PATIENCE = 30.0
 
@@ -64,7 +64,7 @@ class Figures:
 async def _parked(admin: AdminClient) -> None:
     """Wait until the member holds the client's second connection."""
     async with asyncio.timeout(_PATIENCE):
-        while (await admin.status()).facts["entrance"]["parked_now"] == 0:  # noqa: ASYNC110 - told by another process
+        while (await admin.status()).facts["entrance"]["parked_now"] == 0:  # noqa: ASYNC110 - another process reports it
             await asyncio.sleep(_LOOK)
 
 

@@ -24,7 +24,7 @@ import measure
 from measure import BrokerProcess, Sample, Stopwatch
 
 import haclient
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient import aio
 from tests.interop import rabbitmq
 
@@ -81,8 +81,8 @@ async def _latency(contestant: Contestant, body: bytes, count: int) -> list[floa
 async def _contestants() -> AsyncIterator[Mapping[str, Contestant]]:
     async with contextlib.AsyncExitStack() as stack:
         alone = stack.enter_context(BrokerProcess())
-        in_memory = await stack.enter_async_context(Pair(PairOptions(memory=True)))
-        durable = await stack.enter_async_context(Pair(PairOptions()))
+        in_memory = await stack.enter_async_context(LocalCluster(LocalClusterOptions(memory=True)))
+        durable = await stack.enter_async_context(LocalCluster(LocalClusterOptions()))
         found = {
             _ALONE: Contestant(alone.url),
             _PAIR_IN_MEMORY: Contestant(in_memory.url),

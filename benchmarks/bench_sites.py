@@ -1,7 +1,7 @@
 """What a second site costs, and how far it is behind.
 
 Two pairs with stores on this machine; the link between them goes through a proxy that delays what it
-passes by ``--delay`` milliseconds each way.  One client sends to three queues of the source in turn,
+passes by ``--delay`` milliseconds in each direction.  One client sends to three queues of the source in turn,
 pipelined, every outcome awaited:
 
 * ``plain``, which no other site gets;
@@ -23,7 +23,7 @@ import measure
 from measure import Sample, Stopwatch
 
 import haclient
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
@@ -59,20 +59,20 @@ async def _delayed(host: str, port: int, delay: float) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _two_sites(delay: float) -> AsyncIterator[tuple[Pair, AdminClient]]:
+async def _two_sites(delay: float) -> AsyncIterator[tuple[LocalCluster, AdminClient]]:
     """A source with its queues and a site that follows it; the source, and its management."""
-    async with Pair(PairOptions()) as source, Pair(PairOptions()) as other:
+    async with LocalCluster(LocalClusterOptions()) as source, LocalCluster(LocalClusterOptions()) as other:
         assert source.primary is not None
         assert other.primary is not None
         where = source.primary.address
         async with (
-            _delayed(where.host, where.port, delay) as way,
+            _delayed(where.host, where.port, delay) as route,
             await AdminClient.connect(where, source.credentials) as admin,
             await AdminClient.connect(other.primary.address, other.credentials) as follower,
         ):
             for name, mode in _QUEUES.items():
                 await admin.create(QUEUE_TYPE, name, **{SITE_PROPERTY: str(mode)})
-            url = f"amqp://{source.credentials.user}@{way}/?{_STRAIGHT}"
+            url = f"amqp://{source.credentials.user}@{route}/?{_STRAIGHT}"
             options = {FROM: url, PASSWORD_FILE: str(source.password_file)}
             await follower.create(EXCHANGE_TYPE, "from-a", type="replication", **options)
             yield source, admin

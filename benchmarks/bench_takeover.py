@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import measure
 
 import haclient
-from broker_stub.local_cluster.supervisor import Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
 from broker_stub.management_client import AdminClient
 from haclient import aio, events
 
@@ -45,13 +45,13 @@ class Round:
 
 
 class Watch:
-    """Marks what manager and client tell in the round that is going on."""
+    """Marks the events of supervisor and client in the current round."""
 
     def __init__(self) -> None:
         self.round = Round()
         self.generation = 0
 
-    def manager(self, event: PairEvent) -> None:
+    def manager(self, event: LocalClusterEvent) -> None:
         """The manager's events."""
         if event.kind == "died":
             self.round.mark("noticed")
@@ -65,12 +65,12 @@ class Watch:
                 self.round.mark("found")
 
 
-async def _kill(pair: Pair, watch: Watch) -> None:
+async def _kill(pair: LocalCluster, watch: Watch) -> None:
     watch.round = Round(time.monotonic())
     await pair.kill_primary()
 
 
-async def _hand_over(pair: Pair, watch: Watch) -> None:
+async def _hand_over(pair: LocalCluster, watch: Watch) -> None:
     old = pair.primary
     assert old is not None
     [new] = [member for member in pair.members if member is not old]
@@ -97,7 +97,7 @@ async def _run(rounds: int) -> dict[str, list[Round]]:
     watch = Watch()
     measured: dict[str, list[Round]] = {"SIGKILL": [], "hand-over": []}
     async with (
-        Pair(PairOptions(), on_event=watch.manager) as pair,
+        LocalCluster(LocalClusterOptions(), on_event=watch.manager) as pair,
         aio.connect(pair.url, stable_after=0.1) as connection,
     ):
         sender = await connection.create_sender("bench")

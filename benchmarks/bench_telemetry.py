@@ -34,7 +34,7 @@ from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.events import AttemptFailed, Reconnected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 
 _OFF, _ON = "off", "on"
 _STORM_OFF, _STORM_ON = "off, reconnecting", "on, reconnecting"
@@ -91,9 +91,11 @@ def _overhead(off: list[Sample], on: list[Sample], by: Literal["wall", "cpu"]) -
 def _prices(folder: str, rounds: int) -> tuple[float, float]:
     """Microseconds of one ``put``, and of making one line."""
     count = 2000
-    recorder = Recorder(TelemetrySettings(folder), Veil(), backoff_max=10.0)
-    miss = Failure(kind=FailureReason.REFUSED, detail="connection refused")
-    record = AttemptRecord(number=1, endpoint=Endpoint("127.0.0.1", 5672), started=0.0, ended=1.0, miss=miss)
+    recorder = Recorder(TelemetrySettings(folder), Redactor(), backoff_max=10.0)
+    failure = Failure(kind=FailureReason.REFUSED, detail="connection refused")
+    record = AttemptRecord(
+        number=1, endpoint=Endpoint("127.0.0.1", 5672), started=0.0, ended=1.0, failure=failure
+    )
     events = [
         AttemptFailed(
             Stamp(

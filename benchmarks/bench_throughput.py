@@ -81,8 +81,8 @@ def contestants(url: str, body: bytes, count: int) -> dict[str, Callable[[], Map
         return {"send": _blocking_send(url, body, count), "receive": _blocking_receive(url, count)}
 
     loops = ["asyncio", "uvloop"] if measure.has_uvloop() else ["asyncio"]
-    faces = {f"haclient.aio {name}": on_loop(name) for name in loops}
-    return {_PEER: container, **faces, "haclient blocking": blocking}
+    apis = {f"haclient.aio {name}": on_loop(name) for name in loops}
+    return {_PEER: container, **apis, "haclient blocking": blocking}
 
 
 def profile(url: str, body: bytes, count: int, top: int = 25) -> None:

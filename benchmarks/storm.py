@@ -1,16 +1,16 @@
-"""The same reconnect storm five times: this client three ways, proton's Container, and rhea.
+"""The same reconnect storm five times: this client in three modes, proton's Container, and rhea.
 
 In each storm that many real connections are made to a local pair, its primary is killed (SIGKILL), the
 backup is promoted some seconds later, and everybody comes back; see ``haclient.storm.figures`` for what
 is counted, and how mu is measured.  All storms have the same pair, one after the other in the same run:
 
-- ``haclient, standby=none``: hints only, nobody is parked;
+- ``haclient, standby=none``: ``retry-after`` only, nobody is parked;
 - ``haclient, standby=outage``: parked by the passive member while there is no primary (the default);
 - ``haclient, standby=warm``: parked before, beside the live connection;
 - ``proton``: ``Container`` with its default reconnect;
 - ``rhea``: node's client with its default reconnect (skipped without node and npm).
 
-After the second one comes the wave: as many newcomers at once, at a primary that is up, while twenty
+After the second one comes a connection flood: as many newcomers at once, at a live primary, while twenty
 connected senders time their messages.  It comes twice: with everybody where the system likes, and with the
 primary on a processor without the backup and the newcomers (kept apart), as in a cluster, where each has a
 machine of its own.
@@ -33,7 +33,7 @@ from pathlib import Path
 import measure
 from rich.console import Console
 
-from haclient.cli.commands.storm import Bars, draw, tell
+from haclient.cli.commands.storm import Bars, draw, print_results
 from haclient.storm import report
 from haclient.storm.fleet import FleetError
 from haclient.storm.run import Outcome, Plan, run
@@ -94,10 +94,10 @@ def _bars(outcome: Outcome) -> None:
     measure.print_bar(f"{one.name}: settled messages lost", one.lost, 0, at_least=False, unit="")
     if one.name.startswith("haclient"):
         measure.print_bar(f"{one.name}: last one back / (N/mu)", one.ratio, 1.3, at_least=False)
-    for words, wave in (("", outcome.wave), (", kept apart", outcome.apart)):
-        if wave is not None:
+    for words, flood in (("", outcome.flood), (", kept apart", outcome.apart)):
+        if flood is not None:
             what = f"{one.name}: p99 during / before newcomers{words}"
-            measure.print_bar(what, wave.ratio, 3, at_least=False)
+            measure.print_bar(what, flood.ratio, 3, at_least=False)
 
 
 def main() -> None:
@@ -117,12 +117,12 @@ def main() -> None:
                 outcomes += _outcome(plan, bars)
     if not outcomes:
         return
-    tell(Console(width=160), outcomes)
+    print_results(Console(width=160), outcomes)
     for outcome in outcomes:
         _bars(outcome)
     arguments.out.mkdir(parents=True, exist_ok=True)
     draw(outcomes, arguments.out / "storm.png", arguments.out / "storm.html")
-    facts = [report.facts(outcome.figures, outcome.wave, outcome.apart) for outcome in outcomes]
+    facts = [report.facts(outcome.figures, outcome.flood, outcome.apart) for outcome in outcomes]
     (arguments.out / "storm.json").write_text(json.dumps(facts))
 
 

@@ -1,11 +1,11 @@
-"""A member: listens, lets clients in, and is promoted, demoted and stopped.
+"""A member: listens, admits clients, and is promoted, demoted and stopped.
 
 Rules
 -----
-* A member starts passive unless it is told otherwise.
+* A member starts passive unless its options say otherwise.
 * Whatever one client sends ends at most that client's connection.
-* When the role changes to passive, and at the end, clients are told with a Close: where the
-  primary is if that is known, otherwise ``amqp:connection:forced``.
+* When the role changes to passive, and at the end, the member closes its client connections: with a redirect
+  if it knows the primary, otherwise with ``amqp:connection:forced``.
 
 Sources: AMQP 1.0 part 2, sections 2.2 (versions), 2.4.1 (opening a connection), 2.8.15;
 ``failover-server-list`` as Qpid JMS reads it.
@@ -28,9 +28,9 @@ from broker_stub import telemetry
 from broker_stub.address import Address
 from broker_stub.admission import auth, descriptors
 from broker_stub.admission.auth import Access
-from broker_stub.admission.controller import Decision, Entrance, EntranceOptions
+from broker_stub.admission.controller import AdmissionController, AdmissionOptions, Decision
 from broker_stub.admission.listener import Listener
-from broker_stub.admission.newcomer_scheduler import Gate, Gates
+from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.election.roles import Membership
 from broker_stub.management import Management, queue_facts
@@ -39,7 +39,7 @@ from broker_stub.queueing.message import DEFAULT_LIMITS, QueueLimits, Replicate
 from broker_stub.queueing.nodes import Addresses, AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.sites.site import Site
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import (
     DEFAULT_HEARTBEAT,
     DEFAULT_MAX_FRAME_SIZE,
@@ -52,38 +52,38 @@ from haclient.telemetry import TelemetrySettings
 logger = logging.getLogger("broker_stub.broker")
 
 PRODUCT = "haclient-broker-stub"
-# Connections that end without an Open are logged one by one, but not thousands of them in a second.
-_MOST_COMPLAINTS = 20
-_EXPIRY_INTERVAL = 1.0
-# Who was parked comes before whoever asked for the promotion: an answer with the member's status takes as
-# long as serving a few of them, and between their Begins and their first messages nobody needs it.
+# Connections that end without an Open are logged one by one, but at most so many in a second.
+_MAX_LOGGED_FAILURES = 20
+_TICK_INTERVAL = 1.0
+# Parked clients are served before the answer to the promotion: an answer with the member's status takes as
+# long as serving a few of them, and nobody needs it between their Begins and their first messages.
 _HEAD_START = 0.01
 
 ANY_PORT = Address("127.0.0.1", 0)
-UNKNOWING = Membership()
-OPEN_TO_ALL = EntranceOptions()
+UNKNOWN_MEMBERSHIP = Membership()
+DEFAULT_ADMISSION = AdmissionOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """How a member is run.
+    """How a member runs.
 
-    :param listen: where; port 0 takes a free one.
+    :param listen: the address; port 0 takes a free one.
     :param name: the member's name in its cluster.
-    :param replicate: what the backups have of a queue that does not say it itself.
-    :param members: where the members of the cluster are, told to clients in Open.
+    :param replicate: what the backups have of a queue that does not declare it.
+    :param members: the addresses of the cluster's members, sent to clients in Open.
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
-    :param entrance: how fast clients are let in, and how many others there may be.
+    :param admission: how fast clients are admitted, and how many may be parked or unfinished.
     :param heartbeat: seconds of silence after which a client is lost.
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
-    :param telemetry: where whom it lets in and what it becomes is written; ``None`` for nowhere.
+    :param telemetry: where to write admissions and role changes; ``None`` for nowhere.
     """
 
     listen: Address = ANY_PORT
     name: str = "member"
     cluster: str = "haclient"
-    membership: Membership = UNKNOWING
+    membership: Membership = UNKNOWN_MEMBERSHIP
     members: tuple[Address, ...] = ()
     access: Access = field(default_factory=Access)
     tls: TlsFiles | None = None
@@ -92,7 +92,7 @@ class BrokerOptions:
     replicate: Replicate = Replicate.ALL
     handshake_timeout: float = 10.0
     max_connections: int = 20_000
-    entrance: EntranceOptions = OPEN_TO_ALL
+    admission: AdmissionOptions = DEFAULT_ADMISSION
     heartbeat: float = DEFAULT_HEARTBEAT
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
@@ -107,7 +107,9 @@ class Broker:
         self.options = options
         self.membership = options.membership
         self.members = options.members
-        self.log = telemetry.log_of(options.telemetry, cluster=options.cluster, name=options.name)
+        self.telemetry = telemetry.member_telemetry(
+            options.telemetry, cluster=options.cluster, name=options.name
+        )
         self._loop = asyncio.get_running_loop()
         self.addresses = Addresses(
             self._loop.time,
@@ -118,27 +120,30 @@ class Broker:
         )
         self.member = None if cluster is None else cluster.member(self, self.addresses)
         self.site = Site(
-            self.addresses, self.now_ms, self._put_marks, lambda odd: self.log.odd(self.membership, odd)
+            self.addresses,
+            self.now_ms,
+            self._persist_site_progress,
+            lambda anomaly: self.telemetry.anomaly(self.membership, anomaly),
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._management = Management(self)
         self._settings = self._connection_settings()
-        self.entrance = Entrance(options.entrance, self.membership, self._loop)
-        self._gates = Gates(self._loop)
+        self.admission = AdmissionController(options.admission, self.membership, self._loop)
+        self._scheduler = NewcomerScheduler(self._loop)
         self._listener = Listener(
-            self._accepted,
+            self._accept_socket,
             self._loop,
-            room=lambda: self.entrance.handshakes.make_room(self._loop.time()),
-            exhausted=lambda: self.entrance.handshakes.cut_oldest("there is no file descriptor left"),
+            accept_delay=lambda: self.admission.handshakes.accept_delay(self._loop.time()),
+            exhausted=lambda: self.admission.handshakes.abort_oldest("there is no file descriptor left"),
         )
-        self._complaints = 0
-        self._descriptors = descriptors.most_connections(options.entrance.max_handshakes)
+        self._logged_failures = 0
+        self._descriptor_limit = descriptors.most_connections(options.admission.max_handshakes)
         self._connections: set[ClientConnection] = set()
-        self._all_gone = asyncio.Event()
+        self._all_closed = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self.failure = ""
-        """Why it gave up by itself, empty when it did not."""
-        self._expiry: asyncio.TimerHandle | None = None
+        """Why the member stopped by itself, empty when it did not."""
+        self._tick_timer: asyncio.TimerHandle | None = None
         self._started_at = self._loop.time()
         self._version = importlib.metadata.version("python-qpid-proton")
         self._open_properties: dict[str, Any] = {}
@@ -158,23 +163,23 @@ class Broker:
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen.
+        """Start to listen.
 
-        :raises OSError: when the address cannot be had.
+        :raises OSError: when it cannot listen on the address.
         """
         if self.member is not None:
             await self.member.start()
         self.site.became(serves=self.membership.role.serves)
-        self.entrance.start(self._settings)
+        self.admission.start(self._settings)
         await self._listener.listen(self.options.listen)
-        self.log.listens(self.address)
-        self.log.became(self.membership)
-        self._expire()
+        self.telemetry.listens(self.address)
+        self.telemetry.became(self.membership)
+        self._tick()
         logger.info("%s listens on %s as %s", self.options.name, self.address, self.membership.role)
 
     @property
     def address(self) -> Address:
-        """Where the member listens."""
+        """The address that the member listens on."""
         return Address(self.options.listen.host, self._listener.port, tls=self.options.tls is not None)
 
     async def run(self) -> None:
@@ -183,32 +188,32 @@ class Broker:
         await self.stop()
 
     def give_up(self, why: str) -> None:
-        """Let ``run`` come to its end, and to an error."""
-        logger.error("%s gives up: %s", self.options.name, why)
+        """End ``run`` with an error."""
+        logger.error("%s stops because of an error: %s", self.options.name, why)
         self.failure = why
         self.request_stop()
 
     def request_stop(self) -> None:
-        """Let ``run`` come to its end."""
+        """End ``run``."""
         self._stop_requested.set()
 
     async def stop(self) -> None:
-        """Close every connection and listen no more."""
+        """Stop to listen and close every connection."""
         self._listener.close()
-        self.entrance.close()
-        if self._expiry is not None:
-            self._expiry.cancel()
-        reason = self._goodbye("the member stops")
+        self.admission.close()
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        reason = self._close_condition("the member stops")
         await self.site.close()
         if self.member is not None:
             await self.member.stop()
         for connection in tuple(self._connections):
-            connection.turn_away(reason)
+            connection.close_with(reason)
         try:
             async with asyncio.timeout(self.options.stop_timeout):
                 while self._connections:
-                    self._all_gone.clear()
-                    await self._all_gone.wait()
+                    self._all_closed.clear()
+                    await self._all_closed.wait()
         except TimeoutError:
             for connection in tuple(self._connections):
                 connection.engine.abort(reason)
@@ -221,50 +226,52 @@ class Broker:
     async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
 
-    def _expire(self) -> None:
-        # A backup's clock decides nothing: what its primary drops, it drops.
+    def _tick(self) -> None:
+        # A backup expires nothing by its own clock: it drops the messages that its primary drops.
         if self.member is None or self.membership.role.serves:
             self.addresses.expire()
         if self.membership.role.serves and (site := self.site.status()):
-            self.log.site(self.membership, site)
-        self.site.look()
-        self._complaints = 0
-        self._expiry = self._loop.call_later(_EXPIRY_INTERVAL, self._expire)
+            self.telemetry.site(self.membership, site)
+        self.site.tick()
+        self._logged_failures = 0
+        self._tick_timer = self._loop.call_later(_TICK_INTERVAL, self._tick)
 
     # -- connections ----------------------------------------------------------------------------
 
-    def _accepted(self) -> Gate:
+    def _accept_socket(self) -> ScheduledProtocol:
         connection = ClientConnection(self, self._loop)
         engine = Engine(connection, self._settings, self._loop)
         self._connections.add(connection)
-        self.entrance.handshakes.begin(connection, self._loop.time())
-        connection.begin(engine)
-        return Gate(engine, self._gates, lambda: connection.is_in)
+        self.admission.handshakes.begin(connection, self._loop.time())
+        connection.accepted(engine)
+        return ScheduledProtocol(engine, self._scheduler, lambda: connection.is_established)
 
-    def forget(self, connection: ClientConnection, ending: Ending) -> None:
-        """A connection is over."""
+    def connection_ended(self, connection: ClientConnection, reason: CloseReason) -> None:
+        """Remove a connection that has ended."""
         self._connections.discard(connection)
-        self.entrance.handshakes.done(connection)
+        self.admission.handshakes.done(connection)
         if not self._connections:
-            self._all_gone.set()
+            self._all_closed.set()
         level = logging.DEBUG
-        if connection.opened_at is None and ending.condition and self._complaints < _MOST_COMPLAINTS:
-            self._complaints += 1
+        if connection.opened_at is None and reason.condition and self._logged_failures < _MAX_LOGGED_FAILURES:
+            self._logged_failures += 1
             level = logging.INFO
         if logger.isEnabledFor(level):
             who = connection.user or "anonymous"
-            logger.log(level, "connection of %s from %s ended: %s", who, connection.engine.peer, ending)
+            logger.log(level, "connection of %s from %s ended: %s", who, connection.engine.peer, reason)
 
-    def decide(self, comer: ClientConnection) -> Decision | proton.Condition:
-        """Whether a client whose Open has come is served, parked, or refused and why."""
-        entrance = self.entrance
-        entrance.handshakes.opened(comer, self._loop.time())
-        opened = len(self._connections) - len(entrance.handshakes)
-        full = opened - len(entrance.lot) > self.options.max_connections or opened > self._descriptors
-        return entrance.decide(comer, full=full)
+    def decide(self, request: ClientConnection) -> Decision | proton.Condition:
+        """Serve, park or refuse a client that has sent its Open."""
+        admission = self.admission
+        admission.handshakes.opened(request, self._loop.time())
+        opened = len(self._connections) - len(admission.handshakes)
+        full = (
+            opened - len(admission.parking) > self.options.max_connections or opened > self._descriptor_limit
+        )
+        return admission.decide(request, full=full)
 
     def open_properties(self) -> dict[str, Any]:
-        """What the member says of itself in Open."""
+        """The properties of the member's Open."""
         return self._open_properties
 
     def _describe(self) -> None:
@@ -282,13 +289,13 @@ class Broker:
     # -- management -----------------------------------------------------------------------------
 
     async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
-        """Become the primary; what force may have lost, in words, empty for nothing.
+        """Become the primary; return a warning of what force may have lost, or an empty text.
 
         :param at_least: the lowest generation, for a member without an arbiter.
-        :param force: whatever the store lacks, for a member with one.
+        :param force: promote whatever the store lacks, for a member with an arbiter.
         :raises MoveRefusedError: when the membership table or the arbiter does not allow it.
         """
-        warning, parked = "", len(self.entrance.lot) > 0
+        warning, parked = "", len(self.admission.parking) > 0
         if self.member is not None:
             warning = await self.member.promote(force=force)
         else:
@@ -298,33 +305,33 @@ class Broker:
         return warning
 
     async def demote(self, primary: Address | None = None) -> None:
-        """Become passive, and send the clients away."""
+        """Become passive, and close the client connections."""
         if self.member is not None:
             await self.member.demote(primary)
         else:
             self.become(self.membership.demote(primary))
-            self.send_clients_away("this member is passive now")
+            self.close_client_connections("this member is passive now")
 
-    def send_clients_away(self, why: str) -> None:
-        """End every connection but the cluster-admin's that only manage.
+    def close_client_connections(self, why: str) -> None:
+        """Close every connection but the cluster-admin's that only manage.
 
-        On a backup whatever is put into a queue, or taken from it, makes it unlike the primary's.
+        A client that changed a queue of a backup would make it differ from the primary's.
         """
-        reason = self._goodbye(why)
+        reason = self._close_condition(why)
         for connection in tuple(self._connections):
             manages = connection.admin and not connection.replicates and not connection.uses_queues
             if connection.opened_at is not None and not manages:
-                connection.turn_away(reason)
+                connection.close_with(reason)
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> None:
-        """Learn where the primary is."""
+        """Take the address of the primary."""
         if self.member is None:
             self.become(self.membership.follow(primary, generation=generation))
         else:
             self.member.follow_hint(primary)
 
     async def set_members(self, members: tuple[Address, ...]) -> None:
-        """Tell clients, and this member's own search for the primary, of other members than before."""
+        """Announce new members to clients, and to this member's own search for the primary."""
         self.members = members
         self._describe()
         if self.member is not None:
@@ -336,26 +343,26 @@ class Broker:
             await self.member.wiring_settled()
 
     def become(self, membership: Membership) -> None:
-        """Show the world what this member is now."""
+        """Take a new role or generation, and announce it."""
         self.membership = membership
         self._describe()
-        self.log.became(membership)
-        self.entrance.became(membership)
+        self.telemetry.became(membership)
+        self.admission.role_changed(membership)
         self.site.became(serves=membership.role.serves)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
 
-    def _put_marks(self, queue: Queue) -> None:
+    def _persist_site_progress(self, queue: Queue) -> None:
         if self.member is not None:
-            self.member.put_marks(queue)
+            self.member.put_site_progress(queue)
 
-    def _goodbye(self, why: str) -> proton.Condition:
+    def _close_condition(self, why: str) -> proton.Condition:
         membership = self.membership
         if not membership.role.serves and membership.primary is not None:
             return auth.redirect(membership.primary)
         return proton.Condition("amqp:connection:forced", why)
 
     def status(self) -> dict[str, Any]:
-        """What this member is and has, for people and for managers."""
+        """The member's status, for people and for supervisors."""
         membership = self.membership
         return {
             "name": self.options.name,
@@ -366,7 +373,7 @@ class Broker:
             "primary": None if membership.primary is None else membership.primary.authority,
             "members": [member.authority for member in self.members],
             "connections": len(self._connections),
-            "entrance": self.entrance.status(),
+            "entrance": self.admission.status(),
             "site": self.site.status(),
             **({} if self.member is None else {"replication": self.member.status()}),
             "queues": self.queue_status(),
@@ -375,7 +382,7 @@ class Broker:
         }
 
     def queue_status(self) -> list[dict[str, Any]]:
-        """What every queue is, with its depth and counters."""
+        """Every queue with its depth and counters."""
         return [queue_facts(queue) for queue in self.addresses]
 
     def management_for(self, connection: ClientConnection) -> ManagementLink:
@@ -383,7 +390,7 @@ class Broker:
         return ManagementLink(self, connection)
 
     def run_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside the connection that asked for it."""
+        """Run a task apart from the connection that requested it."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -394,14 +401,14 @@ class Broker:
             logger.error("a management request failed", exc_info=error)
 
     async def answer(self, message: proton.Message, *, admin: bool) -> None:
-        """Carry a management request out, and put the response where it was asked for."""
+        """Perform a management request, and put the response into its reply-to queue."""
         response = await self._management.answer(message, admin=admin)
         try:
             queue = self.addresses.queue(message.reply_to)
         except AddressRefusedError as refused:
             logger.info("management response dropped: %s", refused.description)
         else:
-            queue.enqueue(bytes(response.encode()), _nobody, None)
+            queue.enqueue(bytes(response.encode()), _ignore_settlement, None)
 
     @staticmethod
     def now_ms() -> int:
@@ -427,5 +434,5 @@ class ManagementLink:
         self.broker.run_task(self.broker.answer(message, admin=self.connection.admin))
 
 
-def _nobody(_token: object) -> None:
-    """A response has no producer to tell."""
+def _ignore_settlement(_token: object) -> None:
+    """A response has no sender that waits for its settlement."""

@@ -1,10 +1,10 @@
-"""The client side of management: talks to one given member as the cluster-admin.
+"""The client of the management node: connects to one given member as the cluster-admin.
 
 Rules
 -----
-* It never goes anywhere else: no failover, no redirect.  Whoever manages a member must reach
-  that member or learn that it cannot.
-* Everything has a timeout.  A member that cannot be reached, does not answer or breaks off
+* It connects to no other member: no failover, no redirect.  A command must reach the member that it
+  names, or learn that it cannot.
+* Every call has a timeout.  A member that cannot be reached, does not answer or drops the connection
   raises ``MemberUnreachableError``; one that answers with a refusal, ``MemberRefusedError``.
 
 Source: AMQP Management 1.0, working draft 16, section 2.
@@ -27,7 +27,7 @@ from broker_stub.admission.auth import DEFAULT_ADMIN, MANAGEMENT, PASSWORD_MECHA
 from broker_stub.election.roles import Role
 from broker_stub.management import MEMBER_TYPE
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 
@@ -41,13 +41,13 @@ class AdminError(Exception):
 
 
 class MemberUnreachableError(AdminError):
-    """Nobody there, or no answer."""
+    """The member cannot be reached or does not answer."""
 
 
 class MemberRefusedError(AdminError):
-    """The member answered, and said no.
+    """The member refused the request.
 
-    :param status: the response's status code; 403 where not even the connection was allowed.
+    :param status: the response's status code; 403 when it refused the connection.
     """
 
     def __init__(self, description: str, status: int = 403) -> None:
@@ -57,7 +57,7 @@ class MemberRefusedError(AdminError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who manages."""
+    """The cluster-admin's name and password."""
 
     password: str = field(repr=False)
     user: str = DEFAULT_ADMIN
@@ -65,7 +65,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """What a member said of itself; ``facts`` has all of it."""
+    """The status that a member reports; ``facts`` has all of it."""
 
     name: str
     role: str
@@ -88,12 +88,12 @@ class MemberStatus:
 
     @property
     def warning(self) -> str:
-        """What a forced promotion may have lost; empty for nothing."""
+        """What a forced promotion may have lost; empty if nothing."""
         return str(self.facts.get("warning") or "")
 
 
 class AdminClient:
-    """A connection to one member's management node; ``await AdminClient.connect(...)`` makes it."""
+    """A connection to one member's management node, opened by ``await AdminClient.connect(...)``."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
@@ -103,9 +103,9 @@ class AdminClient:
         self._requests: SenderLink | None = None
         self._reply_to = ""
         self._ready: asyncio.Future[None] = self._loop.create_future()
-        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._pending: dict[Any, asyncio.Future[proton.Message]] = {}
-        self._numbers = itertools.count(1)
+        self._request_ids = itertools.count(1)
 
     @classmethod
     async def connect(
@@ -120,7 +120,8 @@ class AdminClient:
 
         :param timeout: seconds for the connection, and for each call.
         :param tls: for an address with TLS; ``None`` trusts the system's authorities.
-        :raises MemberUnreachableError, MemberRefusedError: see there.
+        :raises MemberUnreachableError: when it cannot be reached in time.
+        :raises MemberRefusedError: when it refuses the connection.
         """
         client = cls(address, timeout)
         try:
@@ -130,7 +131,7 @@ class AdminClient:
             client.abort()
             raise MemberUnreachableError(f"{address}: no answer within {timeout:g} s") from None
         except OSError as error:
-            raise MemberUnreachableError(f"{address}: {_why(error)}") from error
+            raise MemberUnreachableError(f"{address}: {_error_text(error)}") from error
         except BaseException:
             client.abort()
             raise
@@ -164,15 +165,15 @@ class AdminClient:
         :raises MemberUnreachableError: when the member does not answer in time.
         """
         if self._requests is None or self._requests.dead:
-            raise MemberUnreachableError(f"{self.address}: the connection is gone")
-        number = next(self._numbers)
+            raise MemberUnreachableError(f"{self.address}: the connection has ended")
+        request_id = next(self._request_ids)
         request = proton.Message(
             reply_to=self._reply_to,
-            correlation_id=proton.ulong(number),
+            correlation_id=proton.ulong(request_id),
             properties={"operation": operation, "type": kind, "name": name},
             body=arguments,
         )
-        answer = self._pending[number] = self._loop.create_future()
+        answer = self._pending[request_id] = self._loop.create_future()
         self._requests.send(bytes(request.encode()), None, settled=True)
         try:
             async with asyncio.timeout(self._timeout):
@@ -180,7 +181,7 @@ class AdminClient:
         except TimeoutError:
             raise MemberUnreachableError(f"{self.address}: no answer within {self._timeout:g} s") from None
         finally:
-            del self._pending[number]
+            del self._pending[request_id]
         properties = response.properties or {}
         status = int(properties.get("statusCode", 0))
         if status not in _OK:
@@ -188,36 +189,36 @@ class AdminClient:
         return response.body
 
     async def status(self) -> MemberStatus:
-        """What the member is and has."""
+        """Read the member's status."""
         return MemberStatus.of(await self.call("READ"))
 
     async def promote(self, *, at_least: int = 0, force: bool = False) -> MemberStatus:
         """Make the member the primary, in a generation not below ``at_least``.
 
-        :param force: whatever its store lacks; the ``warning`` tells what that may be.
+        :param force: promote it whatever its store lacks; ``warning`` says what that may be.
         """
         return MemberStatus.of(await self.call("PROMOTE", generation=at_least, force=force))
 
     async def demote(self, primary: Address | None = None) -> MemberStatus:
-        """Make the member passive; its clients are sent to ``primary`` when that is given."""
+        """Make the member passive; it redirects its clients to ``primary`` if that is given."""
         return MemberStatus.of(await self.call("DEMOTE", primary=None if primary is None else str(primary)))
 
     async def set_primary(self, primary: Address | None, *, generation: int) -> MemberStatus:
-        """Tell a passive member where the primary is."""
+        """Send a passive member the address of the primary."""
         where = None if primary is None else str(primary)
         return MemberStatus.of(await self.call("SET-PRIMARY", primary=where, generation=generation))
 
     async def set_members(self, members: Iterable[Address]) -> MemberStatus:
-        """Tell a member where the members of the cluster are."""
+        """Send a member the addresses of the cluster's members."""
         return MemberStatus.of(await self.call("UPDATE", members=[str(member) for member in members]))
 
     async def create(self, kind: str, name: str, **attributes: Any) -> dict[str, Any]:
-        """Make a queue, an exchange or a binding; its attributes."""
+        """Create a queue, an exchange or a binding; return its attributes."""
         facts: dict[str, Any] = await self.call("CREATE", kind=kind, name=name, **attributes)
         return facts
 
     async def update(self, kind: str, name: str, **attributes: Any) -> dict[str, Any]:
-        """Change what can be changed of a queue or an exchange; its attributes."""
+        """Change the changeable attributes of a queue or an exchange; return all of them."""
         facts: dict[str, Any] = await self.call("UPDATE", kind=kind, name=name, **attributes)
         return facts
 
@@ -226,24 +227,24 @@ class AdminClient:
         await self.call("DELETE", kind=kind, name=name, **attributes)
 
     async def query(self, kind: str) -> list[dict[str, Any]]:
-        """Every queue, exchange or binding with all its attributes."""
+        """List every queue, exchange or binding with all its attributes."""
         answer = await self.call("QUERY", kind=kind)
         return [dict(zip(answer["attributeNames"], row, strict=True)) for row in answer["results"]]
 
     async def stop_member(self) -> None:
-        """Have the member stop in order."""
+        """Stop the member in order."""
         await self.call("STOP")
 
     # -- the end --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Say goodbye; a member that does not answer within a second is left without."""
-        if self._engine is None or self._engine.ending is not None:
+        """Close the connection; drop it when the member does not answer within a second."""
+        if self._engine is None or self._engine.close_reason is not None:
             return
         self._engine.close()
         try:
             async with asyncio.timeout(1.0):
-                await asyncio.shield(self._gone)
+                await asyncio.shield(self._ended)
         except TimeoutError:
             self.abort()
 
@@ -251,7 +252,7 @@ class AdminClient:
         """Drop the connection."""
         if self._engine is not None:
             self._engine.abort()
-        self._fail(MemberUnreachableError(f"{self.address}: given up"))
+        self._fail(MemberUnreachableError(f"{self.address}: aborted"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -264,16 +265,16 @@ class AdminClient:
         for future in futures:
             if not future.done():
                 future.set_exception(error)
-                # Whoever waits gets it; when nobody does, that is not worth a warning.
+                # If no caller awaits it, asyncio must not warn about it.
                 future.exception()
 
     # -- for the engine -------------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """The member's Open came."""
+        """The member sent its Open."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """The session is there: attach a link for the responses."""
+        """The member answered the Begin: attach a link for the responses."""
         link = engine.receiver(session, "responses", self)
         link.endpoint.source.dynamic = True
         engine.attach(link)
@@ -283,7 +284,7 @@ class AdminClient:
         engine.refuse(link, proton.Condition("amqp:not-allowed", "not a broker"))
 
     def link_opened(self, link: SenderLink | ReceiverLink) -> None:
-        """A link was answered: responses first, then requests."""
+        """The member answered an Attach: first that of the responses, then that of the requests."""
         engine = self._engine
         if isinstance(link, ReceiverLink) and engine is not None:
             self._reply_to = link.endpoint.remote_source.address or ""
@@ -299,7 +300,7 @@ class AdminClient:
             self._ready.set_result(None)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A response came."""
+        """Hand a response to the call that waits for it."""
         if delivery is not None:
             link.settle(delivery)
         link.grant(1)
@@ -313,33 +314,33 @@ class AdminClient:
         """Requests are sent settled."""
 
     def link_closed(self, link: SenderLink | ReceiverLink, condition: proton.Condition | None) -> None:
-        """The member refused a link, or dropped it."""
-        self._fail(MemberRefusedError(_words(self.address, condition)))
+        """The member refused a link, or detached it."""
+        self._fail(MemberRefusedError(_close_text(self.address, condition)))
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """The member closes the connection."""
         if condition is not None:
-            self._fail(MemberRefusedError(_words(self.address, condition)))
+            self._fail(MemberRefusedError(_close_text(self.address, condition)))
 
     def writable_again(self, engine: Engine) -> None:
         """Requests are few and small."""
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The connection is over."""
-        if ending.condition is not None and ending.condition.name == "amqp:unauthorized-access":
-            self._fail(MemberRefusedError(f"{self.address}: {ending}"))
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """Fail all calls: the connection has ended."""
+        if reason.condition is not None and reason.condition.name == "amqp:unauthorized-access":
+            self._fail(MemberRefusedError(f"{self.address}: {reason}"))
         else:
-            self._fail(MemberUnreachableError(f"{self.address}: {ending}"))
-        if not self._gone.done():
-            self._gone.set_result(None)
+            self._fail(MemberUnreachableError(f"{self.address}: {reason}"))
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
-def _why(error: OSError) -> str:
-    # asyncio's own words name the socket address again; those of TLS and DNS say what was wrong.
+def _error_text(error: OSError) -> str:
+    # asyncio's own text repeats the socket address; those of TLS and DNS say what was wrong.
     return os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error)
 
 
-def _words(address: Address, condition: proton.Condition | None) -> str:
+def _close_text(address: Address, condition: proton.Condition | None) -> str:
     if condition is None:
         return f"{address}: closed without a reason"
     return f"{address}: {condition.name}: {condition.description}"

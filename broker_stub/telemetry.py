@@ -1,7 +1,7 @@
-"""What a member writes down: whom it let in, parked, or refused with which hint, and what it became.
+"""The telemetry of a member: admissions, refusals with their ``retry-after``, and role changes.
 
-The lines have the clients' format and go through the clients' writer (``haclient.telemetry``).
-The connections of a cluster-admin that only manages are left out: those are the manager's probes.
+The lines have the clients' format and use the clients' writer (``haclient.telemetry``).
+They leave out connections of a cluster-admin that only manages: those are the supervisor's probes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import proton
 
 from broker_stub.address import Address
 from broker_stub.election.roles import Membership
-from broker_stub.sites.anomalies import Odd
+from broker_stub.sites.anomalies import Anomaly
 from haclient.discovery.evidence import FailureReason
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Value, long
@@ -26,13 +26,13 @@ from haclient.telemetry.writer import Alive
 
 SOURCE = "broker_stub"
 _REDIRECT = "amqp:connection:redirect"
-# A container id is the client's choice, and as long as it likes.
-_LONGEST_ID = 300
+# The client chooses its container id, of any length.
+_MAX_ID_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """One line in the making.
+class TelemetryEntry:
+    """One line before it is formatted.
 
     :param time: seconds since the Unix epoch; ``monotonic``: seconds.
     """
@@ -43,70 +43,70 @@ class Happened:
     facts: dict[str, Value]
 
 
-class Log(Protocol):
-    """What a member tells."""
+class MemberTelemetry(Protocol):
+    """The events that a member records."""
 
     def listens(self, address: Address) -> None:
-        """The member is at this address from now on."""
+        """Set the address of the member."""
 
     def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """A client was let in."""
+        """A client was admitted."""
 
     def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """A client was sent away, when it came."""
+        """A client was refused or redirected at its Open."""
 
     def parked(self, client_id: str | None, membership: Membership) -> None:
-        """A client is held until it can be served here or elsewhere."""
+        """A client is parked until it can be served here or elsewhere."""
 
     def unparked(
         self, client_id: str | None, membership: Membership, condition: proton.Condition | None
     ) -> None:
-        """A client is held no longer: it is served, or it was sent away, or it is gone."""
+        """A client is no longer parked: it is served, closed, or disconnected."""
 
     def became(self, membership: Membership) -> None:
-        """The role or the generation is another one."""
+        """The role or the generation changed."""
 
     def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """How far another site is behind, and this one behind others."""
+        """How far other sites lag behind this one, and this one behind others."""
 
-    def odd(self, membership: Membership, odd: Odd) -> None:
-        """Events of another site were not as they should be."""
+    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
+        """Events of another site were out of order, missing or malformed."""
 
 
-class Silence:
+class NullMemberTelemetry:
     """Telemetry is off."""
 
     def listens(self, address: Address) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def parked(self, client_id: str | None, membership: Membership) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def unparked(
         self, client_id: str | None, membership: Membership, condition: proton.Condition | None
     ) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def became(self, membership: Membership) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
-    def odd(self, membership: Membership, odd: Odd) -> None:
-        """Nothing."""
+    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
+        """Do nothing."""
 
 
-class MemberLog:
+class MemberTelemetryWriter:
     """Writes the lines of one member (a ``writer.Source``).
 
-    :ivar dropped: entries that found the queue full; ``reported``: those that were told.
+    :ivar dropped: entries that found the queue full; ``reported``: those that were reported.
     """
 
     def __init__(self, settings: TelemetrySettings, *, cluster: str, name: str) -> None:
@@ -114,51 +114,51 @@ class MemberLog:
         self.reported = 0
         self._channel = writer.channel(settings, SOURCE)
         self._cluster, self._name = cluster, name
-        self._place: dict[str, Value] = {}
-        self._told: tuple[object, ...] = ()
+        self._address_fields: dict[str, Value] = {}
+        self._last_reported: tuple[object, ...] = ()
         self.forked()
         self._channel.add(self)
 
     # -- on the broker's thread ---------------------------------------------------------------
 
     def listens(self, address: Address) -> None:
-        """The member is at this address from now on; what it was before nobody could see."""
-        self._place = {"server_address": address.host, "server_port": address.port}
+        """Set the address of the member; role changes before it are not recorded."""
+        self._address_fields = {"server_address": address.host, "server_port": address.port}
 
     def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """A client was let in."""
+        """A client was admitted."""
         self._put(Kind.MEMBER_ADMITTED, membership, client_id=_short(client_id))
 
     def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """A client was sent away, when it came."""
+        """A client was refused or redirected at its Open."""
         self._put(
             Kind.MEMBER_REFUSED,
             membership,
             client_id=_short(client_id),
-            **_why(condition),
-            hint=_hint(condition),
+            **_error_fields(condition),
+            hint=_retry_after(condition),
         )
 
     def parked(self, client_id: str | None, membership: Membership) -> None:
-        """A client is held until it can be served here or elsewhere."""
+        """A client is parked until it can be served here or elsewhere."""
         self._put(Kind.MEMBER_PARKED, membership, client_id=_short(client_id))
 
     def unparked(
         self, client_id: str | None, membership: Membership, condition: proton.Condition | None
     ) -> None:
-        """A client is held no longer: it is served, or it was sent away, or it is gone."""
-        why = {} if condition is None else _why(condition)
+        """A client is no longer parked: it is served, closed, or disconnected."""
+        why = {} if condition is None else _error_fields(condition)
         self._put(Kind.MEMBER_UNPARKED, membership, client_id=_short(client_id), **why)
 
     def became(self, membership: Membership) -> None:
-        """The role or the generation is another one."""
-        told = (membership.role, membership.generation)
-        if self._place and told != self._told:
-            self._told = told
+        """The role or the generation changed."""
+        reported = (membership.role, membership.generation)
+        if self._address_fields and reported != self._last_reported:
+            self._last_reported = reported
             self._put(Kind.MEMBER_ROLE, membership)
 
     def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """How far another site is behind, and this one behind others: a line each."""
+        """How far other sites lag behind this one, and this one behind others: a line each."""
         source = status.get("source")
         if source is not None:
             facts = {"lag_events": source["lag_events"], "sequence": source["last_sequence"]}
@@ -175,25 +175,29 @@ class MemberLog:
         numbers: dict[str, Value] = {f"site_{name}": long(count) for name, count in counts.items()}
         self._put(Kind.MEMBER_SITE, membership, **numbers, **named, site_lag_seconds=seconds)
 
-    def odd(self, membership: Membership, odd: Odd) -> None:
-        """Events of another site were not as they should be; not what was in them."""
-        sequence = None if odd.sequence is None else long(odd.sequence)
-        facts: dict[str, Value] = {"site_link": odd.link, "site_case": odd.case, "site_sequence": sequence}
-        self._put(Kind.MEMBER_ODD_EVENT, membership, **facts, site_count=long(odd.count))
+    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
+        """Events of another site were out of order, missing or malformed; without their content."""
+        sequence = None if anomaly.sequence is None else long(anomaly.sequence)
+        facts: dict[str, Value] = {
+            "site_link": anomaly.link,
+            "site_case": anomaly.case,
+            "site_sequence": sequence,
+        }
+        self._put(Kind.MEMBER_ANOMALY, membership, **facts, site_count=long(anomaly.count))
 
     def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
         known: dict[str, Value] = {
             "role": str(membership.role),
             "generation": long(membership.generation),
-            **self._place,
+            **self._address_fields,
             **facts,
         }
-        self._channel.put(self, Happened(kind, time.time(), time.monotonic(), known))
+        self._channel.put(self, TelemetryEntry(kind, time.time(), time.monotonic(), known))
 
     # -- on the writer's thread ---------------------------------------------------------------
 
-    def lines(self, entry: Happened) -> Iterator[str]:
-        """The line of one entry."""
+    def lines(self, entry: TelemetryEntry) -> Iterator[str]:
+        """Format one entry."""
         self._sequence += 1
         facts = {"monotonic": entry.monotonic, "sequence": self._sequence, **entry.facts}
         yield self._lines.line(entry.kind, self._subject, entry.time, facts)
@@ -215,22 +219,26 @@ class MemberLog:
         self._subject = self._lines.subject(self._name, constant)
 
 
-def log_of(settings: TelemetrySettings | None, *, cluster: str, name: str) -> Log:
-    """The log of a member, which may be none."""
-    return Silence() if settings is None else MemberLog(settings, cluster=cluster, name=name)
+def member_telemetry(settings: TelemetrySettings | None, *, cluster: str, name: str) -> MemberTelemetry:
+    """The telemetry of a member; without settings it does nothing."""
+    return (
+        NullMemberTelemetry()
+        if settings is None
+        else MemberTelemetryWriter(settings, cluster=cluster, name=name)
+    )
 
 
-def _why(condition: proton.Condition) -> dict[str, Value]:
+def _error_fields(condition: proton.Condition) -> dict[str, Value]:
     kind = FailureReason.REDIRECTED if condition.name == _REDIRECT else FailureReason.CLOSED
     return {"condition": str(condition.name), "error_type": kind.value}
 
 
 def _short(client_id: str | None) -> str | None:
-    return None if client_id is None else client_id[:_LONGEST_ID]
+    return None if client_id is None else client_id[:_MAX_ID_LENGTH]
 
 
-def _hint(condition: proton.Condition) -> float | None:
-    """The delay that a refusal asks for, in seconds."""
+def _retry_after(condition: proton.Condition) -> float | None:
+    """The ``retry-after`` of a refusal, in seconds."""
     info = condition.info if isinstance(condition.info, Mapping) else {}
     value = {str(key): each for key, each in info.items()}.get("retry-after")
     return value / 1000 if isinstance(value, int | float) and math.isfinite(value) else None

@@ -29,7 +29,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from broker_stub.local_cluster.supervisor import Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
 from haclient import Message, aio, events
 from haclient.errors import HaclientError, ReceiveTimeout, StaleDelivery
 from haclient.outcome import Outcome
@@ -43,7 +43,7 @@ QUIET = 3.0
 
 
 @dataclass
-class Tally:
+class Totals:
     """What became of every number."""
 
     sent: int = 0
@@ -53,7 +53,7 @@ class Tally:
     stale: int = 0
     attempts: Counter[str] = field(default_factory=Counter)
     redirects: int = 0
-    away: list[tuple[str, float]] = field(default_factory=list)
+    downtimes: list[tuple[str, float]] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     marks: deque[tuple[float, dict[str, int]]] = field(
@@ -76,31 +76,31 @@ class Tally:
         self.marks.append((now, counts))
         return {name: (counts[name] - before[name]) / max(now - then, 0.001) for name in counts}
 
-    def tell(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Put a line into the log of the display."""
         self.log.append(f"{time.monotonic() - self.began:6.2f} s  {text}")
 
 
-async def produce(connection: aio.Connection, tally: Tally, rate: int, stop: asyncio.Event) -> None:
-    """Send numbers, ``rate`` a second, until told to stop; then wait for the last outcomes."""
+async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: asyncio.Event) -> None:
+    """Send numbers, ``rate`` a second, until ``stop`` is set; then wait for the last outcomes."""
     sender = await connection.create_sender(QUEUE)
     pending: set[asyncio.Future[Outcome]] = set()
 
     def done(number: int, future: asyncio.Future[Outcome]) -> None:
         pending.discard(future)
         if future.cancelled():
-            tally.failed[number] = "cancelled"
+            totals.failed[number] = "cancelled"
         elif (error := future.exception()) is not None:
-            tally.failed[number] = type(error).__name__
+            totals.failed[number] = type(error).__name__
         else:
-            tally.settled.add(number)
+            totals.settled.add(number)
 
     started = time.monotonic()
     while not stop.is_set():
-        while tally.sent < (time.monotonic() - started) * rate and not stop.is_set():
-            number = tally.sent
+        while totals.sent < (time.monotonic() - started) * rate and not stop.is_set():
+            number = totals.sent
             future = await sender.send_nowait(Message(body=number))
-            tally.sent += 1
+            totals.sent += 1
             pending.add(future)
             future.add_done_callback(lambda future, number=number: done(number, future))
         with contextlib.suppress(TimeoutError):
@@ -109,7 +109,7 @@ async def produce(connection: aio.Connection, tally: Tally, rate: int, stop: asy
         await asyncio.wait(pending, timeout=60)
 
 
-async def consume(connection: aio.Connection, tally: Tally, finished: asyncio.Event) -> None:
+async def consume(connection: aio.Connection, totals: Totals, finished: asyncio.Event) -> None:
     """Receive and accept until everything was sent and nothing came for a while."""
     receiver = await connection.create_receiver(QUEUE, credit=200)
     while True:
@@ -119,47 +119,49 @@ async def consume(connection: aio.Connection, tally: Tally, finished: asyncio.Ev
             if finished.is_set():
                 return
             continue
-        tally.received[int(delivery.message.body)] += 1
+        totals.received[int(delivery.message.body)] += 1
         try:
             await delivery.accept()
         except StaleDelivery:
-            tally.stale += 1
+            totals.stale += 1
 
 
-async def watch(name: str, connection: aio.Connection, tally: Tally) -> None:
+async def watch(name: str, connection: aio.Connection, totals: Totals) -> None:
     """Note what the connection goes through."""
     async for event in connection.events():
         match event:
-            case events.Lost():
-                tally.tell(f"{name}: lost {event.endpoint}: {event.reason}")
+            case events.Disconnected():
+                totals.note(f"{name}: lost {event.endpoint}: {event.reason}")
             case events.AttemptStarted():
-                tally.attempts[name] += 1
+                totals.attempts[name] += 1
             case events.Redirected():
-                tally.redirects += 1
-                tally.tell(f"{name}: {event.by} redirects to {event.target}")
+                totals.redirects += 1
+                totals.note(f"{name}: {event.by} redirects to {event.target}")
             case events.AttemptFailed():
-                miss = event.record.miss
-                tally.tell(f"{name}: {event.record.endpoint}: {miss.kind.value} {miss.condition or ''}")
+                failure = event.record.failure
+                totals.note(
+                    f"{name}: {event.record.endpoint}: {failure.kind.value} {failure.condition or ''}"
+                )
             case events.Reconnected():
-                tally.away.append((name, event.duration))
-                tally.tell(
+                totals.downtimes.append((name, event.duration))
+                totals.note(
                     f"{name}: back at {event.endpoint}, generation {event.generation}, after "
                     f"{event.duration:.3f} s, {event.replayed} sent again"
                 )
 
 
-async def assassinate(pair: Pair, tally: Tally, kills: int, interval: float) -> None:
+async def assassinate(pair: LocalCluster, totals: Totals, kills: int, interval: float) -> None:
     """Kill the primary every ``interval`` seconds, never before the pair is whole again."""
     for _ in range(kills):
         await asyncio.sleep(interval)
         await pair.wait_ready()
         victim = await pair.kill_primary()
-        tally.tell(f"SIGKILL for {victim.name}, the primary")
+        totals.note(f"SIGKILL for {victim.name}, the primary")
     await pair.wait_ready()
     await asyncio.sleep(interval)
 
 
-def picture(pair: Pair, connections: dict[str, aio.Connection], tally: Tally) -> Group:
+def picture(pair: LocalCluster, connections: dict[str, aio.Connection], totals: Totals) -> Group:
     """The live display."""
     members = Table("member", "address", "state", "generation", "process", expand=True)
     for member in pair.members:
@@ -172,34 +174,39 @@ def picture(pair: Pair, connections: dict[str, aio.Connection], tally: Tally) ->
             str(member.pid or "-"),
         )
     clients = Table("client", "state", "connected to", "attempts", "messages", "per second", expand=True)
-    counts, rates = tally.counts(), tally.rates()
+    counts, rates = totals.counts(), totals.rates()
     for name, connection in connections.items():
         clients.add_row(
             name,
             connection.state.value,
             str(connection.endpoint or "-"),
-            str(tally.attempts[name]),
+            str(totals.attempts[name]),
             f"{counts[name]:,}",
             f"{rates[name]:,.0f}",
         )
-    return Group(members, clients, Panel("\n".join(tally.log[-10:]) or "...", title="what happened"))
+    return Group(members, clients, Panel("\n".join(totals.log[-10:]) or "...", title="what happened"))
 
 
 @contextlib.asynccontextmanager
 async def display(
-    console: Console, pair: Pair, connections: dict[str, aio.Connection], tally: Tally, *, plain: bool
+    console: Console,
+    pair: LocalCluster,
+    connections: dict[str, aio.Connection],
+    totals: Totals,
+    *,
+    plain: bool,
 ) -> AsyncIterator[None]:
     """Show the picture while the body runs; print the log afterwards where there is no terminal."""
     if plain:
         yield
-        for line in tally.log:
+        for line in totals.log:
             console.print(line, highlight=False, soft_wrap=True)
         return
     with Live(console=console, refresh_per_second=FRAMES_PER_SECOND) as live:
 
         async def redraw() -> None:
             while True:
-                live.update(picture(pair, connections, tally))
+                live.update(picture(pair, connections, totals))
                 await asyncio.sleep(1 / FRAMES_PER_SECOND)
 
         task = asyncio.create_task(redraw())
@@ -207,37 +214,39 @@ async def display(
             yield
         finally:
             task.cancel()
-            live.update(picture(pair, connections, tally))
+            live.update(picture(pair, connections, totals))
 
 
-def verdict(tally: Tally, kills: int) -> Table:
+def verdict(totals: Totals, kills: int) -> Table:
     """What happened, and how it was counted."""
-    duplicates = sum(count - 1 for count in tally.received.values())
-    who, longest = max(tally.away, key=lambda pair: pair[1], default=("-", 0.0))
+    duplicates = sum(count - 1 for count in totals.received.values())
+    who, longest = max(totals.downtimes, key=lambda pair: pair[1], default=("-", 0.0))
     table = Table("", "count", "how it was counted", title=f"{kills} times SIGKILL")
-    table.add_row("sent", f"{tally.sent:,}", "numbers given to send_nowait()")
-    table.add_row("settled", f"{len(tally.settled):,}", "futures that resolved: accepted by a primary")
-    table.add_row("not settled", f"{len(tally.failed):,}", "futures that raised")
-    table.add_row("received", f"{len(tally.received):,}", "different numbers the consumer was given")
+    table.add_row("sent", f"{totals.sent:,}", "numbers given to send_nowait()")
+    table.add_row("settled", f"{len(totals.settled):,}", "futures that resolved: accepted by a primary")
+    table.add_row("not settled", f"{len(totals.failed):,}", "futures that raised")
+    table.add_row("received", f"{len(totals.received):,}", "different numbers the consumer was given")
     table.add_row("duplicates", f"{duplicates:,}", "numbers given again, most after a failover")
-    table.add_row("stale settles", f"{tally.stale:,}", "accept() after the loss: StaleDelivery, nothing sent")
-    table.add_row("settled but missing", f"{len(tally.missing):,}", "settled, and never received")
-    table.add_row("longest time away", f"{longest:.3f} s", f"{who}: from the loss to the next usable session")
     table.add_row(
-        "attempts", f"{sum(tally.attempts.values()):,}", "endpoints dialled after the first connect"
+        "stale settles", f"{totals.stale:,}", "accept() after the loss: StaleDelivery, nothing sent"
     )
-    table.add_row("redirects", f"{tally.redirects:,}", "answers of passive members that named the primary")
+    table.add_row("settled but missing", f"{len(totals.missing):,}", "settled, and never received")
+    table.add_row("longest downtime", f"{longest:.3f} s", f"{who}: from the loss to the next usable session")
+    table.add_row(
+        "attempts", f"{sum(totals.attempts.values()):,}", "endpoints dialled after the first connect"
+    )
+    table.add_row("redirects", f"{totals.redirects:,}", "answers of passive members that named the primary")
     return table
 
 
-async def demonstrate(console: Console, *, rate: int, kills: int, interval: float, plain: bool) -> Tally:
+async def demonstrate(console: Console, *, rate: int, kills: int, interval: float, plain: bool) -> Totals:
     """Run the whole thing."""
-    tally = Tally()
+    totals = Totals()
 
-    def told(event: PairEvent) -> None:
-        tally.tell(f"manager: {event.member} {event.kind}: {event.detail}")
+    def on_pair_event(event: LocalClusterEvent) -> None:
+        totals.note(f"supervisor: {event.member} {event.kind}: {event.detail}")
 
-    async with Pair(PairOptions(), on_event=told) as pair:
+    async with LocalCluster(LocalClusterOptions(), on_event=on_pair_event) as pair:
         console.print(f"cluster URL: [bold]{pair.url}[/]")
         console.print(f"store:       SQLite, one a member, in {pair.store}", soft_wrap=True)
         console.print(f"arbiter:     {pair.arbiter}", soft_wrap=True)
@@ -245,18 +254,18 @@ async def demonstrate(console: Console, *, rate: int, kills: int, interval: floa
             producer, consumer = await factory.connect(), await factory.connect()
             connections = {"producer": producer, "consumer": consumer}
             stop, finished = asyncio.Event(), asyncio.Event()
-            async with display(console, pair, connections, tally, plain=plain), asyncio.TaskGroup() as tasks:
+            async with display(console, pair, connections, totals, plain=plain), asyncio.TaskGroup() as tasks:
                 for name, connection in connections.items():
-                    tasks.create_task(watch(name, connection, tally))
-                receiving = tasks.create_task(consume(consumer, tally, finished))
-                sending = tasks.create_task(produce(producer, tally, rate, stop))
-                await assassinate(pair, tally, kills, interval)
+                    tasks.create_task(watch(name, connection, totals))
+                receiving = tasks.create_task(consume(consumer, totals, finished))
+                sending = tasks.create_task(produce(producer, totals, rate, stop))
+                await assassinate(pair, totals, kills, interval)
                 stop.set()
                 await sending
                 finished.set()
                 await receiving
                 await factory.close()
-    return tally
+    return totals
 
 
 @click.command(context_settings={"show_default": True})
@@ -273,11 +282,11 @@ def main(*, rate: int, kills: int, interval: float, plain: bool) -> None:
     logging.getLogger("haclient").setLevel(logging.CRITICAL)
     logging.getLogger("broker_stub").setLevel(logging.CRITICAL)
     try:
-        tally = asyncio.run(demonstrate(console, rate=rate, kills=kills, interval=interval, plain=plain))
+        totals = asyncio.run(demonstrate(console, rate=rate, kills=kills, interval=interval, plain=plain))
     except HaclientError as error:
         raise click.ClickException(str(error)) from error
-    console.print(verdict(tally, kills))
-    if tally.missing:
+    console.print(verdict(totals, kills))
+    if totals.missing:
         raise click.ClickException("messages that a primary had settled are lost")
 
 

@@ -23,11 +23,11 @@ async def produce(connection: aio.Connection) -> None:
     for number in itertools.count(1):
         # Waits only for room in the window: through an outage that is 1000 messages, or ``?window=``.
         settled = await sender.send_nowait(Message(body=number))
-        settled.add_done_callback(functools.partial(tell, number))
+        settled.add_done_callback(functools.partial(on_settled, number))
         await asyncio.sleep(0.1)
 
 
-def tell(number: int, settled: asyncio.Future[Outcome]) -> None:
+def on_settled(number: int, settled: asyncio.Future[Outcome]) -> None:
     if not settled.cancelled():
         print(f"sent {number}: {settled.exception() or 'accepted'}", flush=True)
 
@@ -43,10 +43,10 @@ async def consume(connection: aio.Connection) -> None:
 async def watch(name: str, connection: aio.Connection) -> None:
     async for event in connection.events():
         match event:
-            case events.Lost():
+            case events.Disconnected():
                 print(f"{name}: lost {event.endpoint}, {event.unsettled} unsettled", flush=True)
             case events.AttemptFailed(record=record):
-                print(f"{name}: {record.endpoint}: {record.miss.kind.value}", flush=True)
+                print(f"{name}: {record.endpoint}: {record.failure.kind.value}", flush=True)
             case events.BackingOff():
                 print(f"{name}: no primary, next round in {event.delay:.2f} s", flush=True)
             case events.Reconnected():

@@ -1,11 +1,11 @@
-"""The asyncio face.
+"""The asyncio API.
 
     async with haclient.aio.connect("amqp://broker-a,broker-b") as connection:
         sender = await connection.create_sender("orders")
         await sender.send(Message(body="one"))
 
 Everything belongs to the event loop it was made on.  A call that is cancelled leaves nothing
-half-done.  The blocking face (``haclient.blocking``) has the same names and meanings.
+half-done.  The blocking API (``haclient.blocking``) has the same names and meanings.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ConnectionFactory:
 
 
 class Connecting:
-    """A connection on its way: ``await`` it, or use it as an asynchronous context manager."""
+    """A pending connection: ``await`` it, or use it as an asynchronous context manager."""
 
     def __init__(self, factory: ConnectionFactory, *, own_factory: bool) -> None:
         self._factory = factory
@@ -155,7 +155,7 @@ class Connection:
 
     @property
     def generation(self) -> int | None:
-        """The generation of that member, if it tells one; after parking only the first link brings it."""
+        """The generation of that member, if it announces one; after parking, its first Attach does."""
         return self._core.generation
 
     async def create_sender(
@@ -190,7 +190,7 @@ class Connection:
     ) -> Receiver:
         """A receiver from a node.
 
-        :param credit: messages that may be on their way or waiting here; the URL's by default.
+        :param credit: messages that may be in flight or waiting here; the URL's by default.
         :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
             it is another one after a failover.
         :param browse: look at copies of the messages and leave them where they are.
@@ -204,7 +204,7 @@ class Connection:
         return Receiver(core)
 
     def events(self) -> AsyncEvents:
-        """An asynchronous iterator over what happens to the connection from now on."""
+        """An asynchronous iterator over the events of the connection from now on."""
         subscription = AsyncEvents()
         self._factory._core.subscribe(subscription, self._core.number)
         return subscription
@@ -248,8 +248,8 @@ class Sender:
 
         :param timeout: seconds; the URL's ``send_timeout`` by default, which is none.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
-        :raises SendTimeout: ``delivered`` tells whether it may have arrived.
-        :raises DeliveryUnknown: at most once only, when the connection was lost under way.
+        :raises SendTimeout: ``delivered`` says whether it may have arrived.
+        :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
         :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
         """
         core, data = self._core, self._encode(message)
@@ -258,19 +258,19 @@ class Sender:
         try:
             async with asyncio.timeout(seconds):
                 if core.ledger.full:
-                    await core.room()
+                    await core.wait_window()
                 future: asyncio.Future[Outcome] = self._loop.create_future()
                 entry = core.submit(data, future)
                 return await future
         except DeadlineExceeded:
             raise
         except TimeoutError:
-            delivered = core.take_back(entry) if entry is not None else False
+            delivered = core.withdraw(entry) if entry is not None else False
             msg = f"the primary did not settle the message within {seconds} s"
             raise SendTimeout(msg, delivered=delivered) from None
         except asyncio.CancelledError:
             if entry is not None:
-                core.take_back(entry)
+                core.withdraw(entry)
             raise
 
     async def send_nowait(
@@ -281,15 +281,15 @@ class Sender:
     ) -> asyncio.Future[Outcome]:
         """Send without waiting for the outcome, which the returned future will hold.
 
-        Waits only for room in the window.  The future raises what ``send`` would raise;
-        cancelling it takes back a message that has not left yet.
+        Waits only while the window is full.  The future raises what ``send`` would raise;
+        cancelling it withdraws a message that has not been sent yet.
 
-        :raises SendTimeout: when there was no room in time.
+        :raises SendTimeout: when the window stayed full.
         """
         core = self._core
         data = self._encode(message)
         if core.ledger.full:
-            await self._room(self._timeout if timeout is None else timeout)
+            await self._wait_window(self._timeout if timeout is None else timeout)
         future: asyncio.Future[Outcome] = self._loop.create_future()
         core.submit(data, future)
         return future
@@ -318,10 +318,10 @@ class Sender:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _room(self, seconds: float | None) -> None:
+    async def _wait_window(self, seconds: float | None) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._core.room()
+                await self._core.wait_window()
         except DeadlineExceeded:
             raise
         except TimeoutError:
@@ -350,24 +350,24 @@ class Receiver:
         return self._core.address
 
     async def receive(self, *, timeout: float | None = None) -> Delivery:
-        """The next delivery.
+        """Wait for the next delivery.
 
         :param timeout: seconds; none waits for ever.
-        :raises ReceiveTimeout: when none came in time.
-        :raises LinkClosed, ConnectionClosed: when none can come any more.
+        :raises ReceiveTimeout: when none arrived in time.
+        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
         """
         core = self._core
         if not core.inbox:
             try:
                 async with asyncio.timeout(timeout):
-                    await core.arrival()
+                    await core.wait_message()
             except DeadlineExceeded:
                 raise
             except TimeoutError:
                 msg = f"no message came within {timeout} s"
                 raise ReceiveTimeout(msg) from None
         delivery = core.inbox.popleft()
-        core.taken(1, delivery.epoch)
+        core.replenish_credit(1, delivery.session_number)
         return Delivery(delivery)
 
     async def close(self) -> None:
@@ -393,9 +393,9 @@ class Receiver:
 
 
 class Delivery:
-    """One message that came.  Settle it once, with one of the four outcomes.
+    """One received message.  Settle it once, with one of the four outcomes.
 
-    Each of them raises ``StaleDelivery`` when the delivery came over a connection that is gone,
+    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost,
     and ``AlreadySettled`` the second time.
     """
 
@@ -411,7 +411,7 @@ class Delivery:
 
     @property
     def data(self) -> bytes:
-        """The message as it came, encoded."""
+        """The message as received, encoded."""
         return self._core.data
 
     @property
@@ -432,7 +432,7 @@ class Delivery:
         self._settle(RELEASED)
 
     async def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
-        """Give it back, counted as a failed delivery, or never to come here again."""
+        """Give it back, counted as a failed delivery, or never to be delivered here again."""
         self._settle(
             Outcome(
                 OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
@@ -440,7 +440,7 @@ class Delivery:
         )
 
     def _settle(self, outcome: Outcome) -> None:
-        self._core.claim()
+        self._core.mark_settled()
         self._core.settle(outcome)
 
 

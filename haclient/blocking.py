@@ -1,4 +1,4 @@
-"""The blocking face: a shell over the same cores as the asyncio one, on a loop thread.
+"""The blocking API: a shell over the same cores as the asyncio one, on a loop thread.
 
     with haclient.connect("amqp://broker-a,broker-b") as connection:
         sender = connection.create_sender("orders")
@@ -145,7 +145,7 @@ class Connection:
 
     @property
     def generation(self) -> int | None:
-        """The generation of that member, if it tells one; after parking only the first link brings it."""
+        """The generation of that member, if it announces one; after parking, its first Attach does."""
         return self._core.generation
 
     def create_sender(
@@ -190,7 +190,7 @@ class Connection:
         return Receiver(self._thread, self._thread.call(create()))
 
     def events(self) -> BlockingEvents:
-        """An iterator over what happens to the connection from now on, for another thread."""
+        """An iterator over the events of the connection from now on, for another thread."""
         subscription = BlockingEvents()
         self._thread.post(self._factory._core.subscribe, subscription, self._core.number)
         return subscription
@@ -248,24 +248,24 @@ class Sender:
         except TimeoutError:
             if future.done():
                 raise
-            delivered = self._thread.call(self._take_back(future))
+            delivered = self._thread.call(self._withdraw(future))
             msg = f"the primary did not settle the message within {seconds} s"
             raise SendTimeout(msg, delivered=delivered) from None
         except BaseException:
             if not future.done():
-                self._thread.call(self._take_back(future))
+                self._thread.call(self._withdraw(future))
             raise
 
     def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> _SendFuture:
         """Send without waiting for the outcome, which the returned future will hold.
 
-        Waits only for room in the window.
+        Waits only while the window is full.
 
-        :raises SendTimeout: when there was no room in time.
+        :raises SendTimeout: when the window stayed full.
         """
         self._thread.check()
         if self.unsettled >= self._core.ledger.window:
-            self._room(self._timeout if timeout is None else timeout)
+            self._wait_window(self._timeout if timeout is None else timeout)
         future = _SendFuture()
         with self._lock:
             data = self._encode(message)
@@ -303,12 +303,12 @@ class Sender:
         except HaclientError as error:
             future.set_exception(error)
 
-    async def _take_back(self, future: _SendFuture) -> bool | None:
-        return self._core.take_back(future.entry) if future.entry is not None else False
+    async def _withdraw(self, future: _SendFuture) -> bool | None:
+        return self._core.withdraw(future.entry) if future.entry is not None else False
 
-    def _room(self, seconds: float | None) -> None:
+    def _wait_window(self, seconds: float | None) -> None:
         try:
-            self._thread.call(_within(seconds, self._core.room))
+            self._thread.call(_within(seconds, self._core.wait_window))
         except DeadlineExceeded:
             raise
         except TimeoutError:
@@ -359,9 +359,9 @@ class Receiver:
             try:
                 delivery = core.inbox.popleft()
             except IndexError:
-                self._arrival(timeout)
+                self._wait_message(timeout)
                 continue
-            self._thread.post(core.taken, 1, delivery.epoch)
+            self._thread.post(core.replenish_credit, 1, delivery.session_number)
             return Delivery(self._thread, delivery)
 
     def close(self) -> None:
@@ -385,9 +385,9 @@ class Receiver:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _arrival(self, seconds: float | None) -> None:
+    def _wait_message(self, seconds: float | None) -> None:
         try:
-            self._thread.call(_within(seconds, self._core.arrival))
+            self._thread.call(_within(seconds, self._core.wait_message))
         except DeadlineExceeded:
             raise
         except TimeoutError:
@@ -396,7 +396,7 @@ class Receiver:
 
 
 class Delivery:
-    """One message that came; see ``aio.Delivery``."""
+    """One received message; see ``aio.Delivery``."""
 
     __slots__ = ("_core", "_thread")
 
@@ -411,7 +411,7 @@ class Delivery:
 
     @property
     def data(self) -> bytes:
-        """The message as it came, encoded."""
+        """The message as received, encoded."""
         return self._core.data
 
     @property
@@ -432,7 +432,7 @@ class Delivery:
         self._settle(RELEASED)
 
     def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
-        """Give it back, counted as a failed delivery, or never to come here again."""
+        """Give it back, counted as a failed delivery, or never to be delivered here again."""
         self._settle(
             Outcome(
                 OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
@@ -440,7 +440,7 @@ class Delivery:
         )
 
     def _settle(self, outcome: Outcome) -> None:
-        self._core.claim()
+        self._core.mark_settled()
         self._thread.post(self._core.settle, outcome)
 
 

@@ -1,4 +1,4 @@
-"""What a factory is made of, from outside the program: the environment, a mapping, a file.
+"""Reads the configuration of a factory from the environment, a mapping or a file.
 
 Rules
 -----
@@ -79,7 +79,7 @@ _Settings = dict[str, _Given]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What to make a factory of.
+    """The URL and the arguments of a factory.
 
     :param origins: for every key that was given, where: a variable, or a key of a file or mapping.
     """
@@ -103,7 +103,7 @@ class Configuration:
 
 
 def from_env(environ: Mapping[str, str] = os.environ) -> Configuration:
-    """What ``HACLIENT_URL`` and the other variables of that prefix say.
+    """Read ``HACLIENT_URL`` and the other variables of that prefix.
 
     :raises ConfigurationError: for a variable that is unknown, missing or wrong.
     """
@@ -124,7 +124,7 @@ def from_env(environ: Mapping[str, str] = os.environ) -> Configuration:
 
 
 def from_mapping(mapping: Mapping[str, Any]) -> Configuration:
-    """What a mapping says, such as a table of the application's own configuration.
+    """Read a mapping, such as a table of the application's own configuration.
 
     :raises ConfigurationError: for a key that is unknown, missing or wrong.
     """
@@ -132,7 +132,7 @@ def from_mapping(mapping: Mapping[str, Any]) -> Configuration:
 
 
 def from_file(path: str | os.PathLike[str] | None = None) -> Configuration:
-    """What a file says, TOML or JSON by its name; comments are allowed in both.
+    """Read a file, TOML or JSON by its name; comments are allowed in both.
 
     :param path: ``None`` for the ``connect.json`` that proton would read: ``MESSAGING_CONNECT_FILE``,
         or in the working directory, ``~/.config/messaging`` or ``/etc/messaging``.
@@ -220,7 +220,7 @@ def _flat(found: Mapping[str, Any], where: str) -> _Settings:
 def _put(settings: _Settings, key: str, given: _Given) -> None:
     if key in settings:
         raise ConfigurationError(
-            f"{given.origin}: the same is said by {settings[key].origin}", key, given.origin
+            f"{given.origin}: the same is given by {settings[key].origin}", key, given.origin
         )
     settings[key] = given
 
@@ -228,7 +228,7 @@ def _put(settings: _Settings, key: str, given: _Given) -> None:
 def _section(section: str, given: _Given, where: str) -> _Settings:
     """``tls`` or ``sasl`` of a ``connect.json``."""
     if not isinstance(given.value, Mapping):
-        raise ConfigurationError(f"{given.origin}: it holds no keys", section, given.origin)
+        raise ConfigurationError(f"{given.origin}: it is no table of keys", section, given.origin)
     settings: _Settings = {}
     for key, value in given.value.items():
         origin = f"key '{section}.{key}' of {where}"
@@ -238,7 +238,7 @@ def _section(section: str, given: _Given, where: str) -> _Settings:
         elif (section, key) != ("sasl", "enabled"):
             raise _unknown(key, origin, tuple(_SECTIONS[section]))
         elif value is not True:
-            raise ConfigurationError(f"{origin}: a cluster is not spoken to without SASL", origin=origin)
+            raise ConfigurationError(f"{origin}: a cluster is always connected to with SASL", origin=origin)
     return settings
 
 
@@ -333,8 +333,8 @@ def _blame(error: ClusterURLError, key: str, origin: str) -> ConfigurationError:
 
 def _unknown(name: str, origin: str, known: tuple[str, ...]) -> ConfigurationError:
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return ConfigurationError(f"{origin} is not known{hint}", name, origin)
+    suggestion = f"; did you mean {near[0]}?" if near else ""
+    return ConfigurationError(f"{origin} is not known{suggestion}", name, origin)
 
 
 def _missing(origin: str) -> ConfigurationError:

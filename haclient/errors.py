@@ -76,8 +76,8 @@ class ConnectionGaveUp(HaclientError, proton.ConnectionException):
     def __str__(self) -> str:
         lines = [str(self.args[0])]
         lines += [
-            f"  {record.number}. {record.endpoint}: {record.miss.kind.value}"
-            + (f" ({record.miss.detail})" if record.miss.detail else "")
+            f"  {record.number}. {record.endpoint}: {record.failure.kind.value}"
+            + (f" ({record.failure.detail})" if record.failure.detail else "")
             for record in self.attempts[-_SHOWN_ATTEMPTS:]
         ]
         return "\n".join(lines)
@@ -156,8 +156,8 @@ class LinkClosed(HaclientError, proton.LinkException):
 class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
     """The primary did not settle the message in time.
 
-    A message that never left is taken back (``delivered=False``); one that did may have
-    arrived (``delivered=None``) and will not be sent again by the ledger.
+    A message that was never sent is withdrawn (``delivered=False``); one that was sent may have
+    arrived (``delivered=None``), and the ledger will not send it again.
     """
 
     def __init__(self, message: str, *, delivered: bool | None = None) -> None:
@@ -167,7 +167,7 @@ class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
 
 
 class ReceiveTimeout(HaclientError, proton.Timeout, TimeoutError):
-    """No message came in time."""
+    """No message arrived in time."""
 
 
 class DeliveryUnknown(HaclientError, proton.LinkException):
@@ -195,7 +195,7 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 
 
 class StaleDelivery(HaclientError, proton.LinkException):
-    """The delivery came over a connection that is gone: the new primary delivers it again."""
+    """The delivery's connection was lost: the new primary delivers its message again."""
 
     safe_to_retry = False
 

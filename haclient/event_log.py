@@ -1,10 +1,10 @@
-"""Events to those who want them, without ever waiting for one of them.
+"""Event subscriptions: callbacks, iterators and log lines.  Publishing never waits for a subscriber.
 
 Rules
 -----
 * Publishing never blocks and never raises: a callback runs on a thread of its own, an iterator
   reads from a bounded queue of its own.
-* A subscriber that falls behind loses its oldest events, and is told how many (``dropped``).
+* A subscriber that falls behind loses its oldest events; ``dropped`` counts them.
 * A callback that raises is logged and called again for the next event.
 """
 
@@ -29,13 +29,13 @@ _JOIN_TIMEOUT = 0.2
 
 
 class Subscription(Protocol):
-    """Takes one event, at once."""
+    """What events are published to."""
 
     def put(self, event: Event) -> None:
         """Take one event."""
 
     def close(self) -> None:
-        """No more events will come."""
+        """Close: no more events follow."""
 
 
 class CallbackSubscription:
@@ -107,7 +107,7 @@ class AsyncEvents:
         self._ready.set()
 
     def close(self) -> None:
-        """No more events will come."""
+        """Close: no more events follow."""
         self._closed = True
         self._ready.set()
 
@@ -142,7 +142,7 @@ class BlockingEvents:
             self._ready.notify()
 
     def close(self) -> None:
-        """No more events will come."""
+        """Close: no more events follow."""
         with self._ready:
             self._closed = True
             self._ready.notify_all()
@@ -160,34 +160,36 @@ class BlockingEvents:
 
 
 class LogSubscription:
-    """Writes events to the ``haclient`` logger: what a person should see, one line each."""
+    """Writes the events that an operator should see to the ``haclient`` logger, one line each."""
 
     def put(self, event: Event) -> None:
         """Log an event."""
-        who = f"connection {event.stamp.connection}"
+        prefix = f"connection {event.stamp.connection}"
         match event:
             case events.Connected():
-                logger.info("%s: connected to %s after %d attempts", who, event.endpoint, event.attempts)
+                logger.info("%s: connected to %s after %d attempts", prefix, event.endpoint, event.attempts)
             case events.Reconnected():
                 text = "%s: reconnected to %s after %.3f s, %d messages sent again"
-                logger.warning(text, who, event.endpoint, event.duration, event.replayed)
-            case events.Lost():
+                logger.warning(text, prefix, event.endpoint, event.duration, event.replayed)
+            case events.Disconnected():
                 logger.warning(
-                    "%s: lost %s (%s), %d unsettled", who, event.endpoint, event.reason, event.unsettled
+                    "%s: lost %s (%s), %d unsettled", prefix, event.endpoint, event.reason, event.unsettled
                 )
             case events.AttemptFailed():
-                miss = event.record.miss
-                logger.info("%s: %s: %s %s", who, event.record.endpoint, miss.kind.value, miss.detail)
+                failure = event.record.failure
+                logger.info(
+                    "%s: %s: %s %s", prefix, event.record.endpoint, failure.kind.value, failure.detail
+                )
             case events.Parked():
-                logger.info("%s: %s holds the connection until it serves", who, event.endpoint)
+                logger.info("%s: %s parks the connection until it serves", prefix, event.endpoint)
             case events.Redirected():
-                logger.info("%s: %s redirects to %s %s", who, event.by, event.target, event.detail)
+                logger.info("%s: %s redirects to %s %s", prefix, event.by, event.target, event.detail)
             case events.BackingOff():
-                logger.info("%s: no primary in round %d, next in %.3f s", who, event.round, event.delay)
+                logger.info("%s: no primary in round %d, next in %.3f s", prefix, event.round, event.delay)
             case events.GaveUp():
-                logger.error("%s: gave up: %s", who, event.reason)
+                logger.error("%s: gave up: %s", prefix, event.reason)
             case _:
-                logger.debug("%s: %s", who, type(event).__name__)
+                logger.debug("%s: %s", prefix, type(event).__name__)
 
     def close(self) -> None:
         """Nothing is queued."""

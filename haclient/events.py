@@ -1,4 +1,4 @@
-"""The life of a connection as facts: one frozen record for each thing that happened.
+"""The events of a connection: one frozen record for each.
 
 Sinks subscribe to them (``ConnectionFactory(on_event=...)``, ``connection.events()``, logging).
 No event holds a credential or a message body.  Times are seconds.
@@ -17,7 +17,7 @@ INTERNAL_ERROR = "internal-error"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Who says so, and when.
+    """Which connection published an event, and when.
 
     :param client_id: the AMQP container id of the client.
     :param connection: number of the connection within its factory, from 1.
@@ -37,7 +37,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted:
-    """An endpoint is being dialled."""
+    """The client dials an endpoint."""
 
     stamp: Stamp
     attempt: int
@@ -46,7 +46,7 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """An attempt did not end in a usable session; ``record.miss`` says why.
+    """An attempt did not end in a usable session; ``record.failure`` says why.
 
     ``record.number`` is 0 for a name without an address, which could not even be dialled.
     """
@@ -57,7 +57,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A member holds this attempt until it serves: it goes on without a deadline.
+    """A member parks this attempt until it serves: the attempt goes on without a deadline.
 
     An attempt that was parked beside the live connection already has no such event.
     """
@@ -74,7 +74,7 @@ class Redirected:
     ``followed`` is false for a target the policy does not allow, for a loop and for a chain
     that is too long.
 
-    :param record: the attempt that ended so; ``None`` for a primary that said goodbye.
+    :param record: the attempt that ended so; ``None`` for a primary that closed a live connection.
     """
 
     stamp: Stamp
@@ -87,18 +87,18 @@ class Redirected:
 
 @dataclass(frozen=True, slots=True)
 class BackingOff:
-    """Nothing is dialled for ``delay`` seconds: no member served in the last round.
+    """The client dials nothing for ``delay`` seconds: no member served in the last round.
 
     Round 0 is the wait after a loss, before the first round.
 
     :param base: the ceiling under which the delay was drawn.
-    :param hint: the delay a server asked for, if one did.
+    :param retry_after: the delay that a server asked for, if one did.
     """
 
     stamp: Stamp
     delay: float
     base: float
-    hint: float | None
+    retry_after: float | None
     round: int
 
 
@@ -107,7 +107,7 @@ class Connected:
     """The first usable session of a connection.
 
     :param attempts: attempts it took; ``duration``: seconds since the episode began.
-    :param cluster: the name of the cluster, if the primary told one.
+    :param cluster: the name of the cluster, if the primary names one.
     """
 
     stamp: Stamp
@@ -124,7 +124,7 @@ class Reconnected:
 
     :param replayed: unsettled messages that are sent again.
     :param duration: seconds since the loss.
-    :param cluster: the name of the cluster, if the primary told one.
+    :param cluster: the name of the cluster, if the primary names one.
     """
 
     stamp: Stamp
@@ -137,7 +137,7 @@ class Reconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Disconnected:
     """The connection to the primary ended; a new episode begins.
 
     :param unsettled: messages sent and not settled.
@@ -182,7 +182,7 @@ Event = (
     | BackingOff
     | Connected
     | Reconnected
-    | Lost
+    | Disconnected
     | GaveUp
     | Closed
 )

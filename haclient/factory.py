@@ -1,7 +1,7 @@
-"""What a connection factory holds, whichever face it has: URL, options, credentials, topology.
+"""The core of a connection factory, shared by both APIs: URL, options, credentials, topology.
 
 A factory belongs to one event loop and one process.  Its connections share the topology, the
-dials and the resolver (DESIGN section 4, rule 8).
+dials and the resolver (docs/internals/discovery.md, rule 8).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options, with_overrides
 from haclient.cluster_url.url import ClusterURL
 from haclient.cluster_url.url_error import ClusterURLError
-from haclient.core.attempt import Plan
+from haclient.core.attempt import ConnectParams
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
 from haclient.discovery.evidence import Failure, FailureReason
@@ -37,7 +37,7 @@ from haclient.events import Closed, Event, GaveUp
 from haclient.resolver.resolve import Resolver
 from haclient.telemetry import settings as telemetry_settings
 from haclient.telemetry.record import Recorder
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.sink import EventCallback, Sink, callbacks
 
@@ -77,7 +77,7 @@ class FactoryArguments(TypedDict, total=False):
     backoff_factor: float | str
     backoff_max: float | str
     backoff_strategy: str
-    max_hint: float | str
+    max_retry_after: float | str
     standby: str
     park_timeout: float | str
     dr: str | tuple[str, ...] | None
@@ -114,7 +114,7 @@ def _package_version() -> str:
 
 
 class FactoryCore:
-    """The part that both faces share.
+    """The part of a connection factory that both APIs share.
 
     :param url: a cluster URL, parsed or not.
     :param credentials: overrides what the URL says; a callable is asked before each attempt
@@ -150,10 +150,10 @@ class FactoryCore:
         self.rng = rng or random.Random()
         self.desired_capabilities = desired_capabilities
         self._credentials = credentials
-        self._planner = _Planner(self, ssl_context)
+        self._params_provider = _ParamsProvider(self, ssl_context)
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
-        self.veil = self._make_veil()
-        for callback in callbacks(on_event, self.veil):
+        self.redactor = self._make_redactor()
+        for callback in callbacks(on_event, self.redactor):
             self._subscriptions[CallbackSubscription(callback)] = None
         self._recorder = self._make_recorder(telemetry if isinstance(telemetry, TelemetrySettings) else None)
         if self._recorder is not None:
@@ -179,7 +179,7 @@ class FactoryCore:
         return core
 
     def shared(self) -> Shared:
-        """What the connections share, for who looks at a cluster without one; on the event loop."""
+        """The state that the connections share, also for a caller without a connection; on the event loop."""
         if self._shared is None:
             self._shared = self._share()
         return self._shared
@@ -207,7 +207,7 @@ class FactoryCore:
         subscription.close()
 
     def credentials_for(self, endpoint: Endpoint) -> Credentials:
-        """What the URL says for an endpoint.  Credentials of one seed never go to another."""
+        """The credentials in the URL for an endpoint.  Those of one seed never go to another."""
         topology = self.topology
         for seed in self.url.seeds:
             addresses = topology.addresses(seed.endpoint) if topology else ()
@@ -228,9 +228,9 @@ class FactoryCore:
         asked = await asyncio.to_thread(given)
         return (await asked if inspect.isawaitable(asked) else asked), True
 
-    def conceal(self, credentials: Credentials) -> None:
-        """These are in use: telemetry must not hold them."""
-        self.veil.add(credentials.user, credentials.password)
+    def redact(self, credentials: Credentials) -> None:
+        """Keep these credentials out of telemetry."""
+        self.redactor.add(credentials.user, credentials.password)
 
     def _make_recorder(self, given: TelemetrySettings | None) -> Recorder | None:
         settings = telemetry_settings.resolve(given, self.options.telemetry)
@@ -238,18 +238,18 @@ class FactoryCore:
             return None
         return Recorder(
             settings,
-            self.veil,
+            self.redactor,
             backoff_max=self.options.backoff_max,
             backoff_strategy=self.options.backoff_strategy,
         )
 
-    def _make_veil(self) -> Veil:
+    def _make_redactor(self) -> Redactor:
         seeds = self.url.seeds
-        veil = Veil((self.client_id, *(seed.endpoint.host for seed in seeds)))
+        redactor = Redactor((self.client_id, *(seed.endpoint.host for seed in seeds)))
         for seed in seeds:
             known = _seed_credentials(seed)
-            veil.add(known.user, known.password)
-        return veil
+            redactor.add(known.user, known.password)
+        return redactor
 
     def _publish(self, connection: int, event: Event) -> None:
         for subscription, wanted in tuple(self._subscriptions.items()):
@@ -265,7 +265,7 @@ class FactoryCore:
         return Shared(
             options=options,
             cluster=Cluster(self.url, options.policy(), resolver),
-            planner=self._planner.plan,
+            params_provider=self._params_provider.params_for,
             publish=self._publish,
             client_id=self.client_id,
             credentials=written or self._credentials is not None,
@@ -273,8 +273,8 @@ class FactoryCore:
         )
 
 
-class _Planner:
-    """Decides, just before an attempt, how to reach its endpoint."""
+class _ParamsProvider:
+    """Computes, just before an attempt, how to connect to its endpoint."""
 
     def __init__(self, factory: FactoryCore, context: ssl.SSLContext | None) -> None:
         self._factory = factory
@@ -287,26 +287,26 @@ class _Planner:
         self._domain: SSLDomain | None = None
         self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
 
-    async def plan(self, endpoint: Endpoint) -> Plan:
+    async def params_for(self, endpoint: Endpoint) -> ConnectParams:
         """Settings, TLS and credentials for one attempt."""
         try:
             credentials, fresh = await self._factory.ask_credentials(endpoint)
-            self._factory.conceal(credentials)
+            self._factory.redact(credentials)
         except Exception as error:  # noqa: BLE001
-            # What the application's callable says may hold a secret: only its type is told.
+            # The error of the application's callable may hold a secret: only its type is reported.
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
-            return Plan(self._settings(endpoint, Credentials()), refusal=refusal)
+            return ConnectParams(self._settings(endpoint, Credentials()), refusal=refusal)
         before, mechanism = self._refused.get(endpoint, (None, None))
         if fresh and before == credentials:
             detail = "the credentials that were refused here have not changed"
             refusal = Failure(kind=FailureReason.AUTHENTICATION, detail=detail, mechanism=mechanism)
-            return Plan(self._settings(endpoint, credentials), refusal=refusal)
-        return Plan(
+            return ConnectParams(self._settings(endpoint, credentials), refusal=refusal)
+        return ConnectParams(
             self._settings(endpoint, credentials),
             tls=self._tls(endpoint),
             fresh=fresh,
-            refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
+            on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
         )
 
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:

@@ -1,11 +1,11 @@
-"""An event loop on a thread of its own: what the blocking face runs on.
+"""Runs an event loop on a thread of its own, for the blocking API.
 
 Heartbeats go on while the application computes, because they do not need its thread.
 
 Rules
 -----
-* ``call`` runs a coroutine and waits for it; ``post`` leaves a call behind and goes on.  Posts
-  are batched: one wake-up of the loop for as many as come before it wakes.
+* ``call`` runs a coroutine and waits for it; ``post`` queues a callback and returns.  Posts
+  are batched: one wake-up of the loop for all that are queued before it runs.
 * The thread lives in the process that started it.  After a fork, and on the loop thread
   itself, both raise ``WrongThread`` instead of waiting for ever.
 * The thread ends with ``stop``, with the garbage collection of its owner, or with the process.
@@ -82,7 +82,7 @@ class LoopThread:
                 if not self._stopped:
                     self._loop.call_soon_threadsafe(self._run_posted)
                     return
-            # Whatever was posted beside this finds its connection closed, and says so.
+            # Whatever was posted meanwhile finds its connection closed, and raises that.
             self._run_posted()
             raise ConnectionClosed(_CLOSED)
 
@@ -122,7 +122,7 @@ class LoopThread:
             try:
                 function(*arguments)
             except Exception:
-                logger.exception("a call that was left behind failed")
+                logger.exception("a callback posted to the event-loop thread raised")
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,4 +1,4 @@
-"""What became of a delivery: the four terminal outcomes of AMQP 1.0 part 3, section 3.4."""
+"""The outcome of a delivery: the four terminal states of AMQP 1.0 part 3, section 3.4."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Outcome:
     """How the receiver of a message settled it.
 
     :param condition: the AMQP error condition of a rejection.
-    :param description: the words that came with it.
+    :param description: the text beside it.
     :param delivery_failed: (modified) counts as a failed delivery attempt.
-    :param undeliverable_here: (modified) must not come to this receiver again.
+    :param undeliverable_here: (modified) must not be delivered to this receiver again.
     """
 
     state: OutcomeState

@@ -1,19 +1,20 @@
 """Fixtures for testing an application's failover; pytest finds them by itself.
 
-====================  =========  ==============================================================
-fixture               scope      what it is
-====================  =========  ==============================================================
-``ha_pair``           function   ``haclient.testing.HAPair``: two members, arbiter, manager
-``module_ha_pair``    module     the same, shared; ``restore()`` makes it as new
-``session_ha_pair``   session
-``ha_pair_factory``   session    ``haclient.testing.ha_pair``, for other members, users and scopes
-``broker``            function   ``haclient.testing.Broker``: one member
-``module_broker``     module
-``session_broker``    session
-``flaky_peer``        function   ``haclient.testing.FlakyPeers``: call it with a behaviour's name
-``fast_failover``     function   every delay of the client is short while the test runs
-``virtual_time``      function   ``haclient.testing.VirtualTime``: the application's own delays
-====================  =========  ==============================================================
+===========================  =========  ============================================================
+fixture                      scope      what it is
+===========================  =========  ============================================================
+``haclient_pair``            function   ``haclient.testing.HAPair``: two members, arbiter, manager
+``haclient_module_pair``     module     the same, shared; ``restore()`` makes it as new
+``haclient_session_pair``    session
+``haclient_pair_factory``    session    ``haclient.testing.ha_pair``, for other members, users and scopes
+``haclient_broker``          function   ``haclient.testing.Broker``: one member
+``haclient_module_broker``   module
+``haclient_session_broker``  session
+``haclient_flaky_peer``      function   ``haclient.testing.FlakyPeers``: call it with a behaviour's name
+``haclient_fast_failover``   function   every delay of the client is short while the test runs
+``haclient_virtual_time``    function   ``haclient.testing.VirtualTime``: the application's own delays
+===========================  =========  ============================================================
+
 
 Rules
 -----
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def ha_pair_factory() -> Callable[..., AbstractContextManager[HAPair]]:
+def haclient_pair_factory() -> Callable[..., AbstractContextManager[HAPair]]:
     """Start pairs with other members, users or scopes; the parameters are those of ``haclient.testing``."""
     from haclient.testing import ha_pair  # noqa: PLC0415 - not before it is needed, see the rules
 
@@ -46,44 +47,44 @@ def ha_pair_factory() -> Callable[..., AbstractContextManager[HAPair]]:
 
 
 @pytest.fixture
-def ha_pair() -> Iterator[HAPair]:
+def haclient_pair() -> Iterator[HAPair]:
     """Two brokers that replicate each other and fail over, real processes, for this test alone."""
     yield from _pair()
 
 
 @pytest.fixture(scope="module")
-def module_ha_pair() -> Iterator[HAPair]:
+def haclient_module_pair() -> Iterator[HAPair]:
     """A pair for all tests of a module; ``restore()`` makes it as new."""
     yield from _pair()
 
 
 @pytest.fixture(scope="session")
-def session_ha_pair() -> Iterator[HAPair]:
+def haclient_session_pair() -> Iterator[HAPair]:
     """A pair for the whole session; ``restore()`` makes it as new."""
     yield from _pair()
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def haclient_broker() -> Iterator[Broker]:
     """One broker, a real process, for this test alone."""
     yield from _broker()
 
 
 @pytest.fixture(scope="module")
-def module_broker() -> Iterator[Broker]:
+def haclient_module_broker() -> Iterator[Broker]:
     """A broker for all tests of a module; ``restore()`` makes it as new."""
     yield from _broker()
 
 
 @pytest.fixture(scope="session")
-def session_broker() -> Iterator[Broker]:
+def haclient_session_broker() -> Iterator[Broker]:
     """A broker for the whole session; ``restore()`` makes it as new."""
     yield from _broker()
 
 
 @pytest.fixture
-def flaky_peer() -> Iterator[FlakyPeers]:
-    """Members that misbehave: ``flaky_peer("silence")``; ``flaky_peer.names`` has every behaviour."""
+def haclient_flaky_peer() -> Iterator[FlakyPeers]:
+    """Members that misbehave: ``haclient_flaky_peer("silence")``; ``.names`` has every behaviour."""
     from haclient.testing import flaky_peers  # noqa: PLC0415 - not before it is needed, see the rules
 
     with flaky_peers() as peers:
@@ -91,7 +92,7 @@ def flaky_peer() -> Iterator[FlakyPeers]:
 
 
 @pytest.fixture
-def fast_failover() -> Iterator[None]:
+def haclient_fast_failover() -> Iterator[None]:
     """Shorten every delay of the client while this test runs."""
     from haclient.testing import fast_failover  # noqa: PLC0415 - not before it is needed, see the rules
 
@@ -100,8 +101,8 @@ def fast_failover() -> Iterator[None]:
 
 
 @pytest.fixture
-def virtual_time() -> Iterator[VirtualTime]:
-    """Let the application's own sleeps and timeouts pass at once: ``virtual_time.run(coroutine)``."""
+def haclient_virtual_time() -> Iterator[VirtualTime]:
+    """Let the application's own sleeps and timeouts pass at once: ``run(coroutine)``."""
     from haclient.testing import virtual_time  # noqa: PLC0415 - not before it is needed, see the rules
 
     with virtual_time() as clock:

@@ -7,8 +7,8 @@ Theory of operation
 The classes are proton's own, on ``haclient.reactor.Container``.  A call runs the container's event
 loop on the caller's thread until it has what it waits for, so handlers are called, and raise,
 where proton calls them, and no message crosses from one thread to another.  Between two calls a
-``Keeper`` (``reactor.keeping``) turns the loop from time to time on a thread of its own, with every
-handler held off: heartbeats and failovers go on while the application computes.
+``BackgroundLoop`` (``reactor.background_loop``) runs the loop from time to time on a thread of its own
+and calls no handler: heartbeats and failovers go on while the application computes.
 
 Rules
 -----
@@ -16,7 +16,7 @@ Rules
   call's timeout allows.  For ``reconnect=False`` they raise as proton does.
 * Where proton raises for what the application or the broker said (a link refused or detached, a
   message rejected, a timeout), these raise the same classes, which are exported here.
-* One lock stands between the keeper and the application; a connection may be used by several
+* One lock keeps the background loop and the application apart; a connection may be used by several
   threads, one call at a time.
 * A receiver drops, at a loss, what it had fetched and not handed out: it comes again.
 """
@@ -35,7 +35,7 @@ from proton._utils import Fetcher as ProtonFetcher
 from proton.utils import ConnectionClosed, LinkDetached, SendException
 
 from haclient.reactor import Container
-from haclient.reactor.background_loop import keeper_of, let_go, turn_until
+from haclient.reactor.background_loop import background_loop_of, release_loop, turn_until
 from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.endpoints.endpoint import Connection
 
@@ -52,7 +52,7 @@ __all__ = [
 _Timeout = float | Literal[False] | None
 # ``proton.utils.BlockingConnection``.
 _DEFAULT_TIMEOUT = 60.0
-# A search that gives up knows why; the call that waits for it lets it speak first.
+# A search that gives up knows the reason; the waiting call lets it report that first.
 _GRACE = 0.5
 _CLOSED = "the connection is closed"
 
@@ -60,15 +60,15 @@ _CLOSED = "the connection is closed"
 class _Fetcher(ProtonFetcher):
     """Keeps what came until it is received."""
 
-    def lost(self) -> None:
-        """The connection was lost: what was not settled comes again."""
+    def drop_unsettled(self) -> None:
+        """Drop what was not settled when the connection was lost: the broker sends it again."""
         settled = [entry for entry in self.incoming if entry[1].settled]
         self.incoming.clear()
         self.incoming.extend(settled)
 
 
 class _Locked:
-    """A call at a time, and none while the keeper turns the loop."""
+    """One call at a time, and none while the background loop runs."""
 
     if TYPE_CHECKING:
         connection: Any
@@ -164,8 +164,8 @@ class BlockingConnection(proton_utils.BlockingConnection):
         self.closing = False
         self.conn: Any = None
         self._receivers: weakref.WeakSet[BlockingReceiver] = weakref.WeakSet()
-        self._keeper = keeper_of(self.container, heartbeat)
-        self.lock = self._keeper.lock
+        self._background_loop = background_loop_of(self.container, heartbeat)
+        self.lock = self._background_loop.lock
         if reconnect is not False:
             kwargs.setdefault("startup_deadline", self.timeout)
         try:
@@ -233,15 +233,15 @@ class BlockingConnection(proton_utils.BlockingConnection):
         try:
             with self.lock:
                 if self.conn is not None:
-                    self._say_goodbye(self._binding)
+                    self._close_connection(self._binding)
         finally:
             container, self.container = self.container, None
             if self.conn is not None:
                 self.conn.handler = None
             self.conn = None
-            let_go(container, own=self._own_container)
+            release_loop(container, own=self._own_container)
 
-    def _say_goodbye(self, binding: Binding) -> None:
+    def _close_connection(self, binding: Binding) -> None:
         self.conn.close()
         container = self.container
         if not turn_until(container, lambda: binding.closed, self.timeout) and not container.over:
@@ -290,7 +290,7 @@ class BlockingConnection(proton_utils.BlockingConnection):
         """A connection was lost."""
         for receiver in self._receivers:
             if isinstance(receiver.fetcher, _Fetcher):
-                receiver.fetcher.lost()
+                receiver.fetcher.drop_unsettled()
         self._note_end(event)
 
     def on_transport_error(self, event: proton.Event) -> None:
@@ -356,20 +356,21 @@ class SyncRequestResponse(proton_utils.SyncRequestResponse):
         with connection.lock:
             while not self._has_response(wanted):
                 connection.wait(lambda: self.reply_to, msg="Waiting for an address for responses")
-                epoch = connection._binding.epoch
+                engine_count = connection._binding.engine_count
                 request.reply_to = self.reply_to
                 self.sender.send(request)
-                self._await_response(wanted, epoch)
+                self._await_response(wanted, engine_count)
             response: Message = self.response
             self.response = None
             self.receiver.flow(1)
             return response
 
-    def _await_response(self, wanted: str, epoch: int) -> None:
-        """Until it came, or cannot come any more: it was to go to an address of that epoch."""
+    def _await_response(self, wanted: str, engine_count: int) -> None:
+        """Until it came, or cannot come any more: it was to go to an address of that engine."""
         binding = self.connection._binding
         self.connection.wait(
-            lambda: self._has_response(wanted) or binding.epoch != epoch, msg="Waiting for response"
+            lambda: self._has_response(wanted) or binding.engine_count != engine_count,
+            msg="Waiting for response",
         )
 
     def _has_response(self, wanted: str) -> bool:

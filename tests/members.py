@@ -288,7 +288,7 @@ class Members:
         """What every member wrote to its standard error."""
         return [member.log.read_text(errors="replace") for member in self._members if member.log.exists()]
 
-    def pair(self, *, told: bool = False, **arguments: Any) -> tuple[Member, Member]:
+    def pair(self, *, advertised: bool = False, **arguments: Any) -> tuple[Member, Member]:
         """A primary, and a passive member that knows it.
 
         :param told: both tell clients in their Open where the members are.
@@ -296,7 +296,7 @@ class Members:
         where = free_addresses((Address("127.0.0.1", 0), Address("127.0.0.1", 0)))
         scheme = "amqps" if arguments.get("certificate") else "amqp"
         listed = tuple(f"{scheme}://{each.authority}" for each in where)
-        if told:
+        if advertised:
             arguments["member"] = listed
         primary = self.start("primary", role="primary", listen=where[0].authority, **arguments)
         known = {"primary": primary.url, "generation": 1}

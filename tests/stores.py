@@ -44,7 +44,7 @@ async def opened(path: Path) -> AsyncIterator[Store]:
         shutil.copytree(path, copy)
         store = await open_store(copy)
         try:
-            assert not store.damage, f"{path}: {store.damage}"
+            assert not store.corruption, f"{path}: {store.corruption}"
             yield store
         finally:
             await store.close()
@@ -70,7 +70,7 @@ async def wiring(path: Path) -> Wiring:
 async def generation(path: Path) -> Generation:
     """The member's number and pending claim."""
     snapshot = await _load(path)
-    return Generation(snapshot.number, snapshot.pending)
+    return Generation(snapshot.generation, snapshot.pending)
 
 
 async def _load(path: Path) -> Snapshot:

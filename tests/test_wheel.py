@@ -167,18 +167,18 @@ import asyncio
 import haclient
 from haclient.testing import url
 
-def test_a_pair(ha_pair, fast_failover):
-    with haclient.connect(ha_pair.url) as connection, connection.create_sender("q") as sender:
-        ha_pair.kill_primary()
+def test_a_pair(haclient_pair, haclient_fast_failover):
+    with haclient.connect(haclient_pair.url) as connection, connection.create_sender("q") as sender:
+        haclient_pair.kill_primary()
         sender.send(haclient.Message(body=1), timeout=60)
 
-def test_a_broker_behind_a_flaky_peer(broker, flaky_peer):
-    with haclient.connect(url(flaky_peer("garbage"), broker)) as connection:
-        assert str(connection.endpoint) == broker.url
+def test_a_broker_behind_a_flaky_peer(haclient_broker, haclient_flaky_peer):
+    with haclient.connect(url(haclient_flaky_peer("garbage"), haclient_broker)) as connection:
+        assert str(connection.endpoint) == haclient_broker.url
 
-def test_virtual_time(virtual_time):
-    virtual_time.run(asyncio.sleep(3600))
-    assert virtual_time.elapsed == 3600
+def test_virtual_time(haclient_virtual_time):
+    haclient_virtual_time.run(asyncio.sleep(3600))
+    assert haclient_virtual_time.elapsed == 3600
 """
 
 

@@ -1,1 +1,1 @@
-"""Who is let in, and when."""
+"""Decides which clients a member lets in, and when."""

@@ -1,18 +1,18 @@
-"""An accept rate that follows how fast set-ups are really completing (``--accept-rate auto``).  No I/O.
+"""Adapts the accept rate to how fast connection setups complete (``--accept-rate auto``).  No I/O.
 
 Theory of operation
 -------------------
-Additive increase, multiplicative decrease, looked at every ``INTERVAL``.  Two things say that there
-is too much to do: the event loop came late, which is what those already in feel, and the set-ups
-that were admitted took much longer, from the accepted socket to the Begin, than the fastest
-ever did.  Then the rate falls by ``DECREASE``.  When neither is so, and somebody had to wait for a slot,
-it grows by ``INCREASE`` of what it began with.
+Additive increase, multiplicative decrease, adjusted every ``INTERVAL``.  Two measurements show overload:
+the event loop runs late, which delays the clients that are connected; and admitted connections need much
+longer from the accepted socket to the Begin than the fastest one so far.  In either case the rate is
+multiplied by ``DECREASE``.  In neither case, and if a client had to wait for a slot, it grows by
+``INCREASE`` of the start rate.
 
 Rules
 -----
-* The rate stays between an eighth and four times what it began with: a member that is
-  busy with other things still lets clients in, and a measurement is not off by more.
-* When nobody waits the rate stays: nothing is learnt from a limit that nobody feels.
+* The rate stays between an eighth and four times the start rate: a member that is busy with other
+  work still lets clients in, and a measurement is not off by more.
+* The rate does not change while no client waits: an unused limit teaches nothing.
 
 Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance"
 (1989); the fastest as the base as in TCP Vegas (Brakmo and Peterson, 1995).
@@ -20,15 +20,15 @@ Sources: Chiu and Jain, "Analysis of the increase and decrease algorithms for co
 
 from __future__ import annotations
 
-# Seconds between two looks: some dozens of set-ups, and a storm of seconds still has several.
+# Seconds between two adjustments: some dozens of setups; a storm of seconds still has several.
 INTERVAL = 0.25
 # Linear growth doubles the rate in five seconds.
 INCREASE = 0.05
 DECREASE = 0.7
 _SPAN_BELOW, _SPAN_ABOVE = 8, 4
 # A loop that is later than this delays every answer by as much, in seconds.
-_MOST_LAG = 0.02
-# A set-up that is not slower than this is fast, whatever the fastest was, in seconds.
+_MAX_LAG = 0.02
+# A setup within this time counts as fast, whatever the fastest was, in seconds.
 _FAST = 0.1
 _SLOWER = 4
 
@@ -36,10 +36,10 @@ _SLOWER = 4
 class AutoRate:
     """Adapts a rate.
 
-    :param start: set-ups a second, as they were measured.
+    :param start: setups a second, as measured.
     """
 
-    __slots__ = ("_ceiling", "_count", "_fastest", "_floor", "_seconds", "_step", "_wanted", "rate")
+    __slots__ = ("_ceiling", "_count", "_fastest", "_floor", "_seconds", "_step", "_waited", "rate")
 
     def __init__(self, start: float) -> None:
         self.rate = start
@@ -47,30 +47,30 @@ class AutoRate:
         self._ceiling = start * _SPAN_ABOVE
         self._step = start * INCREASE
         self._fastest = float("inf")
-        self._wanted = False
+        self._waited = False
         self._count = 0
         self._seconds = 0.0
 
     def completed(self, seconds: float) -> None:
-        """A client that was admitted is set up; it took so long."""
+        """Record how long the setup of an admitted client took."""
         self._count += 1
         self._seconds += seconds
         self._fastest = min(self._fastest, seconds)
 
-    def wanted(self) -> None:
-        """Somebody had to wait for a slot."""
-        self._wanted = True
+    def note_waiting(self) -> None:
+        """Record that a client had to wait for a slot."""
+        self._waited = True
 
-    def look(self, lag: float) -> float:
-        """The rate from now on; called every ``INTERVAL``.
+    def tick(self, lag: float) -> float:
+        """Adjust the rate and return it; called every ``INTERVAL``.
 
-        :param lag: seconds that the loop was late.
+        :param lag: seconds that the event loop ran late.
         """
-        if lag > _MOST_LAG or self._slow():
+        if lag > _MAX_LAG or self._slow():
             self.rate = max(self._floor, self.rate * DECREASE)
-        elif self._wanted:
+        elif self._waited:
             self.rate = min(self._ceiling, self.rate + self._step)
-        self._wanted = False
+        self._waited = False
         self._count = 0
         self._seconds = 0.0
         return self.rate

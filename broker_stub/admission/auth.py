@@ -1,15 +1,15 @@
-"""Who may do what.
+"""Authentication and authorization: who a client is, and what it may do.
 
 Rules
 -----
-* Who somebody is, SASL says; the realm that Cyrus adds to a name is left off.
-* ANONYMOUS is nobody in particular, and never the cluster-admin, whatever name comes with it.
-* A passive member serves the cluster-admin only.  It sends everybody else to the primary when it
-  knows where that is, and refuses them when it does not (AMQP 1.0 part 2, sections 2.8.15,
-  2.8.16; the Open property says at once that the Open is no success).
-* ``$management`` is the cluster-admin's.
-* Where users prove who they are, another site's events are the cluster-admin's and the link users': only
-  they receive them, and only the cluster-admin sends any.  Where nobody has a name, everybody may.
+* SASL proves the user; the realm that Cyrus adds to a name is removed.
+* ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.
+* A passive member serves the cluster-admin only.  It redirects every other client to the primary when it
+  knows the primary, and refuses them otherwise (AMQP 1.0 part 2, sections 2.8.15, 2.8.16; the Open
+  property says at once that the Open is no success).
+* Only the cluster-admin may use ``$management``.
+* Where users authenticate, only the cluster-admin and the link users receive site events, and only the
+  cluster-admin sends any.  Where no client has a name, every client may.
 
 Users and passwords are in a Cyrus sasldb directory, as ``haclient.engine.sasl`` writes it.
 """
@@ -40,12 +40,12 @@ PASSWORD_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How users prove who they are, and which one is the cluster-admin.
+    """How users authenticate, and which one is the cluster-admin.
 
-    :param users: directory of the Cyrus user database; ``None`` when nobody has a password.
-    :param anonymous: whether clients may come without a name.
-    :param external: whether a TLS client certificate is proof.
-    :param link_users: who may receive the events of this site's queues, besides the cluster-admin.
+    :param users: directory of the Cyrus user database; ``None`` when no user has a password.
+    :param anonymous: whether clients may connect without a name.
+    :param external: whether a TLS client certificate authenticates.
+    :param link_users: users that may receive the events of this site's queues, besides the cluster-admin.
     """
 
     admin: str = DEFAULT_ADMIN
@@ -64,7 +64,7 @@ class Access:
         return SaslServer(mechanisms=offered, config_dir=None if self.users is None else str(self.users))
 
     def user(self, transport: proton.Transport) -> str | None:
-        """The name that was proved, ``None`` for anonymous."""
+        """The authenticated name, ``None`` for anonymous."""
         mechanism = sasl.mechanism(transport)
         if mechanism in (None, "ANONYMOUS") or not transport.authenticated:
             return None
@@ -72,31 +72,31 @@ class Access:
         return name.partition("@")[0] if mechanism in PASSWORD_MECHANISMS else name
 
     def is_admin(self, user: str | None) -> bool:
-        """Whether this is the cluster-admin."""
+        """Whether the user is the cluster-admin."""
         return user is not None and user == self.admin
 
-    def may_make_events(self, user: str | None) -> bool:
-        """Whether this client's events are carried out as another site's would be."""
-        return self._nobody_has_a_name or self.is_admin(user)
+    def may_send_site_events(self, user: str | None) -> bool:
+        """Whether the member applies site events that this client sends."""
+        return self._users_are_anonymous or self.is_admin(user)
 
-    def may_follow(self, user: str | None) -> bool:
+    def may_receive_site_events(self, user: str | None) -> bool:
         """Whether this client may receive the events of this site's queues."""
-        return self.may_make_events(user) or user in self.link_users
+        return self.may_send_site_events(user) or user in self.link_users
 
     @property
-    def _nobody_has_a_name(self) -> bool:
+    def _users_are_anonymous(self) -> bool:
         return self.users is None and not self.external
 
 
 def passive_refusal(membership: Membership) -> proton.Condition:
-    """Why a member that does not serve refuses, and where the primary is."""
+    """The Close condition of a member that does not serve: a redirect if it knows the primary."""
     if membership.primary is None:
         return proton.Condition("amqp:connection:forced", "this member is passive and knows no primary")
     return redirect(membership.primary)
 
 
 def redirect(primary: Address) -> proton.Condition:
-    """Where the primary is."""
+    """The Close condition that redirects a client to the primary."""
     return proton.Condition(
         "amqp:connection:redirect", f"the primary is {primary}", cast("PythonAMQPData", primary.wire())
     )
@@ -118,7 +118,7 @@ def password_realms() -> tuple[str, ...]:
 
 
 def write_users(directory: Path, passwords: dict[str, str]) -> None:
-    """Make a user database that a member can be given.
+    """Write a user database for a member.
 
     :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
     """

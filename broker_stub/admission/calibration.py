@@ -1,21 +1,21 @@
-"""How many connections this machine can set up in a second (``--accept-rate measured``).
+"""Measures how many connections this machine can set up in a second (``--accept-rate measured``).
 
 Theory of operation
 -------------------
-Real handshakes, both ends in this process, through the engine that serves clients, from the headers
-to the Begin that is answered; only the sockets are left out.  What is counted is the processor time of
-the member's side, so that a machine that is busy at the moment does not look slow.  The median
-of what fits into ``_TIME`` is the cost of one set-up in memory.
+It runs real handshakes with both ends in this process, through the engine that serves clients, from the
+headers to the answered Begin, without sockets.  It counts the processor time of the member's side, so that
+a busy machine does not look slow.  The median of the handshakes that fit into ``_TIME`` is the cost of one
+setup in memory.
 
 Rules
 -----
-* A set-up over a socket costs more than one in memory: ``_SOCKET`` times as much.  Where nobody may come
-  without a password, the server's part of SCRAM comes on top (``_SCRAM_ITERATIONS``).  Where some may, those
-  with one are taken for the few, like the cluster-admin; a member with many of both wants ``auto``.
-* Half of what a core can do is for newcomers (``_SHARE``); the other half is for those already in, for
-  whom the newcomers then attach links and send, and for refusing the others.
-* TLS is measured with the member's own certificate, and without a client's: a handshake that
-  fails for want of one counts as far as it goes.
+* A setup over a socket costs ``_SOCKET`` times as much as one in memory.  Where every client needs a
+  password, the server's part of SCRAM is added (``_SCRAM_ITERATIONS``).  Where anonymous clients are
+  allowed, it assumes that few clients have a password; a member with many of both wants ``auto``.
+* New connections get half of a core (``_SHARE``); the other half is for established connections and for
+  refusing clients.
+* TLS is measured with the member's own certificate, and without a client's: a handshake that fails
+  because it lacks one counts up to that point.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from typing import Any, TypeVar, cast
 import proton
 
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import Settings
 
 _T = TypeVar("_T")
 
-# Seconds that a measurement takes; a start is not slower for it than anybody sees.
+# Seconds that a measurement takes; nobody notices it at a start.
 _TIME = 0.06
 _SHARE = 0.5
 # Measured with benchmarks/bench_flood.py --cost: accept, the loop and the kernel, beside the engine.
 _SOCKET = 2.5
-# RFC 5802's Hi() with 4096 iterations; Cyrus calls HMAC anew for each, and takes so many times as long.
+# RFC 5802's Hi() with 4096 iterations; Cyrus calls HMAC anew for each, and takes this many times as long.
 _SCRAM_ITERATIONS, _SCRAM_FACTOR = 4096, 5.5
-# Turns of both ends until something is wrong: a handshake with TLS takes about ten.
-_MOST_TURNS = 100
+# Steps of both ends before it gives up: a handshake with TLS takes about ten.
+_MAX_STEPS = 100
 
 
 def measure(settings: Settings) -> float:
-    """Set-ups a second that a member with these settings should admit.
+    """Setups a second that a member with these settings should admit.
 
     :param settings: the member's, for the connections of its clients.
     """
@@ -79,11 +79,11 @@ def handshake(settings: Settings) -> float:
     server, client = clock.timed(_End, settings), _End(_client_settings(settings))
     client.engine.open()
     client.engine.begin()
-    for _ in range(_MOST_TURNS):
-        server_hears = client.turn()
-        clock.timed(server.hear, server_hears)
-        client.hear(clock.timed(server.turn))
-        if client.begun or client.engine.ending is not None:
+    for _ in range(_MAX_STEPS):
+        to_server = client.step()
+        clock.timed(server.feed, to_server)
+        client.feed(clock.timed(server.step))
+        if client.begun or client.engine.close_reason is not None:
             break
     clock.timed(server.engine.abort)
     client.engine.abort()
@@ -118,22 +118,22 @@ class _End:
         self.begun = False
         self._serves = settings.sasl_server is not None
         self._output = bytearray()
-        self._soon: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._scheduled: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self.engine = Engine(self, settings, cast("asyncio.AbstractEventLoop", self))
         self.engine.connection_made(cast("asyncio.Transport", self))
 
-    def turn(self) -> bytes:
-        """Do what is due; what is sent to the other end."""
-        soon, self._soon = self._soon, []
+    def step(self) -> bytes:
+        """Run the scheduled calls; return the bytes for the other end."""
+        soon, self._scheduled = self._scheduled, []
         for call, arguments in soon:
             call(*arguments)
         sent = bytes(self._output)
         self._output.clear()
         return sent
 
-    def hear(self, data: bytes) -> None:
-        """What the other end sent."""
-        if data and self.engine.ending is None:
+    def feed(self, data: bytes) -> None:
+        """Take the bytes that the other end sent."""
+        if data and self.engine.close_reason is None:
             self.engine.data_received(data)
 
     # -- the owner ------------------------------------------------------------------------------
@@ -151,28 +151,28 @@ class _End:
             engine.wake()
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """Nobody attaches."""
+        """No client attaches a link here."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """Nobody closes."""
+        """Neither end closes."""
 
     def writable_again(self, engine: Engine) -> None:
-        """It always is."""
+        """There is no socket that could be full."""
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """Measured."""
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """The measurement ended."""
 
     # -- the socket -----------------------------------------------------------------------------
 
     def set_write_buffer_limits(self, high: int | None = None) -> None:
-        """As much as comes."""
+        """The buffer has no limit."""
 
     def is_closing(self) -> bool:
         """Not before the end."""
         return False
 
     def write(self, data: bytes) -> None:
-        """Keep it for the next turn."""
+        """Keep it for the next step."""
         self._output += data
 
     def close(self) -> None:
@@ -182,14 +182,14 @@ class _End:
 
     # -- the event loop -------------------------------------------------------------------------
 
-    def call_soon(self, call: Callable[..., object], *arguments: Any) -> _Never:
-        """In the next turn."""
-        self._soon.append((call, arguments))
-        return _NEVER
+    def call_soon(self, call: Callable[..., object], *arguments: Any) -> _NullHandle:
+        """Run it in the next step."""
+        self._scheduled.append((call, arguments))
+        return _NULL_HANDLE
 
-    def call_later(self, _delay: float, _call: Callable[..., object], *_arguments: Any) -> _Never:
+    def call_later(self, _delay: float, _call: Callable[..., object], *_arguments: Any) -> _NullHandle:
         """A handshake in memory does not live that long."""
-        return _NEVER
+        return _NULL_HANDLE
 
     call_at = call_later
 
@@ -198,11 +198,11 @@ class _End:
         return time.monotonic()
 
 
-class _Never:
-    """The handle of a call that nobody takes back."""
+class _NullHandle:
+    """The handle of a call that is never cancelled."""
 
     def cancel(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
-_NEVER = _Never()
+_NULL_HANDLE = _NullHandle()

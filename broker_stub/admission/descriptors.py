@@ -10,9 +10,9 @@ _FILES = 200
 
 
 def most_connections(handshakes: int) -> int:
-    """How many connections the process has descriptors for, beside so many handshakes and its own files.
+    """How many connections the process has descriptors for, beside its handshakes and its own files.
 
-    The handshakes get a quarter of the descriptors at most, and the files an eighth.
+    The handshakes get at most a quarter of the descriptors, and the files an eighth.
     """
     limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:

@@ -1,16 +1,16 @@
-"""Accepts sockets, one in each turn of the event loop.
+"""Accepts sockets, one in each iteration of the event loop.
 
 asyncio's own server accepts as many as its backlog is long before anything else runs again, and
-libuv's as many as there are; when every client of a dead primary comes in the same second, those
-already in would wait for all of them.
+libuv's as many as there are; when every client of a dead primary connects in the same second,
+established connections would wait for all of them.
 
 Rules
 -----
-* A turn accepts one socket for each address; the others wait in the kernel, up to ``_BACKLOG``.  Making
-  an engine is a quarter of a millisecond, and in a storm the turns are not much longer than that.
-* Accepting rests, never for long, when ``room`` says so, and when there are no more file descriptors
-  (or buffers): the oldest handshake is cut then, for the next newcomer may be the cluster-admin.
-* TLS is the engine's, so there is none here.
+* An iteration accepts one socket for each address; the others wait in the kernel, up to ``_BACKLOG``.
+  Making an engine takes a quarter of a millisecond, and in a storm an iteration is not much longer.
+* Accepting pauses, never for long, when ``accept_delay`` says so, and when file descriptors (or buffers)
+  run out: the oldest handshake is aborted then, for the next client may be the cluster-admin.
+* The engine does TLS, so there is none here.
 
 Sources: accept(2), "error handling"; listen(2), ``net.core.somaxconn``.
 """
@@ -27,19 +27,19 @@ from broker_stub.address import Address
 
 logger = logging.getLogger("broker_stub.admission.listener")
 
-# Every client of a dead primary comes in the same second; Linux cuts this at somaxconn (4096).
+# Every client of a dead primary connects in the same second; Linux limits this to somaxconn (4096).
 _BACKLOG = 4096
-# Until the next look when there was no descriptor left, in seconds.
+# Seconds until it tries again when no descriptor was left.
 _PAUSE = 0.05
-_NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Listener:
     """The listening sockets of a member.
 
     :param make: a protocol for each accepted socket.
-    :param room: seconds to wait before the next one is accepted, 0.0 for none.
-    :param exhausted: called when there is no descriptor left.
+    :param accept_delay: seconds to wait before the next socket is accepted, 0.0 for none.
+    :param exhausted: called when no descriptor is left.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class Listener:
         make: Callable[[], asyncio.BaseProtocol],
         loop: asyncio.AbstractEventLoop,
         *,
-        room: Callable[[], float],
+        accept_delay: Callable[[], float],
         exhausted: Callable[[], None],
     ) -> None:
         self._make = make
         self._loop = loop
-        self._room = room
+        self._accept_delay = accept_delay
         self._exhausted = exhausted
         self._sockets: list[socket.socket] = []
-        self._taking: set[asyncio.Task[None]] = set()
-        self._pause: asyncio.TimerHandle | None = None
-        self._complained_at = float("-inf")
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._resume_timer: asyncio.TimerHandle | None = None
+        self._last_logged_at = float("-inf")
 
     async def listen(self, address: Address) -> None:
-        """Accept from now on.
+        """Start to accept.
 
-        :raises OSError: when the address cannot be had.
+        :raises OSError: when it cannot listen on the address.
         """
         found = await self._loop.getaddrinfo(
             address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -82,67 +82,67 @@ class Listener:
         return port
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop to accept."""
         self._stop()
-        for task in self._taking:
+        for task in self._connecting:
             task.cancel()
         for each in self._sockets:
             each.close()
 
     def _start(self) -> None:
-        self._pause = None
+        self._resume_timer = None
         for each in self._sockets:
             self._loop.add_reader(each, self._ready, each)
 
     def _stop(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume_timer = None
         for each in self._sockets:
             if each.fileno() >= 0:
                 self._loop.remove_reader(each)
 
-    def _rest(self, seconds: float) -> None:
+    def _pause_accepting(self, seconds: float) -> None:
         self._stop()
-        self._pause = self._loop.call_later(seconds, self._start)
+        self._resume_timer = self._loop.call_later(seconds, self._start)
 
     def _ready(self, listening: socket.socket) -> None:
-        """Somebody is at the door."""
-        wait = self._room()
+        """Accept one of the waiting sockets."""
+        wait = self._accept_delay()
         if wait > 0:
-            self._rest(wait)
+            self._pause_accepting(wait)
             return
         try:
             accepted, _where = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            if error.errno not in _NOTHING_LEFT:
+            if error.errno not in _EXHAUSTED_ERRORS:
                 raise
-            self._nothing_left(error)
+            self._out_of_descriptors(error)
             return
-        self._take(accepted)
+        self._hand_over(accepted)
 
-    def _nothing_left(self, error: OSError) -> None:
+    def _out_of_descriptors(self, error: OSError) -> None:
         now = self._loop.time()
-        if now - self._complained_at >= 1.0:
-            self._complained_at = now
+        if now - self._last_logged_at >= 1.0:
+            self._last_logged_at = now
             logger.error("cannot accept: %s", error.strerror)
         self._exhausted()
-        self._rest(_PAUSE)
+        self._pause_accepting(_PAUSE)
 
-    def _take(self, accepted: socket.socket) -> None:
+    def _hand_over(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         task = self._loop.create_task(self._connect(accepted))
-        self._taking.add(task)
+        self._connecting.add(task)
 
-        def taken(task: asyncio.Task[None]) -> None:
-            self._taking.discard(task)
+        def connected(task: asyncio.Task[None]) -> None:
+            self._connecting.discard(task)
             if task.cancelled() or task.exception() is not None:
                 accepted.close()
-                logger.debug("an accepted socket was lost: %s", task)
+                logger.debug("an accepted socket failed before its first byte: %s", task)
 
-        task.add_done_callback(taken)
+        task.add_done_callback(connected)
 
     async def _connect(self, accepted: socket.socket) -> None:
         await self._loop.connect_accepted_socket(self._make, accepted)

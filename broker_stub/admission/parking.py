@@ -1,20 +1,20 @@
-"""Clients that a member holds until it serves, or until it knows who does.
+"""Parks clients until the member serves, or knows the member that does.
 
 Theory of operation
 -------------------
-A client asks for it in its Open (``haclient:park``), and is told so in the answer; its Begin is not
-answered.  It costs the member a socket and its heartbeats, and when its turn comes everything
-dear is done: TCP, TLS and SASL.  The lot knows who is parked, since when, and whose turn comes
-when; what a turn is, the ``entrance`` says.
+A client asks for it in its Open (``haclient:park``), and the member confirms it in its own; it does not
+answer the Begin.  A parked connection costs the member a socket and its heartbeats, and has finished the
+expensive part when its slot is due: TCP, TLS and SASL.  ``Parking`` knows the parked connections, since when
+they are parked, and when their slots are due; the ``controller`` decides what a slot does.
 
 Rules
 -----
-* There are at most ``limit``, each for at most ``timeout`` seconds.
-* Turns come in the order in which they are due, and those that are due together in the order in
-  which the clients came.  In one turn of the event loop a ``portion`` of them leave, whatever the reason.
-* ``leave`` is called for everybody, whatever ends it.
+* At most ``limit`` connections are parked, each for at most ``timeout`` seconds.
+* Slots run in the order in which they are due, and those that are due together in the order in which the
+  clients connected.  One iteration of the event loop releases as many as fit into a ``TimeSlice``.
+* ``remove`` is called for every connection, whatever ends its parking.
 
-Source: DESIGN section 6.
+Source: docs/storms.md.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.admission.time_slice import Portion
+from broker_stub.admission.time_slice import TimeSlice
 
 
-class Guest(Hashable, Protocol):
+class ParkedConnection(Hashable, Protocol):
     """A connection that can be parked."""
 
     def unpark(self) -> None:
-        """Serve it; it leaves."""
+        """Serve it; it calls ``remove``."""
 
-    def turn_away(self, condition: proton.Condition) -> None:
-        """Close it; it leaves."""
+    def close_with(self, condition: proton.Condition) -> None:
+        """Close it; it calls ``remove``."""
 
 
-class Lot:
-    """Who is parked.
+class Parking:
+    """The parked connections of one member.
 
-    :param limit: how many at most.
-    :param timeout: seconds that one is held at most.
-    :param turn: called when it is somebody's turn, with whether there was no wait for it.
+    :param limit: most connections.
+    :param timeout: most seconds that a connection is parked.
+    :param run_slot: called when a slot is due, with whether it was due at once.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class Lot:
         *,
         limit: int,
         timeout: float,
-        turn: Callable[[Guest, bool], None],
+        run_slot: Callable[[ParkedConnection, bool], None],
     ) -> None:
         self._loop = loop
         self._limit = limit
         self._timeout = timeout
-        self._turn = turn
-        self._since: dict[Guest, float] = {}
-        self._due: list[tuple[float, int, Guest, bool]] = []
-        self._numbers = itertools.count()
+        self._run_slot = run_slot
+        self._since: dict[ParkedConnection, float] = {}
+        self._due: list[tuple[float, int, ParkedConnection, bool]] = []
+        self._sequence = itertools.count()
         self._next: asyncio.Handle | None = None
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -71,81 +71,81 @@ class Lot:
 
     @property
     def full(self) -> bool:
-        """Whether nobody else can be parked."""
+        """Whether the parking limit is reached."""
         return len(self._since) >= self._limit
 
-    def park(self, guest: Guest) -> None:
-        """Hold a client from now on."""
-        self._since[guest] = self._loop.time()
+    def park(self, connection: ParkedConnection) -> None:
+        """Park a connection."""
+        self._since[connection] = self._loop.time()
         if self._expiry is None:
             self._expire()
 
-    def leave(self, guest: Guest) -> bool:
-        """Hold it no longer; whether it was held."""
-        return self._since.pop(guest, None) is not None
+    def remove(self, connection: ParkedConnection) -> bool:
+        """Park it no longer; return whether it was parked."""
+        return self._since.pop(connection, None) is not None
 
     def close(self) -> None:
-        """Nobody's turn comes any more."""
-        self.forget_turns()
+        """Cancel all slots and timers."""
+        self.cancel_slots()
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
-    # -- turns ----------------------------------------------------------------------------------
+    # -- slots ----------------------------------------------------------------------------------
 
-    def schedule(self, guest: Guest, wait: float) -> None:
-        """It is this client's turn in so many seconds."""
-        heapq.heappush(self._due, self._entry(guest, wait))
-        self._wait_for_the_next()
+    def schedule(self, connection: ParkedConnection, wait: float) -> None:
+        """Give a connection a slot in ``wait`` seconds."""
+        heapq.heappush(self._due, self._entry(connection, wait))
+        self._arm_timer()
 
-    def schedule_all(self, wait: Callable[[Guest], float]) -> None:
-        """Give everybody a turn, in the order in which they came."""
-        self._due = [self._entry(guest, wait(guest)) for guest in self._since]
+    def schedule_all(self, wait: Callable[[ParkedConnection], float]) -> None:
+        """Give every connection a slot, in the order in which they were parked."""
+        self._due = [self._entry(connection, wait(connection)) for connection in self._since]
         heapq.heapify(self._due)
-        self._wait_for_the_next()
+        self._arm_timer()
 
-    def _entry(self, guest: Guest, wait: float) -> tuple[float, int, Guest, bool]:
-        return self._loop.time() + wait, next(self._numbers), guest, wait == 0
+    def _entry(self, connection: ParkedConnection, wait: float) -> tuple[float, int, ParkedConnection, bool]:
+        return self._loop.time() + wait, next(self._sequence), connection, wait == 0
 
-    def forget_turns(self) -> None:
-        """Nobody's turn comes, until somebody is given one."""
+    def cancel_slots(self) -> None:
+        """Cancel all slots; the connections stay parked."""
         self._due.clear()
-        self._wait_for_the_next()
+        self._arm_timer()
 
-    def _wait_for_the_next(self) -> None:
+    def _arm_timer(self) -> None:
         if self._next is not None:
             self._next.cancel()
             self._next = None
         if self._due:
             due = self._due[0][0]
             if due <= self._loop.time():
-                self._next = self._loop.call_soon(self._take_turns)
+                self._next = self._loop.call_soon(self._run_due_slots)
             else:
-                self._next = self._loop.call_at(due, self._take_turns)
+                self._next = self._loop.call_at(due, self._run_due_slots)
 
-    def _take_turns(self) -> None:
+    def _run_due_slots(self) -> None:
         self._next = None
-        now, portion = self._loop.time(), Portion()
+        now, time_slice = self._loop.time(), TimeSlice()
         while self._due and self._due[0][0] <= now:
-            _due, _number, guest, at_once = heapq.heappop(self._due)
-            if guest in self._since:
-                self._turn(guest, at_once)
-                if portion.is_used_up:
+            _due, _sequence_number, connection, at_once = heapq.heappop(self._due)
+            if connection in self._since:
+                self._run_slot(connection, at_once)
+                if time_slice.is_used_up:
                     break
-        self._wait_for_the_next()
+        self._arm_timer()
 
-    # -- the time-out ---------------------------------------------------------------------------
+    # -- the timeout ----------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        """Send away who has been here too long, and look again when the next one has."""
+        """Close connections that are parked too long, and schedule the next check."""
         self._expiry = None
-        now, portion = self._loop.time(), Portion()
-        why = f"parked for {self._timeout:g} s without a turn"
-        while self._since and not portion.is_used_up:
-            guest, since = next(iter(self._since.items()))
+        now, time_slice = self._loop.time(), TimeSlice()
+        why = f"parked for {self._timeout:g} s without a slot"
+        while self._since and not time_slice.is_used_up:
+            connection, since = next(iter(self._since.items()))
             if since + self._timeout > now:
                 break
-            guest.turn_away(proton.Condition("amqp:connection:forced", why))
+            connection.close_with(proton.Condition("amqp:connection:forced", why))
         oldest = next(iter(self._since.values()), None)
         if oldest is not None:
             self._expiry = self._loop.call_at(oldest + self._timeout, self._expire)

@@ -1,27 +1,27 @@
-"""How many connections a member sets up in a second, and when the others shall come.  No I/O, no proton.
+"""Limits the connections that a member sets up in a second, and reserves slots for the others.  No I/O.
 
 Theory of operation
 -------------------
-Time is cut into slots, ``1/rate`` apart.  Who asks gets the next free one.  A slot that is not in the
-future means: admitted.  Otherwise it is kept under the client's name, and the client is told how long
-to wait: the k-th one that is refused comes k slots later, so all of them together come at ``rate``.
-Up to ``burst`` slots of an idle time can be used later (a token bucket, told as the Generic Cell Rate
+Time is divided into slots, ``1/rate`` apart.  Each client gets the next free one.  A slot that is not in
+the future admits the client.  Otherwise it is reserved under the client's name, and the client learns how
+long to wait: the k-th refused client has a slot k slots later, so all of them together connect at ``rate``.
+Up to ``burst`` slots of an idle time can be used later (a token bucket, expressed as the Generic Cell Rate
 Algorithm does, by the time of the next slot alone).
 
 Rules
 -----
-* A client that comes within ``grace`` seconds after its slot, or less than one slot before it, is
+* A client that connects within ``grace`` seconds after its slot, or less than one slot before it, is
   admitted, and its slot is used up.
-* A client that comes too early is told what remains of the same slot: asking often gains nothing.
-* A slot whose client has not come is a credit for the next newcomer; there are at most ``burst``
-  of them, for what was not used cannot be saved up.
-* A new rate holds for slots that are given out from then on: what was promised, stays.
-* Every call takes constant time, spread over the calls: slots are given out in the order of
-  their times, so those that nobody came for are at one end.
+* A client that connects too early learns what remains of the same slot: asking often gains nothing.
+* A slot that its client did not use is a credit for the next new client; there are at most ``burst``
+  of them, for unused slots cannot be saved up.
+* A new rate holds for slots that are reserved from then on; earlier reservations stay.
+* Every call takes amortised constant time: slots are given out in the order of their times, so unused
+  ones are at one end.
 
-Who asks must be known by a name of its own: two connections under one name have one slot together.
+Each client needs a name of its own: two connections under one name share one slot.
 
-Sources: ITU-T I.371, annex A (the algorithm as virtual scheduling); DESIGN section 6.
+Sources: ITU-T I.371, annex A (the algorithm as virtual scheduling); docs/storms.md.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from collections.abc import Hashable
 
 # The connections of one application may come together; what the primary does at once stays short.
 DEFAULT_BURST = 8.0
-# A hint is obeyed with jitter, a dial takes time, and a busy client is late.
+# Clients add jitter to ``retry-after``, a dial takes time, and a busy client is late.
 DEFAULT_GRACE = 2.0
 
 
-class Admission:
+class RateLimiter:
     """Gives out slots.
 
-    :param rate: set-ups a second; ``math.inf`` admits everybody.
-    :param burst: how many may come at once after an idle time.
-    :param grace: seconds that a slot is kept.
-    :param reuse: whether a slot that nobody came for goes to another: not where clients are sent on
-        to somebody else, who sees whether they came.
+    :param rate: setups a second; ``math.inf`` admits every client.
+    :param burst: how many clients may connect at once after an idle time.
+    :param grace: seconds that a slot stays reserved.
+    :param reuse: whether an unused slot goes to another client: not where clients are redirected to another
+        member, which alone sees whether they connect.
     """
 
     __slots__ = ("_credits", "_free", "_grace", "_interval", "_rate", "_reuse", "_slots", "_waiting", "burst")
@@ -61,13 +61,13 @@ class Admission:
         self._free = float("-inf")
         self._credits = 0.0
         self._slots: deque[tuple[float, Hashable]] = deque()
-        """The slots that were given out, in the order of their times."""
+        """The reserved slots, in the order of their times."""
         self._waiting: dict[Hashable, float] = {}
-        """Which slot a client has."""
+        """The slot of each client."""
 
     @property
     def rate(self) -> float:
-        """Set-ups a second."""
+        """Setups a second."""
         return self._rate
 
     @rate.setter
@@ -79,21 +79,21 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """How many slots are kept for somebody."""
+        """How many slots are reserved."""
         return len(self._waiting)
 
-    def ask(self, client: Hashable, now: float) -> float:
-        """Whether a client is admitted now (0.0), or how many seconds it is until its slot."""
+    def reserve(self, client: Hashable, now: float) -> float:
+        """Seconds until the client's slot; 0.0 admits it now."""
         self._expire(now)
         slot = self._waiting.get(client)
         if slot is None:
-            return self._newcomer(client, now)
+            return self._reserve_new(client, now)
         if slot - self._interval > now:
             return slot - now
         del self._waiting[client]
         return 0.0
 
-    def _newcomer(self, client: Hashable, now: float) -> float:
+    def _reserve_new(self, client: Hashable, now: float) -> float:
         if self._credits >= 1:
             self._credits -= 1
             return 0.0
@@ -106,7 +106,7 @@ class Admission:
         return slot - now
 
     def _expire(self, now: float) -> None:
-        """Turn the slots that nobody came for into credits."""
+        """Turn unused slots into credits."""
         slots = self._slots
         while slots and slots[0][0] + self._grace < now:
             slot, client = slots.popleft()

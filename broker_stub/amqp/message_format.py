@@ -1,4 +1,4 @@
-"""Look into an encoded AMQP message without decoding it.
+"""Reads fields of an encoded AMQP message without decoding it.
 
 A message is a row of described sections.  The broker needs a few fields of the first ones and
 never the body, so it steps over each section by its size and stops where the body begins.
@@ -8,7 +8,7 @@ Rules
 * The bytes of the bare message (properties, application properties, body) are never changed;
   only the header is written anew, and only when a message is delivered again or has a TTL.
 * Bytes that are no AMQP message raise ``MalformedMessageError``, whatever they are.
-* What looks like a field but is in the body, in a value or in another section is not the field.
+* Bytes in the body, in a value or in another section that look like a field are not taken for it.
 
 Sources: AMQP 1.0 part 1, sections 1.2 (encodings) and 1.3 (descriptors); part 3, section 3.2
 (message format).  ``_AMQ_DUPL_ID`` is the duplicate-detection property of ActiveMQ Artemis.
@@ -42,7 +42,7 @@ class MalformedMessageError(ValueError):
 
 
 class Envelope(NamedTuple):
-    """What a queue must know of a message (a tuple, for one is made for every message).
+    """The fields of a message that a queue needs (a tuple, for every message has one).
 
     :param ttl_ms: the header's time to live, in milliseconds.
     :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
@@ -181,7 +181,7 @@ def _text_property(data: bytes, index: int) -> str | None:
 
 
 def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) -> bytes:
-    """The message as it goes out when its header must differ from the sender's.
+    """The message with a header that differs from the sender's.
 
     :param delivery_count: written as it is; any but 0 also clears ``first-acquirer``.
     :param ttl_ms: what is left of the time to live (part 3, section 3.2.1); ``None`` keeps

@@ -1,4 +1,4 @@
-"""What ``serve`` and ``pair`` are told of how many clients are let in, and how fast."""
+"""The options of ``serve`` and ``pair`` for the admission of clients."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from broker_stub.admission.controller import EntranceOptions, RateSource
+from broker_stub.admission.controller import AdmissionOptions, RateSource
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _UNLIMITED = "unlimited"
-_DEFAULTS = EntranceOptions()
+_DEFAULTS = AdmissionOptions()
 
 
 class RateType(click.ParamType[float | RateSource]):
@@ -23,7 +23,7 @@ class RateType(click.ParamType[float | RateSource]):
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | RateSource:
-        """Read it, or say what is wrong with it."""
+        """Parse the value, or fail with the reason."""
         if not isinstance(value, str):
             return value
         if value in tuple(RateSource):
@@ -44,39 +44,39 @@ def rate_options(command: _F) -> _F:
     burst = click.option(
         "--accept-burst",
         type=click.FloatRange(1),
-        help="Clients that may come at once after an idle time.  [default: those of 0.1 s, at least 8]",
+        help="Clients admitted at once after an idle time.  [default: those of 0.1 s, at least 8]",
     )
     rate = click.option(
         "--accept-rate",
         type=RateType(),
         default=str(RateSource.MEASURED),
         show_default=True,
-        help="Clients let in a second: a number, measured (at the start), auto (follows load), unlimited.",
+        help="Clients admitted a second: a number, measured (at the start), auto (follows load), unlimited.",
     )
     return rate(burst(command))
 
 
-def room_options(command: _F) -> _F:
-    """Add the bounds of what is neither refused nor served."""
+def limit_options(command: _F) -> _F:
+    """Add the limits of unfinished and parked connections to a command."""
     handshakes = click.option(
         "--max-handshakes",
         type=click.IntRange(1),
         default=_DEFAULTS.max_handshakes,
         show_default=True,
-        help="Connections without an Open; at the bound the oldest is cut.",
+        help="Connections without an Open; at the limit the oldest is aborted.",
     )
     limit = click.option(
         "--park-limit",
         type=click.IntRange(0),
         default=_DEFAULTS.park_limit,
         show_default=True,
-        help="Clients held until they can be served.",
+        help="Clients parked until they can be served.",
     )
     timeout = click.option(
         "--park-timeout",
         type=click.FloatRange(0, min_open=True),
         default=_DEFAULTS.park_timeout,
         show_default=True,
-        help="Seconds that one is held.",
+        help="Seconds that a client is parked.",
     )
     return handshakes(limit(timeout(command)))

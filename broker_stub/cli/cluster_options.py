@@ -1,9 +1,9 @@
-"""What ``serve`` is told of the member's part in its cluster: store, arbiter, where the others are.
+"""The options of ``serve`` for a member of a replicated cluster: store, arbiter, addresses of the others.
 
 Rules
 -----
-* Without an arbiter nobody can tell whether a store is the newest one, so a store on disk needs one.
-* With an arbiter nobody is primary by its command line: it decides over each promotion.
+* Without an arbiter no member knows whether its store is the newest, so a store on disk needs one.
+* With an arbiter the command line makes no member primary: the arbiter decides each promotion.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPart:
+class ClusterArguments:
     """A member with an arbiter.
 
     :param store: a directory, or ``memory``.
     :param broker_url: a cluster URL, or the addresses of the members with commas between them.
     :param credentials: the cluster-admin's.
-    :param tls_ca: who signs the members' certificates (PEM); ``None`` trusts the system's authorities.
+    :param tls_ca: certificates of the authority that signs the members' (PEM); ``None`` trusts the system's.
     :param force_primary: take over at the start, whatever the store lacks.
-    :raises click.UsageError: for an arbiter or a broker URL that is none.
+    :raises click.UsageError: for an invalid arbiter or broker URL.
     """
 
     arbiter: str
@@ -58,7 +58,7 @@ class ClusterPart:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[ClusterSetup]:
-        """Store and arbiter, open for as long as the body runs.
+        """Keep store and arbiter open while the body runs.
 
         :raises broker_stub.store.StoreFailedError: when the store cannot be used.
         """
@@ -83,7 +83,7 @@ class ClusterPart:
             "credentials": self.credentials,
             "desired_capabilities": (CAPABILITY,),
             "startup_deadline": None,
-            # The member's own links are no application's: what it goes through its log says.
+            # The member's own links are no application's: its log reports their failovers.
             "telemetry": "",
         }
         if self.tls_ca is not None:
@@ -92,17 +92,17 @@ class ClusterPart:
 
 
 def _cluster_url(text: str) -> str:
-    """A cluster URL, or a list of members as one."""
+    """The cluster URL for a URL or a list of members."""
     return f"failover:({text})" if text.count("://") > 1 and not text.startswith("failover:") else text
 
 
 def check_arbiter(url: str) -> None:
-    """Refuse an arbiter that members in processes of their own cannot have in common.
+    """Refuse an arbiter that members in different processes cannot share.
 
     :raises click.UsageError: with the reason.
     """
     if url == "memory:":
-        raise click.UsageError("--arbiter memory: is one for each process: every member would win")
+        raise click.UsageError("--arbiter memory: exists in one process only: every member would win")
     try:
         open_arbiter(url)
     except ValueError as error:
@@ -110,15 +110,15 @@ def check_arbiter(url: str) -> None:
 
 
 def without_secrets(arbiter: str) -> str:
-    """The URL of an arbiter without what may stand before an ``@`` in it."""
+    """The URL of an arbiter without credentials before an ``@``."""
     kind, colon, rest = arbiter.partition(":")
     hosts, at, host = rest.rpartition("@")
     return f"{kind}{colon}...@{host}" if kind == "zookeeper" and hosts and at else arbiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Which of the options that exclude or need each other were given."""
+class GivenOptions:
+    """Which of the options that exclude or require each other are set."""
 
     arbiter: bool
     primary_role: bool
@@ -131,7 +131,7 @@ class Given:
     force_primary: bool
 
 
-def check(given: Given) -> None:
+def check(given: GivenOptions) -> None:
     """Refuse options that contradict each other.
 
     :raises click.UsageError: with what to do instead.
@@ -140,15 +140,15 @@ def check(given: Given) -> None:
         raise click.UsageError(reason)
 
 
-def _contradictions(given: Given) -> Iterator[str]:
+def _contradictions(given: GivenOptions) -> Iterator[str]:
     if given.primary_role and given.primary:
-        yield "--primary says where another member is primary: it does not go with --role primary"
+        yield "--primary names another member: it does not go with --role primary"
     if given.arbiter:
         yield from _contradictions_with_arbiter(given)
         return
     if given.store_on_disk:
         yield (
-            "--store DIR needs --arbiter: without one nobody knows whether a store is the newest;"
+            "--store DIR needs --arbiter: without one no member knows whether its store is the newest;"
             " a single durable broker is a member with --arbiter directory:PATH that was promoted"
         )
     if given.force_primary:
@@ -157,17 +157,17 @@ def _contradictions(given: Given) -> Iterator[str]:
         yield "--broker-url needs --arbiter: without one nothing is replicated"
 
 
-def _contradictions_with_arbiter(given: Given) -> Iterator[str]:
+def _contradictions_with_arbiter(given: GivenOptions) -> Iterator[str]:
     if given.primary_role:
         yield (
             "--role primary does not go with --arbiter, which decides who is primary:"
             " start the member, then `broker-stub promote` it (or give --force-primary)"
         )
     if given.generation:
-        yield "--generation does not go with --arbiter: the store and the arbiter know it"
+        yield "--generation does not go with --arbiter: the store and the arbiter have it"
     if given.primary:
         yield "--primary does not go with --arbiter: the member looks for the primary itself"
     if not given.broker_url and not given.members:
-        yield "--arbiter needs --member or --broker-url: where to look for the primary"
+        yield "--arbiter needs --member or --broker-url, to search the primary there"
     if not given.password:
-        yield "--arbiter needs --password-file: a backup comes to the primary as cluster-admin"
+        yield "--arbiter needs --password-file: a backup connects to the primary as cluster-admin"

@@ -1,4 +1,4 @@
-"""``queue``, ``exchange`` and ``binding``: the wiring of the cluster, at whichever member is primary."""
+"""``queue``, ``exchange`` and ``binding``: declare the wiring of the cluster at its primary."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from broker_stub.address import Address
-from broker_stub.cli.member_requests import JSON, MEMBERS, Asking, finish, flat, how
+from broker_stub.cli.member_requests import JSON, MEMBERS, MemberRequests, finish, flatten, request_options
 from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 
-# A change is answered when the backups have it: a stalled one is dropped after ten seconds.
+# The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
 
 _Members = tuple[list[Address], ...]
@@ -25,19 +25,19 @@ _Facts = dict[str, Any]
 _REPLICATE = click.option(
     "--replicate",
     type=click.Choice([str(mode) for mode in Replicate]),
-    help="What the backups have of it.  [default: the member's --replicate]",
+    help="What is replicated to the backups.  [default: the member's --replicate]",
 )
-_KEY = click.option("--key", default="", help="Which messages: the routing key, or a pattern of it.")
+_KEY = click.option("--key", default="", help="The routing key, or a pattern of it.")
 
 
 @click.group()
 def queue() -> None:
-    """Make, list and remove queues."""
+    """Add, list and remove queues."""
 
 
 @click.group()
 def exchange() -> None:
-    """Make, list and remove exchanges."""
+    """Add, list and remove exchanges."""
 
 
 @click.group()
@@ -45,27 +45,27 @@ def binding() -> None:
     """Bind queues to exchanges, list and remove bindings."""
 
 
-def _list(group: click.Group, kind: str, words: str) -> None:
-    """Give a group its ``list``."""
+def _list(group: click.Group, kind: str, help_text: str) -> None:
+    """Add the command ``list`` to a group."""
 
-    @group.command("list", help=words)
+    @group.command("list", help=help_text)
     @MEMBERS
     @JSON
-    @how()
-    def list_all(*, members: _Members, as_json: bool, asking: Asking) -> None:
-        _run(asking, members, lambda client: _all(client, kind), as_json=as_json)
+    @request_options()
+    def list_all(*, members: _Members, as_json: bool, requests: MemberRequests) -> None:
+        _run(requests, members, lambda client: _all(client, kind), as_json=as_json)
 
 
-def _remove_by_name(group: click.Group, kind: str, words: str) -> None:
-    """Give a group its ``remove``, of what a name alone tells."""
+def _remove_by_name(group: click.Group, kind: str, help_text: str) -> None:
+    """Add the command ``remove`` to a group whose objects have a name."""
 
-    @group.command("remove", help=words)
+    @group.command("remove", help=help_text)
     @click.argument("name")
     @MEMBERS
     @JSON
-    @how(timeout=_TIMEOUT)
-    def remove(*, name: str, members: _Members, as_json: bool, asking: Asking) -> None:
-        _run(asking, members, lambda client: _remove(client, kind, name), as_json=as_json)
+    @request_options(timeout=_TIMEOUT)
+    def remove(*, name: str, members: _Members, as_json: bool, requests: MemberRequests) -> None:
+        _run(requests, members, lambda client: _remove(client, kind, name), as_json=as_json)
 
 
 # -- queues -----------------------------------------------------------------------------------------
@@ -78,10 +78,10 @@ def _remove_by_name(group: click.Group, kind: str, words: str) -> None:
 @click.option(
     "--site-replicate",
     type=click.Choice([str(mode) for mode in SiteMode]),
-    help="What another site gets of it.  [default: none]",
+    help="What is replicated to another site.  [default: none]",
 )
 @JSON
-@how(timeout=_TIMEOUT)
+@request_options(timeout=_TIMEOUT)
 def add_queue(
     *,
     name: str,
@@ -89,11 +89,11 @@ def add_queue(
     replicate: str | None,
     site_replicate: str | None,
     as_json: bool,
-    asking: Asking,
+    requests: MemberRequests,
 ) -> None:
-    """Make a queue."""
+    """Add a queue."""
     attributes = _given(**{"replicate": replicate, SITE_PROPERTY: site_replicate})
-    _run(asking, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)
+    _run(requests, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)
 
 
 _list(queue, QUEUE_TYPE, "Show every queue, with its depth.")
@@ -109,13 +109,13 @@ _remove_by_name(queue, QUEUE_TYPE, "Remove a queue with all messages in it.")
 @click.option("--type", "kind", type=click.Choice(["direct", "fanout", "topic"]), required=True)
 @_REPLICATE
 @JSON
-@how(timeout=_TIMEOUT)
+@request_options(timeout=_TIMEOUT)
 def add_exchange(
-    *, name: str, members: _Members, kind: str, replicate: str | None, as_json: bool, asking: Asking
+    *, name: str, members: _Members, kind: str, replicate: str | None, as_json: bool, requests: MemberRequests
 ) -> None:
-    """Make an exchange."""
+    """Add an exchange."""
     attributes = _given(type=kind, replicate=replicate)
-    _run(asking, members, lambda client: client.create(EXCHANGE_TYPE, name, **attributes), as_json=as_json)
+    _run(requests, members, lambda client: client.create(EXCHANGE_TYPE, name, **attributes), as_json=as_json)
 
 
 _list(exchange, EXCHANGE_TYPE, "Show every exchange.")
@@ -131,13 +131,19 @@ _remove_by_name(exchange, EXCHANGE_TYPE, "Remove an exchange with its bindings."
 @MEMBERS
 @_KEY
 @JSON
-@how(timeout=_TIMEOUT)
+@request_options(timeout=_TIMEOUT)
 def add_binding(
-    *, exchange_name: str, queue_name: str, members: _Members, key: str, as_json: bool, asking: Asking
+    *,
+    exchange_name: str,
+    queue_name: str,
+    members: _Members,
+    key: str,
+    as_json: bool,
+    requests: MemberRequests,
 ) -> None:
-    """Send what fits the key from the exchange to the queue."""
+    """Route messages that match the key from the exchange to the queue."""
     name, ends = _ends(exchange_name, queue_name, key)
-    _run(asking, members, lambda client: client.create(BINDING_TYPE, name, **ends), as_json=as_json)
+    _run(requests, members, lambda client: client.create(BINDING_TYPE, name, **ends), as_json=as_json)
 
 
 _list(binding, BINDING_TYPE, "Show every binding.")
@@ -149,26 +155,32 @@ _list(binding, BINDING_TYPE, "Show every binding.")
 @MEMBERS
 @_KEY
 @JSON
-@how(timeout=_TIMEOUT)
+@request_options(timeout=_TIMEOUT)
 def remove_binding(
-    *, exchange_name: str, queue_name: str, members: _Members, key: str, as_json: bool, asking: Asking
+    *,
+    exchange_name: str,
+    queue_name: str,
+    members: _Members,
+    key: str,
+    as_json: bool,
+    requests: MemberRequests,
 ) -> None:
     """Remove the binding with this exchange, queue and key."""
     name, ends = _ends(exchange_name, queue_name, key)
-    _run(asking, members, lambda client: _remove(client, BINDING_TYPE, name, ends), as_json=as_json)
+    _run(requests, members, lambda client: _remove(client, BINDING_TYPE, name, ends), as_json=as_json)
 
 
-# -- what they have in common -----------------------------------------------------------------------
+# -- shared -----------------------------------------------------------------------------------------
 
 
 def _run(
-    asking: Asking,
+    requests: MemberRequests,
     members: _Members,
-    what: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
+    call: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
     *,
     as_json: bool,
 ) -> None:
-    answer = asyncio.run(asking.at_primary(flat(members), what))
+    answer = asyncio.run(requests.at_primary(flatten(members), call))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:
@@ -200,7 +212,7 @@ def _given(**attributes: str | None) -> dict[str, str]:
 
 
 def _line(facts: _Facts) -> str:
-    """One line for people: what it is, without what only programs ask for."""
+    """One line for people, without the attributes that only programs need."""
     if "removed" in facts:
         return f"removed {facts['removed']}"
     if "queue" in facts:

@@ -1,4 +1,4 @@
-"""How a member runs as a process: its event loop, its limits, and its end with its parent."""
+"""Runs a member as a process: its event loop, its resource limits, and its end with its parent."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ logger = logging.getLogger("broker_stub.cli.event_loop")
 
 # Linux, <sys/prctl.h>.
 _PR_SET_PDEATHSIG = 1
-# A collection holds up everybody.  Young objects are walked a thousand at a time, which takes half a
+# A collection delays every client.  Young objects are traversed a thousand at a time, which takes half a
 # millisecond, and five thousand at most; all of them, hardly ever: a queue of a million messages, or
-# thousands of connections, are objects that never form cycles, and would be walked for nothing.
+# thousands of connections, are objects that never form cycles, and would be traversed for nothing.
 _GC_THRESHOLDS = (1_000, 5, 4_000)
 # The default of --max-connections, and a quarter of a megabyte.
 _DESCRIPTORS = 32_768
 
 
 def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """The event loop to run on: ``asyncio``, ``uvloop``, or ``auto`` for the faster one there is."""
+    """The event loop to run on: ``asyncio``, ``uvloop``, or ``auto`` for the faster installed one."""
     installed = importlib.util.find_spec("uvloop") is not None
     if choice == "uvloop" and not installed:
         raise click.UsageError("uvloop is not installed")
@@ -44,13 +44,13 @@ def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def run(main: Coroutine[Any, Any, int], *, loop: str) -> int:
-    """Run a coroutine to its end on a loop of that kind; its exit code."""
+    """Run a coroutine on a loop of that kind, and return its exit code."""
     with asyncio.Runner(loop_factory=event_loop(loop)) as runner:
         return runner.run(main)
 
 
 def tune() -> None:
-    """Allow as many sockets as the system lets us, and leave kernel and garbage collector little to do."""
+    """Raise the limit of sockets as far as allowed, and reduce the work of kernel and garbage collector."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if sys.platform == "linux":
@@ -60,11 +60,11 @@ def tune() -> None:
 
 
 def _make_room_for_descriptors(limit: int) -> None:
-    """Have the kernel's table of descriptors as large at once as it will be.
+    """Grow the kernel's table of descriptors to its final size at once.
 
     Linux doubles it when it is full, at 64, 128, 256 and so on, and in a process of several threads the
-    ``accept`` that met that waits for every processor to have left the old one: 7 to 18 ms, in which
-    nobody is served (``expand_fdtable``, ``synchronize_rcu``).
+    ``accept`` that triggers it waits until every processor has left the old one: 7 to 18 ms, in which
+    no client is served (``expand_fdtable``, ``synchronize_rcu``).
     """
     most = _DESCRIPTORS if limit == resource.RLIM_INFINITY else min(limit, _DESCRIPTORS)
     with Path(os.devnull).open("rb") as anything:
@@ -72,11 +72,11 @@ def _make_room_for_descriptors(limit: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies (Linux only).
+    """Ask the kernel to kill this process when its parent ends (Linux only).
 
-    A stopped or hung member ends too, for it is SIGKILL.
+    SIGKILL ends a stopped or hung member too.
 
-    :param parent: the parent's process id; if it is gone already this process ends at once.
+    :param parent: the parent's process id; if it has ended already this process exits at once.
     """
     if sys.platform != "linux":
         logger.warning("members end with their parent on Linux only")
@@ -85,4 +85,4 @@ def end_with_parent(parent: int) -> None:
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
-        sys.exit(f"the parent process {parent} is gone")
+        sys.exit(f"the parent process {parent} has ended")

@@ -1,4 +1,4 @@
-"""``link``: which other site's events a cluster carries out."""
+"""``link``: makes a cluster apply the events of another site."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from typing import Any
 import click
 
 from broker_stub.address import Address
-from broker_stub.cli.member_requests import JSON, MEMBERS, Asking, MembersType, finish, flat, how
+from broker_stub.cli.member_requests import (
+    JSON,
+    MEMBERS,
+    MemberRequests,
+    MembersType,
+    finish,
+    flatten,
+    request_options,
+)
 from broker_stub.cli.report import link_line
 from broker_stub.management import EXCHANGE_TYPE
 from broker_stub.management_client import AdminClient, MemberRefusedError
-from broker_stub.sites.inbound import CREATE, MISSING, PARK
-from broker_stub.sites.source_config import FROM, PASSWORD_FILE, Way, WayError
+from broker_stub.sites.inbound import CREATE, KEEP, MISSING
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
 
-# A change is answered when the backups have it: a stalled one is dropped after ten seconds.
+# The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
 
 _Facts = dict[str, Any]
@@ -29,43 +37,43 @@ SOURCE_PASSWORD = click.option(
     metavar="PATH",
     help="File with the password of the user in --from, at the same path on each member of --to.",
 )
-"""Where the members of the DR site have the password for the source."""
+"""The path of the password for the source, on each member of the DR site."""
 
 
-def way_options(source: str, source_password_file: str | None) -> dict[str, str]:
-    """What the exchange of a link is told of its source.
+def source_options(source: str, source_password_file: str | None) -> dict[str, str]:
+    """The options of a link's exchange that name its source.
 
-    :raises click.UsageError: when that cannot be used.
+    :raises click.UsageError: when they are invalid.
     """
     options = {FROM: source}
     if source_password_file is not None:
         options[PASSWORD_FILE] = source_password_file
     try:
-        Way.of(options)
-    except WayError as error:
+        SourceConfig.of(options)
+    except SourceConfigError as error:
         raise click.UsageError(f"--from: {error}") from error
     return options
 
 
 @click.group()
 def link() -> None:
-    """Follow another site: make, show and remove links."""
+    """Follow another site: add, show and remove links."""
 
 
 @link.command("add")
 @click.argument("name")
-@click.option("--from", "source", required=True, help="The source, as clients know it, without a password.")
+@click.option("--from", "source", required=True, help="The source's URL for clients, without a password.")
 @SOURCE_PASSWORD
-@click.option("--to", "members", type=MembersType(), required=True, help="The cluster that is to follow.")
+@click.option("--to", "members", type=MembersType(), required=True, help="The cluster that shall follow.")
 @click.option(
     "--missing",
-    type=click.Choice([CREATE, PARK]),
+    type=click.Choice([CREATE, KEEP]),
     default=CREATE,
     show_default=True,
     help="What to do with events for which there is no queue.",
 )
 @JSON
-@how(timeout=_TIMEOUT)
+@request_options(timeout=_TIMEOUT)
 def add(
     *,
     name: str,
@@ -74,55 +82,55 @@ def add(
     members: list[Address],
     missing: str,
     as_json: bool,
-    asking: Asking,
+    requests: MemberRequests,
 ) -> None:
-    """Carry the source's events out, from now on, in whichever member is primary.
+    """Apply the source's events from now on, in the member that is primary.
 
-    That one reads the password file each time it connects.  The URL and the path are kept by the
-    cluster; the password is not.
+    The primary reads the password file each time it connects.  The cluster keeps the URL and the
+    path, but not the password.
     """
-    options = {"type": "replication", **way_options(source, source_password_file), MISSING: missing}
+    options = {"type": "replication", **source_options(source, source_password_file), MISSING: missing}
 
     async def make(client: AdminClient) -> _Facts:
         await client.create(EXCHANGE_TYPE, name, **options)
         return await _one(client, name)
 
-    _run(asking, members, make, as_json=as_json)
+    _run(requests, members, make, as_json=as_json)
 
 
 @link.command("list")
 @MEMBERS
 @JSON
-@how()
-def show_all(*, members: tuple[list[Address], ...], as_json: bool, asking: Asking) -> None:
+@request_options()
+def show_all(*, members: tuple[list[Address], ...], as_json: bool, requests: MemberRequests) -> None:
     """Show every link."""
-    _run(asking, flat(members), links_of, as_json=as_json)
+    _run(requests, flatten(members), links_of, as_json=as_json)
 
 
 @link.command("status")
 @click.argument("name")
 @MEMBERS
 @JSON
-@how()
-def show(*, name: str, members: tuple[list[Address], ...], as_json: bool, asking: Asking) -> None:
-    """Show one link: its state, the last sequence, and what became of the events."""
-    _run(asking, flat(members), lambda client: _one(client, name), as_json=as_json)
+@request_options()
+def show(*, name: str, members: tuple[list[Address], ...], as_json: bool, requests: MemberRequests) -> None:
+    """Show one link: its state, the last sequence, and counts of events."""
+    _run(requests, flatten(members), lambda client: _one(client, name), as_json=as_json)
 
 
 @link.command("remove")
 @click.argument("name")
 @MEMBERS
 @JSON
-@how(timeout=_TIMEOUT)
-def remove(*, name: str, members: tuple[list[Address], ...], as_json: bool, asking: Asking) -> None:
-    """Follow no longer; what was carried out stays."""
+@request_options(timeout=_TIMEOUT)
+def remove(*, name: str, members: tuple[list[Address], ...], as_json: bool, requests: MemberRequests) -> None:
+    """Follow no longer; messages that were applied stay."""
 
     async def delete(client: AdminClient) -> _Facts:
         await _one(client, name)
         await client.delete(EXCHANGE_TYPE, name)
         return {"removed": name}
 
-    _run(asking, flat(members), delete, as_json=as_json)
+    _run(requests, flatten(members), delete, as_json=as_json)
 
 
 async def links_of(client: AdminClient) -> list[_Facts]:
@@ -139,13 +147,13 @@ async def _one(client: AdminClient, name: str) -> _Facts:
 
 
 def _run(
-    asking: Asking,
+    requests: MemberRequests,
     members: list[Address],
-    what: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
+    call: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
     *,
     as_json: bool,
 ) -> None:
-    answer = asyncio.run(asking.at_primary(members, what))
+    answer = asyncio.run(requests.at_primary(members, call))
     if as_json:
         click.echo(json.dumps(answer.plain()))
     elif answer.result is not None:

@@ -1,4 +1,4 @@
-"""``status``, ``promote``, ``demote`` and ``set-members``: what an operator asks of running members."""
+"""``status``, ``promote``, ``demote`` and ``set-members``: manage running members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from collections.abc import Callable
 import click
 
 from broker_stub.address import Address
-from broker_stub.cli.member_requests import JSON, MEMBERS, Answer, Asking, finish, flat, how
+from broker_stub.cli.member_requests import (
+    JSON,
+    MEMBERS,
+    Answer,
+    MemberRequests,
+    finish,
+    flatten,
+    request_options,
+)
 from broker_stub.cli.options import ADDRESS, REFUSED, UNREACHABLE
 from broker_stub.cli.report import report
 from broker_stub.cli.switch_over import take_over
@@ -23,7 +31,7 @@ _MOVE_TIMEOUT = 20.0
 
 @click.command()
 @MEMBERS
-@click.option("--all", "everywhere", is_flag=True, help="Ask every member that these know of, too.")
+@click.option("--all", "everywhere", is_flag=True, help="Show the members that these know of, too.")
 @click.option(
     "--expect",
     type=click.Choice([str(role) for role in Role]),
@@ -31,30 +39,32 @@ _MOVE_TIMEOUT = 20.0
     help="Exit with 1 unless every member is in this state (repeat for one of several).",
 )
 @JSON
-@how()
+@request_options()
 def status(
     *,
     members: tuple[list[Address], ...],
     everywhere: bool,
     expect: tuple[str, ...],
     as_json: bool,
-    asking: Asking,
+    requests: MemberRequests,
 ) -> None:
     """Show role, generation, replicas, store and queues of each member.
 
-    Exits with 3 when one of them cannot be reached, with 1 when one refuses, or is not in the
-    state that was expected.
+    Exits with 3 when one of them cannot be reached, with 1 when one refuses, or is not in an
+    expected state.
     """
-    ask = asking.everywhere if everywhere else asking.status
-    answers = asyncio.run(ask(flat(members)))
-    _tell_each(answers, lambda found: report(found.facts), as_json=as_json)
-    unexpected = [answer.result for answer in answers if answer.result and _unlike(answer.result, expect)]
+    ask = requests.everywhere if everywhere else requests.status
+    answers = asyncio.run(ask(flatten(members)))
+    _print_each(answers, lambda found: report(found.facts), as_json=as_json)
+    unexpected = [
+        answer.result for answer in answers if answer.result and _is_unexpected(answer.result, expect)
+    ]
     for found in unexpected:
         click.echo(f"{found.name} is {found.role}, not {' or '.join(expect)}", err=True)
     sys.exit(max(REFUSED if unexpected else 0, *(answer.code for answer in answers)))
 
 
-def _tell_each(
+def _print_each(
     answers: list[Answer[MemberStatus]], line: Callable[[MemberStatus], str], *, as_json: bool
 ) -> None:
     if as_json:
@@ -66,40 +76,44 @@ def _tell_each(
             click.echo(line(answer.result))
 
 
-def _unlike(found: MemberStatus, expected: tuple[str, ...]) -> bool:
+def _is_unexpected(found: MemberStatus, expected: tuple[str, ...]) -> bool:
     return bool(expected) and found.role not in expected
 
 
 @click.command()
 @click.argument("member", metavar="HOST:PORT", type=ADDRESS)
-@click.option("--generation", type=click.IntRange(0), default=0, help="Without arbiter: in no lower one.")
+@click.option(
+    "--generation", type=click.IntRange(0), default=0, help="Without arbiter: the lowest generation."
+)
 @click.option(
     "--force-primary",
     is_flag=True,
-    help="Whatever its store lacks; says what that may lose.  Fences no other primary.",
+    help="Promote whatever its store lacks; warns of what that may lose.  Fences no other primary.",
 )
 @JSON
-@how(timeout=_MOVE_TIMEOUT)
-def promote(*, member: Address, generation: int, force_primary: bool, as_json: bool, asking: Asking) -> None:
+@request_options(timeout=_MOVE_TIMEOUT)
+def promote(
+    *, member: Address, generation: int, force_primary: bool, as_json: bool, requests: MemberRequests
+) -> None:
     """Make a member the primary.
 
-    When it follows a living primary, that one is demoted first: a planned switch-over.
+    When it follows a living primary, the command demotes that one first: a planned switch-over.
     """
-    answer = asyncio.run(take_over(asking, member, at_least=generation, force=force_primary))
-    _tell(answer, as_json=as_json)
+    answer = asyncio.run(take_over(requests, member, at_least=generation, force=force_primary))
+    _print(answer, as_json=as_json)
 
 
 @click.command()
 @click.argument("member", metavar="HOST:PORT", type=ADDRESS)
-@click.option("--primary", type=ADDRESS, help="Where its clients should go.")
+@click.option("--primary", type=ADDRESS, help="The member that it redirects its clients to.")
 @JSON
-@how(timeout=_MOVE_TIMEOUT)
-def demote(*, member: Address, primary: Address | None, as_json: bool, asking: Asking) -> None:
-    """Make the primary a backup; its clients are sent away."""
-    _tell(asyncio.run(asking.one(member, lambda client: client.demote(primary))), as_json=as_json)
+@request_options(timeout=_MOVE_TIMEOUT)
+def demote(*, member: Address, primary: Address | None, as_json: bool, requests: MemberRequests) -> None:
+    """Make the primary a backup; it closes its client connections."""
+    _print(asyncio.run(requests.one(member, lambda client: client.demote(primary))), as_json=as_json)
 
 
-def _tell(answer: Answer[MemberStatus], *, as_json: bool) -> None:
+def _print(answer: Answer[MemberStatus], *, as_json: bool) -> None:
     found = answer.result
     if as_json:
         click.echo(json.dumps(answer.plain()))
@@ -113,35 +127,35 @@ def _tell(answer: Answer[MemberStatus], *, as_json: bool) -> None:
 @click.command("set-members")
 @click.argument("members", metavar="HOST:PORT...", type=ADDRESS, nargs=-1, required=True)
 @click.option(
-    "--at", type=ADDRESS, multiple=True, help="Where the cluster is, if none of these is in it yet."
+    "--at", type=ADDRESS, multiple=True, help="A member of the cluster, if none of these is in it yet."
 )
 @JSON
-@how()
+@request_options()
 def set_members(
-    *, members: tuple[Address, ...], at: tuple[Address, ...], as_json: bool, asking: Asking
+    *, members: tuple[Address, ...], at: tuple[Address, ...], as_json: bool, requests: MemberRequests
 ) -> None:
     """Give every running member new addresses of the cluster.
 
-    They tell them to clients (failover-server-list), and backups look for the primary there.
-    Members that only the old list has are told too.  Exits with 3 when a member of the new list
-    cannot be reached; the others have it then.
+    The members announce them to clients (failover-server-list), and backups search the primary there.
+    Members that are only in the old list get the new one too.  Exits with 3 when a member of the new
+    list cannot be reached; the others have the new list then.
     """
-    answers = asyncio.run(_push(asking, members, at))
-    _tell_each(answers, lambda found: f"{found.name} has {len(members)} members", as_json=as_json)
-    told = any(answer.result is not None for answer in answers)
-    # A member that is to go may be gone already.
+    answers = asyncio.run(_push(requests, members, at))
+    _print_each(answers, lambda found: f"{found.name} has {len(members)} members", as_json=as_json)
+    updated = any(answer.result is not None for answer in answers)
+    # A member that leaves the cluster may have stopped already.
     required = [answer for answer in answers if answer.address in members or answer.code == REFUSED]
     codes = [answer.code for answer in required]
-    sys.exit(max(codes, default=0) if told else UNREACHABLE)
+    sys.exit(max(codes, default=0) if updated else UNREACHABLE)
 
 
 async def _push(
-    asking: Asking, members: tuple[Address, ...], at: tuple[Address, ...]
+    requests: MemberRequests, members: tuple[Address, ...], at: tuple[Address, ...]
 ) -> list[Answer[MemberStatus]]:
-    async def tell(client: AdminClient) -> MemberStatus:
+    async def update(client: AdminClient) -> MemberStatus:
         return await client.set_members(members)
 
-    found = await asking.everywhere(dict.fromkeys((*at, *members)))
+    found = await requests.everywhere(dict.fromkeys((*at, *members)))
     reached = [answer for answer in found if answer.result is not None]
-    told = await asyncio.gather(*(asking.one(answer.address, tell) for answer in reached))
-    return [*told, *(answer for answer in found if answer.result is None)]
+    updated = await asyncio.gather(*(requests.one(answer.address, update) for answer in reached))
+    return [*updated, *(answer for answer in found if answer.result is None)]

@@ -1,10 +1,9 @@
-"""How the commands ask running members: as whom, how long, which of them is primary.
+"""Sends the commands' requests to running members, and finds the primary among them.
 
 Rules
 -----
-* What a member says counts, and not what is expected of it: the primary is the one that answers
-  that it serves; of two, the one with the higher generation.
-* A member that cannot be reached is told of, and does not keep the others from being asked.
+* The primary is the member whose status says that it serves; of two, the one with the higher generation.
+* A member that cannot be reached is reported, and the requests to the others continue.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from broker_stub.management_client import (
 
 T = TypeVar("T")
 
-# What a status takes on a busy machine; what is asked for then may take longer.
-LOOK_TIMEOUT = 5.0
+# Seconds for a status on a busy machine; the request that follows may take longer.
+STATUS_TIMEOUT = 5.0
 
-JSON = click.option("--json", "as_json", is_flag=True, help="Tell it as JSON.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class MembersType(click.ParamType[list[Address]]):
@@ -51,17 +50,17 @@ class MembersType(click.ParamType[list[Address]]):
 
 
 MEMBERS = click.argument("members", metavar="URL...", type=MembersType(), nargs=-1, required=True)
-"""Where the cluster is: one member or more, or lists of them."""
+"""The addresses of the cluster: one member or more, or lists of them."""
 
 
-def flat(members: Iterable[list[Address]]) -> list[Address]:
+def flatten(members: Iterable[list[Address]]) -> list[Address]:
     """All members of several URLs, each once."""
     return list(dict.fromkeys(address for group in members for address in group))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What came of asking one member.
+    """The answer of one member, or the reason why there is none.
 
     :param code: the exit code; 0 where there is a result.
     """
@@ -79,8 +78,8 @@ class Answer(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """How members are asked.
+class MemberRequests:
+    """Sends requests to members.
 
     :param timeout: seconds for the connection to a member, and for each call.
     """
@@ -89,28 +88,28 @@ class Asking:
     timeout: float
     tls_ca: Path | None
 
-    async def one(self, address: Address, what: Callable[[AdminClient], Awaitable[T]]) -> Answer[T]:
-        """What one member says."""
+    async def one(self, address: Address, call: Callable[[AdminClient], Awaitable[T]]) -> Answer[T]:
+        """Send a request to one member."""
         tls = ssl.create_default_context(cafile=str(self.tls_ca)) if self.tls_ca else None
         try:
             client = await AdminClient.connect(address, self.credentials, timeout=self.timeout, tls=tls)
             async with client:
-                return Answer(address, await what(client))
+                return Answer(address, await call(client))
         except MemberRefusedError as error:
             return Answer(address, error=_named(address, error), code=REFUSED)
         except MemberUnreachableError as error:
             return Answer(address, error=_named(address, error), code=UNREACHABLE)
 
-    def at_most(self, timeout: float) -> Asking:
-        """The same with fewer seconds for a member."""
+    def with_timeout_at_most(self, timeout: float) -> MemberRequests:
+        """The same with a shorter timeout."""
         return replace(self, timeout=min(self.timeout, timeout))
 
     async def status(self, addresses: Iterable[Address]) -> list[Answer[MemberStatus]]:
-        """The status of several members, asked at the same time."""
+        """Read the status of several members at the same time."""
         return await asyncio.gather(*(self.one(address, AdminClient.status) for address in addresses))
 
     async def everywhere(self, addresses: Iterable[Address]) -> list[Answer[MemberStatus]]:
-        """The status of these members and of all that they know of."""
+        """Read the status of these members and of all that they know of."""
         answers: dict[Address, Answer[MemberStatus]] = {}
         unasked = list(addresses)
         while unasked:
@@ -120,27 +119,27 @@ class Asking:
             unasked = [address for address in dict.fromkeys(known) if address not in answers]
         members: dict[tuple[object, ...], Answer[MemberStatus]] = {}
         for answer in answers.values():
-            members.setdefault(_who(answer), answer)
+            members.setdefault(_identity(answer), answer)
         return list(members.values())
 
     async def at_primary(
-        self, addresses: Iterable[Address], what: Callable[[AdminClient], Awaitable[T]]
+        self, addresses: Iterable[Address], call: Callable[[AdminClient], Awaitable[T]]
     ) -> Answer[T]:
-        """What the primary says, whichever of the members (or of those that they know of) that is."""
-        answers = await self.at_most(LOOK_TIMEOUT).everywhere(addresses)
+        """Send a request to the primary among these members and those that they know of."""
+        answers = await self.with_timeout_at_most(STATUS_TIMEOUT).everywhere(addresses)
         primary = primary_of(answers)
         if primary is not None:
-            return await self.one(primary, what)
-        said = "; ".join(
+            return await self.one(primary, call)
+        reasons = "; ".join(
             answer.error if answer.result is None else f"{answer.address} is {answer.result.role}"
             for answer in answers
         )
         code = UNREACHABLE if all(answer.code == UNREACHABLE for answer in answers) else REFUSED
-        return Answer(answers[0].address, error=f"no primary found: {said}", code=code)
+        return Answer(answers[0].address, error=f"no primary found: {reasons}", code=code)
 
 
 def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Address | None:
-    """Which member serves in the highest generation."""
+    """The member that serves in the highest generation."""
     serving = [
         (answer.result.generation, answer.address)
         for answer in answers
@@ -159,8 +158,8 @@ def _known_to(answer: Answer[MemberStatus]) -> list[Address]:
     return [Address(found.host, found.port, tls=answer.address.tls) for found in plain]
 
 
-def _who(answer: Answer[MemberStatus]) -> tuple[object, ...]:
-    """The same for two addresses of one member."""
+def _identity(answer: Answer[MemberStatus]) -> tuple[object, ...]:
+    """A key that is the same for two addresses of one member."""
     if answer.result is None:
         return (answer.address,)
     facts = answer.result.facts
@@ -172,25 +171,29 @@ def _named(address: Address, error: Exception) -> str:
     return text if str(address) in text else f"{address}: {text}"
 
 
-def how(*, timeout: float = LOOK_TIMEOUT) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options that say as whom and how long; the command is given them as ``asking``.
+def request_options(
+    *, timeout: float = STATUS_TIMEOUT
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options for user, password, TLS and timeout; the command gets them as ``requests``.
 
     :param timeout: default of ``--timeout``, in seconds.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def asked(
+        def with_requests(
             *, user: str, password_file: Path | None, timeout: float, tls_ca: Path | None, **rest: Any
         ) -> None:
             password = read_password(password_file)
             if not password:
                 raise click.UsageError(f"give --password-file, or set {PASSWORD_VARIABLE}")
-            command(asking=Asking(Credentials(password, user), timeout, tls_ca), **rest)
+            command(requests=MemberRequests(Credentials(password, user), timeout, tls_ca), **rest)
 
-        decorated: Callable[..., None] = asked
+        decorated: Callable[..., None] = with_requests
         for option in (
-            click.option("--tls-ca", type=FILE, help="Who signs the members' certificates (PEM)."),
+            click.option(
+                "--tls-ca", type=FILE, help="Certificates of the authority that signs the members' (PEM)."
+            ),
             click.option(
                 "--timeout", type=float, default=timeout, show_default=True, help="Seconds for a member."
             ),
@@ -208,7 +211,7 @@ def how(*, timeout: float = LOOK_TIMEOUT) -> Callable[[Callable[..., None]], Cal
 
 
 def finish(answer: Answer[Any]) -> NoReturn:
-    """End the command with what came of it: a reason goes to standard error."""
+    """Exit with the code of the answer; print its error to standard error."""
     if answer.error:
         click.echo(answer.error, err=True)
     sys.exit(answer.code)

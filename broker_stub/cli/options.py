@@ -1,4 +1,4 @@
-"""What the commands have in common: exit codes, option types, logging."""
+"""Exit codes, option types and logging of the commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AddressType(click.ParamType[Address]):
     def convert(
         self, value: str | Address, param: click.Parameter | None, ctx: click.Context | None
     ) -> Address:
-        """Read it, or say what is wrong with it."""
+        """Parse the value, or fail with the reason."""
         if isinstance(value, Address):
             return value
         try:

@@ -1,4 +1,4 @@
-"""``pair``: a local cluster with its manager, until Ctrl-C."""
+"""``pair``: runs a local cluster with its supervisor, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
-from broker_stub.local_cluster.supervisor import Pair, PairEvent, PairOptions, describe
+from broker_stub.local_cluster.supervisor import (
+    LocalCluster,
+    LocalClusterEvent,
+    LocalClusterOptions,
+    describe,
+)
 from haclient.engine.sasl import SaslUnavailableError
 
 _EVENTS_SHOWN = 12
@@ -44,7 +49,7 @@ _EVENTS_SHOWN = 12
     "--listen",
     type=ADDRESS,
     multiple=True,
-    help="Where a member listens, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
+    help="Address of a member, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
 )
 @click.option("--members", type=click.IntRange(1), help="How many, on free ports.  [default: 2]")
 @click.option(
@@ -72,14 +77,14 @@ _EVENTS_SHOWN = 12
 @click.option(
     "--telemetry",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory where the members write who came, and what they became.",
+    help="Directory where the members write admissions and role changes.",
 )
 @rate_options
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Start dead members again.")
 @click.option("--probe-interval", type=float, default=0.5, show_default=True, help="Seconds.")
 @click.option("--probe-timeout", type=float, default=2.0, show_default=True, help="Seconds.")
 @click.option("--probes-missed", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for everything that happens.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as a JSON object in one line.")
 @LOOP
 @LOG_LEVEL
 def pair(
@@ -123,7 +128,7 @@ def pair(
         arguments += ["--link-user", name]
     if telemetry is not None:
         arguments += ["--telemetry", str(telemetry.absolute())]
-    options = PairOptions(
+    options = LocalClusterOptions(
         listen=listen or (ANY_PORT,) * (members or 2),
         store=None if store is None else store.absolute(),
         memory=memory,
@@ -153,11 +158,11 @@ def pair(
         sys.exit(REFUSED)
 
 
-async def _run(options: PairOptions, screen: Screen) -> int:
+async def _run(options: LocalClusterOptions, screen: Screen) -> int:
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    pair = Pair(options, on_event=screen.event)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    pair = LocalCluster(options, on_event=screen.event)
     try:
         await pair.start()
         ready = asyncio.create_task(pair.wait_ready())
@@ -178,67 +183,67 @@ async def _run(options: PairOptions, screen: Screen) -> int:
 
 
 class Screen(Protocol):
-    """Where the command shows what happens."""
+    """The output of the command."""
 
-    def event(self, event: PairEvent) -> None:
-        """Something happened."""
+    def event(self, event: LocalClusterEvent) -> None:
+        """Show an event."""
 
-    def ready(self, pair: Pair) -> None:
-        """The pair serves."""
+    def ready(self, pair: LocalCluster) -> None:
+        """Show that the cluster serves."""
 
     def close(self) -> None:
-        """There is no more to show."""
+        """End the output."""
 
 
 class JsonLines:
     """For programs: one object a line."""
 
-    def event(self, event: PairEvent) -> None:
-        """What happened."""
+    def event(self, event: LocalClusterEvent) -> None:
+        """Print the event."""
         facts = asdict(event)
         click.echo(json.dumps({"event": facts.pop("kind"), **facts}))
 
-    def ready(self, pair: Pair) -> None:
-        """What a client and an admin need."""
+    def ready(self, pair: LocalCluster) -> None:
+        """Print the facts that a client and an admin need."""
         facts = {"event": "ready", "url": pair.url, "password_file": str(pair.password_file)}
         where = {"store": pair.store, "arbiter": without_secrets(pair.arbiter)}
         click.echo(json.dumps({**facts, **where, "members": describe(pair)}))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 class PlainLines:
     """For logs."""
 
-    def event(self, event: PairEvent) -> None:
+    def event(self, event: LocalClusterEvent) -> None:
         """One line."""
         click.echo(_line(event))
 
-    def ready(self, pair: Pair) -> None:
+    def ready(self, pair: LocalCluster) -> None:
         """The URL, and how to manage."""
         for line in _heads(pair):
             click.echo(line)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 class LiveTable:
-    """For people: the members and what happened last, kept up to date."""
+    """For people: a live table of the members and the last events."""
 
     def __init__(self, console: Console) -> None:
-        self._events: list[PairEvent] = []
-        self._pair: Pair | None = None
+        self._events: list[LocalClusterEvent] = []
+        self._pair: LocalCluster | None = None
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
         self._live.start()
 
-    def event(self, event: PairEvent) -> None:
-        """Remember it for the next refresh."""
+    def event(self, event: LocalClusterEvent) -> None:
+        """Keep the event for the next refresh."""
         self._events = [*self._events, event][-_EVENTS_SHOWN:]
 
-    def ready(self, pair: Pair) -> None:
-        """From now on there is a table."""
+    def ready(self, pair: LocalCluster) -> None:
+        """Start to show the table."""
         self._pair = pair
 
     def close(self) -> None:
@@ -253,7 +258,7 @@ class LiveTable:
         return Group(*heads, _table(self._pair), *lines)
 
 
-def _heads(pair: Pair) -> tuple[str, ...]:
+def _heads(pair: LocalCluster) -> tuple[str, ...]:
     kept = pair.options.memory or pair.options.store is not None
     return (
         f"cluster URL: {pair.url}",
@@ -263,7 +268,7 @@ def _heads(pair: Pair) -> tuple[str, ...]:
     )
 
 
-def _table(pair: Pair) -> Table:
+def _table(pair: LocalCluster) -> Table:
     columns = ("name", "address", "state", "generation", "connections", "pid")
     table = Table(*columns)
     for member in describe(pair):
@@ -272,6 +277,6 @@ def _table(pair: Pair) -> Table:
     return table
 
 
-def _line(event: PairEvent) -> str:
+def _line(event: LocalClusterEvent) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(event.at))
     return f"{when} {event.member} {event.kind}: {event.detail}"

@@ -1,4 +1,4 @@
-"""A member's status for people."""
+"""Formats a member's status for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def report(facts: dict[str, Any]) -> str:
-    """What a member said of itself, in some lines; the first has name, address, role and generation."""
+    """A member's status in some lines; the first has name, address, role and generation."""
     head = f"{facts['name']} ({facts['address']}): {facts['role']}, generation {facts['generation']}"
     lines = [*_cluster(facts), *_content(facts)]
     return "\n".join([head, *(f"  {name:<9} {text}" for name, text in lines)])
@@ -20,21 +20,21 @@ def _cluster(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if replication is None:
         yield "store", "memory, not replicated"
         return
-    yield "number", f"{_or_none(replication['number'])}, pending {_or_none(replication['pending'])}"
+    yield "claim", f"generation {_or_none(replication['number'])}, pending {_or_none(replication['pending'])}"
     for replica in replication["replicas"]:
         yield "replica", f"{replica['name']}: {replica['phase']}, lag {replica['lag']}"
     yield "store", replication["store"]
     if replication["damage"]:
-        yield "damage", replication["damage"]
+        yield "corrupt", replication["damage"]
     yield "arbiter", replication["arbiter"]
 
 
 def _content(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "members", ", ".join(facts["members"]) or "none known"
     yield "clients", str(facts["connections"])
-    entrance = facts.get("entrance")
-    if entrance is not None:
-        yield "entrance", _entrance(entrance)
+    admission = facts.get("entrance")
+    if admission is not None:
+        yield "admission", _admission(admission)
     yield from _site(facts.get("site", {}))
     for queue in facts["queues"]:
         if not queue["temporary"]:
@@ -51,7 +51,7 @@ def _site(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def link_line(facts: dict[str, Any]) -> str:
-    """What a link is and did, in one line."""
+    """A link's state and counts in one line."""
     last = ", ".join(str(number) for number in facts["last_sequence"].values()) or "none"
     counts = ("applied", "duplicates", "gaps", "parked", "malformed")
     done = ", ".join(f"{facts[name]} {name}" for name in counts)
@@ -59,11 +59,11 @@ def link_line(facts: dict[str, Any]) -> str:
     return f"{facts['name']} from {facts['from']}: {facts['state']}{why}, last sequence {last}; {done}"
 
 
-def _entrance(facts: dict[str, Any]) -> str:
+def _admission(facts: dict[str, Any]) -> str:
     rate = "no limit" if facts["rate"] is None else f"{facts['rate']:.4g} a second"
     counts = ("admitted", "refused", "redirected")
-    told = ", ".join(f"{facts[name]} {name}" for name in counts)
-    return f"{rate}; {told}; {facts['parked_now']} parked and {facts['half_open']} half-open now"
+    outcomes = ", ".join(f"{facts[name]} {name}" for name in counts)
+    return f"{rate}; {outcomes}; {facts['parked_now']} parked and {facts['half_open']} half-open now"
 
 
 def _or_none(number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""``serve``: one member in this process."""
+"""``serve``: runs one member in this process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import click
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, Access, write_users
-from broker_stub.admission.controller import EntranceOptions, RateSource
+from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
-from broker_stub.cli.admission_options import rate_options, room_options
-from broker_stub.cli.cluster_options import MEMORY, ClusterPart, Given, check
+from broker_stub.cli.admission_options import limit_options, rate_options
+from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
 from broker_stub.cli.options import (
     ADDRESS,
     FILE,
@@ -50,14 +50,14 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
     type=click.Choice(["passive", "primary"]),
     default="passive",
     show_default=True,
-    help="What to start as, without --arbiter.",
+    help="Role at the start, without --arbiter.",
 )
 @click.option(
     "--generation",
     type=click.IntRange(0),
-    help="Generation to start in, without --arbiter.  [default: 1 as primary]",
+    help="Generation at the start, without --arbiter.  [default: 1 as primary]",
 )
-@click.option("--primary", type=ADDRESS, help="Where the primary is, without --arbiter.")
+@click.option("--primary", type=ADDRESS, help="Address of the primary, without --arbiter.")
 @click.option("--member", "members", type=ADDRESS, multiple=True, help="A member of the cluster (repeat).")
 @click.option("--admin", default=DEFAULT_ADMIN, show_default=True, help="The cluster-admin's user name.")
 @click.option(
@@ -70,20 +70,22 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
 @click.option("--tls-cert", type=FILE, help="Certificate (PEM); makes the listener amqps.")
 @click.option("--tls-key", type=FILE, help="Key of the certificate (PEM).")
 @click.option("--tls-client-ca", type=FILE, help="Require client certificates of this CA (EXTERNAL).")
-@click.option("--tls-ca", type=FILE, help="Who signs the members' certificates (PEM), for a backup.")
 @click.option(
-    "--auto-create/--no-auto-create", default=True, show_default=True, help="Make queues on attach."
+    "--tls-ca", type=FILE, help="Certificates of the authority that signs the members' (PEM), for a backup."
+)
+@click.option(
+    "--auto-create/--no-auto-create", default=True, show_default=True, help="Create queues on attach."
 )
 @click.option("--handshake-timeout", type=float, default=10.0, show_default=True, help="Seconds until Open.")
 @click.option("--heartbeat", type=float, default=10.0, show_default=True, help="Seconds; 0 turns it off.")
 @click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
 @rate_options
-@room_options
-@click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH: be replicated.")
+@limit_options
+@click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH; makes the member replicated.")
 @click.option(
     "--store", "store_path", default=MEMORY, show_default=True, help="Directory of the store, or memory."
 )
-@click.option("--broker-url", help="Where backups look for the primary.  [default: the --member list]")
+@click.option("--broker-url", help="Where backups search the primary.  [default: the --member list]")
 @click.option(
     "--password-file",
     type=FILE,
@@ -100,16 +102,16 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
     type=click.Choice([str(mode) for mode in Replicate]),
     default="all",
     show_default=True,
-    help="What backups have of a queue without x-qpid-replicate.",
+    help="What is replicated of a queue without x-qpid-replicate.",
 )
 @click.option(
     "--telemetry",
     type=click.Path(file_okay=False, path_type=Path),
     envvar=VARIABLE,
-    help=f"Directory to write who came, and what this member became; or set ${VARIABLE}.",
+    help=f"Directory where to write admissions and role changes; or set ${VARIABLE}.",
 )
-@click.option("--exit-with-parent", type=int, metavar="PID", help="Die when the parent, PID, dies (Linux).")
-@click.option("--json", "as_json", is_flag=True, help="Say in JSON where the member listens.")
+@click.option("--exit-with-parent", type=int, metavar="PID", help="Exit when process PID exits (Linux).")
+@click.option("--json", "as_json", is_flag=True, help="Print the member's address as JSON.")
 @LOOP
 @LOG_LEVEL
 def serve(
@@ -153,7 +155,7 @@ def serve(
 ) -> None:
     """Run one member until SIGTERM or Ctrl-C.
 
-    With --arbiter it starts as a backup, and is replicated; without, it is what --role says.
+    With --arbiter it starts as a backup, and is replicated; without, it has the role of --role.
     """
     if exit_with_parent is not None:
         event_loop.end_with_parent(exit_with_parent)
@@ -163,10 +165,10 @@ def serve(
     if tls_client_ca is not None and tls_cert is None:
         raise click.UsageError("--tls-client-ca needs --tls-cert")
     if link_users and users is None and tls_client_ca is None:
-        raise click.UsageError("--link-user needs --users: without them nobody has a name")
+        raise click.UsageError("--link-user needs --users: without them no client has a name")
     password = read_password(password_file) if arbiter is not None else None
     check(
-        Given(
+        GivenOptions(
             arbiter=arbiter is not None,
             primary_role=role == Role.PRIMARY,
             generation=generation is not None,
@@ -204,7 +206,7 @@ def serve(
             handshake_timeout=handshake_timeout,
             heartbeat=heartbeat,
             max_connections=max_connections,
-            entrance=EntranceOptions(
+            admission=AdmissionOptions(
                 rate=accept_rate,
                 burst=accept_burst,
                 max_handshakes=max_handshakes,
@@ -214,9 +216,9 @@ def serve(
             replicate=Replicate(replicate),
             telemetry=None if telemetry is None else TelemetrySettings(telemetry),
         )
-        part = None
+        cluster_arguments = None
         if arbiter is not None:
-            part = ClusterPart(
+            cluster_arguments = ClusterArguments(
                 arbiter=arbiter,
                 store=store_path,
                 broker_url=broker_url or ",".join(str(member) for member in members),
@@ -227,7 +229,7 @@ def serve(
                 force_primary=force_primary,
             )
         event_loop.tune()
-        sys.exit(event_loop.run(_serve(options, part, as_json=as_json), loop=loop))
+        sys.exit(event_loop.run(_serve(options, cluster_arguments, as_json=as_json), loop=loop))
 
 
 @contextlib.contextmanager
@@ -241,11 +243,11 @@ def _user_database(users: Path | None) -> Iterator[Path | None]:
         yield Path(scratch)
 
 
-async def _serve(options: BrokerOptions, part: ClusterPart | None, *, as_json: bool) -> int:
-    if part is None:
+async def _serve(options: BrokerOptions, cluster_arguments: ClusterArguments | None, *, as_json: bool) -> int:
+    if cluster_arguments is None:
         return await _run(Broker(options), as_json=as_json)
     try:
-        async with part.opened() as setup:
+        async with cluster_arguments.opened() as setup:
             return await _run(Broker(options, setup), as_json=as_json)
     except StoreFailedError as error:
         click.echo(str(error), err=True)
@@ -255,13 +257,13 @@ async def _serve(options: BrokerOptions, part: ClusterPart | None, *, as_json: b
 async def _run(broker: Broker, *, as_json: bool) -> int:
     options = broker.options
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, broker.request_stop)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, broker.request_stop)
     try:
         await broker.start()
     except (OSError, MoveRefusedError) as error:
         await broker.stop()
-        click.echo(_why(error, options), err=True)
+        click.echo(_error_text(error, options), err=True)
         return REFUSED
     facts = {
         "event": "listening",
@@ -274,7 +276,7 @@ async def _run(broker: Broker, *, as_json: bool) -> int:
     return REFUSED if broker.failure else 0
 
 
-def _why(error: OSError | MoveRefusedError, options: BrokerOptions) -> str:
+def _error_text(error: OSError | MoveRefusedError, options: BrokerOptions) -> str:
     if isinstance(error, MoveRefusedError):
         return f"--force-primary: {error}"
     return f"cannot listen on {options.listen.authority}: {error.strerror or error}"

@@ -1,1 +1,1 @@
-"""One client connection: its incoming and outgoing links, and what an Attach says."""
+"""One client connection: its incoming and outgoing links, and their terminus."""

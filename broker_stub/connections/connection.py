@@ -1,25 +1,24 @@
-"""One client connection: who it is, and the links it attaches.
+"""One client connection: its user, its state, and the links that it attaches.
 
 Rules
 -----
-* Until its Open has come a client has ``handshake_timeout``, and after a Close the same; then
-  the socket is cut.
-* Who is served, parked or refused, the ``entrance`` decides when the Open has come; a refusal is an
+* A client has ``handshake_timeout`` seconds for its Open, and the same to answer a Close; then the member
+  drops the socket.
+* When the Open has arrived, the admission controller serves, parks or refuses the client; a refusal is an
   Open and a Close at once.
-* What a client that is parked begins and attaches is answered when it is served.  What its Open was
-  told of the generation is old by that time, so every Attach tells it.
-* A connection that follows (another site's link) is a client's, whoever it is: it manages nothing.
-* A link is accepted with what it will be, or refused with the condition and the reason; the
-  connection goes on either way.
-* Nothing that one client does reaches another one: its links, its temporary queues and its
-  congestion are its own.
+* The member answers the Begins and Attaches of a parked client when it serves the client.  The generation
+  in its own Open is out of date by then, so every Attach carries it.
+* The connection of another site's link is an ordinary client's, whatever its user: it manages nothing.
+* The member accepts a link with its real terminus, or refuses it with a condition and a reason; the
+  connection continues in both cases.
+* No client affects another one: its links, its temporary queues and its congestion are its own.
 * A receiver from an exchange gets a temporary queue of its own, bound with the key in its address
-  ``exchange/key``; without one with ``#`` to a topic exchange and with nothing to a fanout
-  exchange, while a direct exchange wants a key.  The queue ends with the link, so what comes
-  between a failover and the new attach is not for this receiver; who wants that binds a queue.
+  ``exchange/key``; without a key it is bound with ``#`` to a topic exchange and with nothing to a fanout
+  exchange, while a direct exchange requires a key.  The queue ends with the link, so this receiver misses
+  the messages between a failover and its new attach; an application that needs them binds a queue.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); part 3,
-sections 3.5.3 and 3.5.4 (source and target); DESIGN section 6 (parking).
+sections 3.5.3 and 3.5.4 (source and target); docs/storms.md (parking).
 """
 
 from __future__ import annotations
@@ -35,8 +34,13 @@ from proton import Terminus
 from broker_stub.admission import auth
 from broker_stub.admission.controller import Decision
 from broker_stub.connections import terminus
-from broker_stub.connections.incoming_links import AnonymousProducer, Producer, RequestHandler, RequestLink
-from broker_stub.connections.outgoing_links import Subscription
+from broker_stub.connections.incoming_links import (
+    AnonymousIncomingLink,
+    IncomingLink,
+    RequestHandler,
+    RequestLink,
+)
+from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.queueing.exchanges import ExchangeType, Route
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
@@ -44,7 +48,7 @@ from broker_stub.replication import backup
 from broker_stub.replication.replica import Replica
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import MOST_HELD, NUMBER, PARK
 
 if TYPE_CHECKING:
@@ -52,21 +56,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("broker_stub.connections.connection")
 
-# As much as the engine gives the socket in one turn: more would only wait inside proton.
+# As much as the engine writes to the socket in one iteration: more would only wait inside proton.
 _BURST = 256 * 1024
-# How often a connection that is held up looks whether its peer has read on, in seconds.
+# Seconds between two checks of whether the peer of a congested connection has read on.
 _CONGESTION_PAUSE = 0.002
 _LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 _UNAUTHORIZED = "amqp:unauthorized-access"
 _GENERATION = proton.symbol("haclient:generation")
-# A container id is the client's choice, and as long as it likes.
-_LONGEST_ID = 300
+# The client chooses its container id, of any length.
+_MAX_ID_LENGTH = 300
 _OFFERED = ("ANONYMOUS-RELAY",)
 _DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
 
 class ClientConnection:
-    """What the broker knows of one client (the ``EngineOwner`` of its engine)."""
+    """The state of one client connection (the ``EngineOwner`` of its engine)."""
 
     __slots__ = (
         "_accepted_at",
@@ -76,15 +80,15 @@ class ClientConnection:
         "_deadline",
         "_engine",
         "_exchange_queues",
-        "_held",
+        "_incoming",
         "_linked",
         "_loop",
+        "_outgoing",
         "_parked",
-        "_producers",
+        "_parked_links",
         "_replica",
         "_resumption",
         "_sessions",
-        "_subscriptions",
         "_temporary",
         "_unparked",
         "admin",
@@ -102,84 +106,86 @@ class ClientConnection:
         self.opened_at: float | None = None
         self.congested = False
         self.replicates = False
-        """Whether it is a backup's (``haclient:replicate``): served by the primary only."""
+        """Whether a backup opened it (``haclient:replicate``): only the primary serves it."""
         self.uses_queues = False
-        """Whether it has sent to or taken from a queue that outlives it."""
+        """Whether it has attached to a queue that outlives it."""
         self.wants_park = False
         """Whether it asked to be parked rather than refused."""
         self._parked = False
         self._unparked = False
         self._linked = False
-        self._held: list[SenderLink | ReceiverLink] = []
+        self._parked_links: list[SenderLink | ReceiverLink] = []
         self._accepted_at = loop.time()
         self._broker = broker
         self._loop = loop
         self._engine: Engine | None = None
         self._burst = 0
         self._closing = False
-        self._producers: set[Producer | AnonymousProducer | RequestLink] = set()
+        self._incoming: set[IncomingLink | AnonymousIncomingLink | RequestLink] = set()
         self._sessions: list[proton.Session] = []
-        self._subscriptions: set[Subscription] = set()
+        self._outgoing: set[OutgoingLink] = set()
         self._replica: Replica | None = None
         self._temporary: set[Queue] = set()
-        self._exchange_queues: dict[Subscription, Queue] = {}
-        """The queues that were made for receivers from exchanges."""
+        self._exchange_queues: dict[OutgoingLink, Queue] = {}
+        """The temporary queues of receivers from exchanges."""
         self._resumption: asyncio.Handle | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
-    def begin(self, engine: Engine) -> None:
-        """The socket was accepted."""
+    def accepted(self, engine: Engine) -> None:
+        """Start with the engine of an accepted socket."""
         self._engine = engine
-        self._give_up_later("no AMQP Open came")
+        self._arm_deadline("the client sent no AMQP Open")
 
     @property
     def engine(self) -> Engine:
         """The connection's engine."""
-        assert self._engine is not None, "begin comes first"
+        assert self._engine is not None, "accepted() comes first"
         return self._engine
 
     # -- for the broker -------------------------------------------------------------------------
 
     @property
-    def is_in(self) -> bool:
-        """Whether it is served, and its first link was accepted: it is no newcomer any more."""
+    def is_established(self) -> bool:
+        """Whether it is served and has its first link, so that it is no newcomer any more."""
         return self._linked and not self._parked and not self._closing
 
-    def turn_away(self, condition: proton.Condition) -> None:
-        """Close the connection with a reason; cut it if the client does not answer.
+    def close_with(self, condition: proton.Condition) -> None:
+        """Close the connection with a condition; abort it if the client does not answer.
 
-        From here on nothing of the client's counts: what it still sends, it will have to send
-        again elsewhere, and what it has not settled goes back to the queue.
+        From here on the member ignores the client: the client has to send again elsewhere what it still
+        sends, and messages that it has not settled return to the queue.
         """
         self._closing = True
-        self._leave_lot(condition)
+        self._leave_parking(condition)
         self._end_links(died=True)
         self.engine.close(condition)
-        self._give_up_later("the client did not answer the Close")
+        self._arm_deadline("the client did not answer the Close")
 
-    def hang_up(self, why: str) -> None:
-        """The replica at the other end was dropped."""
+    def close(self, why: str) -> None:
+        """Close the connection of a dropped replica."""
         if self._engine is not None and not self._closing:
-            self.turn_away(proton.Condition("amqp:connection:forced", why))
+            self.close_with(proton.Condition("amqp:connection:forced", why))
 
-    def cut(self, why: str) -> None:
-        """End the connection without a word: another one needs the room."""
+    def abort(self, why: str) -> None:
+        """Drop the connection without a Close, to free its resources."""
         self.engine.abort(proton.Condition(_LIMIT_EXCEEDED, why))
 
-    def _give_up_later(self, why: str) -> None:
+    def _arm_deadline(self, why: str) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        if self.engine.ending is None:
-            self._deadline = self._loop.call_later(self._broker.options.handshake_timeout, self._give_up, why)
+        if self.engine.close_reason is None:
+            self._deadline = self._loop.call_later(
+                self._broker.options.handshake_timeout, self._deadline_passed, why
+            )
 
-    def _give_up(self, why: str) -> None:
+    def _deadline_passed(self, why: str) -> None:
         self._deadline = None
         self.engine.abort(proton.Condition("amqp:connection:forced", why))
 
     # -- for the engine: connection and session -------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """The client's Open came: serve it, or say why not."""
+        """Serve, park or refuse the client that sent its Open."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -193,106 +199,106 @@ class ClientConnection:
         decision = broker.decide(self)
         if decision is Decision.PARK:
             self._parked = True
-            broker.log.parked(self.client_id, broker.membership)
+            broker.telemetry.parked(self.client_id, broker.membership)
             engine.open(properties=broker.open_properties(), offered=(*_OFFERED, PARK))
         elif decision is Decision.ADMIT:
             self._admitted()
             engine.open(properties=broker.open_properties(), offered=_OFFERED)
         else:
-            broker.log.refused(self.client_id, broker.membership, decision)
+            broker.telemetry.refused(self.client_id, broker.membership, decision)
             engine.open(properties={**broker.open_properties(), **auth.refused_open()})
-            self.turn_away(decision)
+            self.close_with(decision)
 
     @property
     def client_id(self) -> str:
-        """The container id, as long as it may be."""
-        return (self.engine.connection.remote_container or "")[:_LONGEST_ID]
+        """The container id, shortened if it is too long."""
+        return (self.engine.connection.remote_container or "")[:_MAX_ID_LENGTH]
 
     @property
     def key(self) -> Hashable:
-        """What the client is known by when it comes again."""
+        """What identifies the client when it connects again."""
         number = self.engine.peer_properties.get(NUMBER)
         return self.client_id, number if isinstance(number, int) else None
 
     def _admitted(self) -> None:
         if not self.admin or self.replicates:
-            self._broker.log.admitted(self.client_id, self._broker.membership)
+            self._broker.telemetry.admitted(self.client_id, self._broker.membership)
 
     # -- parked ---------------------------------------------------------------------------------
 
     def unpark(self) -> None:
-        """Serve a client that was parked: answer its Begins."""
-        self._leave_lot(None)
+        """Serve a parked client: answer its Begins and Attaches."""
+        self._leave_parking(None)
         self._unparked = True
         self._admitted()
         for session in self._sessions:
             if session.state & proton.Endpoint.LOCAL_UNINIT:
                 session.open()
-        held, self._held = self._held, []
-        for link in held:
+        parked_links, self._parked_links = self._parked_links, []
+        for link in parked_links:
             if not link.dead:
                 self.link_requested(self.engine, link)
             if isinstance(link, SenderLink) and link.owner is not None:
-                link.owner.credit_given(link)  # it came when nobody was there to be told
+                link.owner.credit_given(link)  # its flow arrived before the link had an owner
         self.engine.wake()
 
-    def _hold(self, link: SenderLink | ReceiverLink) -> None:
-        """Keep an Attach for later: proton cannot answer it, not even with no, before the Begin."""
-        self._held.append(link)
-        if len(self._held) > MOST_HELD:
-            self.cut(f"more than {MOST_HELD} links while parked")
+    def _keep_for_later(self, link: SenderLink | ReceiverLink) -> None:
+        """Keep an Attach for later: proton can neither accept nor refuse it before the Begin."""
+        self._parked_links.append(link)
+        if len(self._parked_links) > MOST_HELD:
+            self.abort(f"more than {MOST_HELD} links while parked")
 
-    def _leave_lot(self, condition: proton.Condition | None) -> None:
+    def _leave_parking(self, condition: proton.Condition | None) -> None:
         if self._parked:
             self._parked = False
-            self._broker.entrance.lot.leave(self)
-            self._broker.log.unparked(self.client_id, self._broker.membership, condition)
+            self._broker.admission.parking.remove(self)
+            self._broker.telemetry.unparked(self.client_id, self._broker.membership, condition)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""
         if self._closing:
             return
         if not self._sessions and not self._parked and not self.admin:
-            self._broker.entrance.set_up(self._loop.time() - self._accepted_at)
+            self._broker.admission.setup_completed(self._loop.time() - self._accepted_at)
         self._sessions.append(session)
         if not self._parked:
             session.open()
             engine.wake()
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The client says goodbye; ``ended`` follows."""
+        """The client sent a Close; ``ended`` follows."""
 
     def writable_again(self, engine: Engine) -> None:
         """The socket takes bytes again."""
         if self.congested:
             self._resume()
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The connection is over: give back what it held."""
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """Release the resources of a connection that has ended."""
         for handle in (self._deadline, self._resumption):
             if handle is not None:
                 handle.cancel()
-        self._leave_lot(ending.condition)
-        self._end_links(died=not ending.by_peer)
-        self._broker.addresses.end_of(self, self._temporary)
-        self._broker.forget(self, ending)
+        self._leave_parking(reason.condition)
+        self._end_links(died=not reason.by_peer)
+        self._broker.addresses.delete_temporary(self, self._temporary)
+        self._broker.connection_ended(self, reason)
         # Engine and owner know each other; without this, a dead connection waits for the collector.
         self._engine = None
 
     def _end_links(self, *, died: bool) -> None:
-        for owner in (*self._producers, *self._subscriptions):
+        for owner in (*self._incoming, *self._outgoing):
             owner.link.owner = None
-        for subscription in self._subscriptions:
-            subscription.end(died=died)
-            self._end_exchange_queue(subscription)
+        for outgoing in self._outgoing:
+            outgoing.end(died=died)
+            self._end_exchange_queue(outgoing)
         if self._replica is not None:
             replica, self._replica = self._replica, None
             replica.fail("its connection ended")
-        self._subscriptions.clear()
-        self._producers.clear()
+        self._outgoing.clear()
+        self._incoming.clear()
 
-    def _end_exchange_queue(self, subscription: Subscription) -> None:
-        queue = self._exchange_queues.pop(subscription, None)
+    def _end_exchange_queue(self, outgoing: OutgoingLink) -> None:
+        queue = self._exchange_queues.pop(outgoing, None)
         if queue is not None:
             self._broker.addresses.delete(queue)
 
@@ -303,80 +309,80 @@ class ClientConnection:
         if self._closing:
             return
         if self._parked:
-            self._hold(link)
+            self._keep_for_later(link)
             return
         if self._unparked:
             link.endpoint.properties = {_GENERATION: proton.ulong(self._broker.membership.generation)}
         try:
             if isinstance(link, ReceiverLink):
-                self._accept_producer(engine, link)
+                self._accept_incoming(engine, link)
             elif self.replicates:
-                self._accept_browser(engine, link)
+                self._accept_replica_link(engine, link)
             else:
-                self._accept_subscription(engine, link)
+                self._accept_outgoing(engine, link)
             self._linked = True
         except AddressRefusedError as refused:
             logger.info("link refused: %s: %s", refused.condition, refused.description)
             engine.refuse(link, proton.Condition(refused.condition, refused.description))
 
-    def _accept_producer(self, engine: Engine, link: ReceiverLink) -> None:
+    def _accept_incoming(self, engine: Engine, link: ReceiverLink) -> None:
         endpoint = link.endpoint
         remote = endpoint.remote_target
         if remote.type == Terminus.COORDINATOR:
-            raise AddressRefusedError("amqp:not-implemented", "there are no transactions here")
-        producer: Producer | AnonymousProducer | RequestLink
+            raise AddressRefusedError("amqp:not-implemented", "transactions are not supported")
+        incoming: IncomingLink | AnonymousIncomingLink | RequestLink
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
-            producer = AnonymousProducer(link, self, self._route, self._broker.now_ms)
+            incoming = AnonymousIncomingLink(link, self, self._resolve_target, self._broker.now_ms)
         else:
-            place = (
+            target = (
                 self._temporary_queue()
                 if remote.dynamic
-                else self._route(remote.address, terminus.wanted(remote))
+                else self._resolve_target(remote.address, terminus.node_properties(remote))
             )
-            if isinstance(place, Queue | Route):
-                self.uses_queues |= isinstance(place, Route) or not place.temporary
-                producer = Producer(link, self, place, self._broker.now_ms)
-                endpoint.target.address = place.name
+            if isinstance(target, Queue | Route):
+                self.uses_queues |= isinstance(target, Route) or not target.temporary
+                incoming = IncomingLink(link, self, target, self._broker.now_ms)
+                endpoint.target.address = target.name
             else:
-                producer = RequestLink(link, self, place)
+                incoming = RequestLink(link, self, target)
                 endpoint.target.address = auth.MANAGEMENT
         terminus.mirror(link)
-        self._producers.add(producer)
-        link.owner = producer
+        self._incoming.add(incoming)
+        link.owner = incoming
         engine.attach(link)
-        producer.start()
+        incoming.start()
 
-    def _accept_subscription(self, engine: Engine, link: SenderLink) -> None:
+    def _accept_outgoing(self, engine: Engine, link: SenderLink) -> None:
         endpoint = link.endpoint
         remote = endpoint.remote_source
         terminus.refuse_filters(remote)
         if remote.dynamic:
-            place: Queue | Route = self._temporary_queue()
+            target: Queue | Route = self._temporary_queue()
         else:
             self._check_may_use(remote.address)
-            self._check_may_follow(remote.address)
-            place = self._broker.addresses.place(remote.address, **terminus.wanted(remote))
-        queue = self._bound_queue(place) if isinstance(place, Route) else place
+            self._check_may_receive_site_events(remote.address)
+            target = self._broker.addresses.resolve(remote.address, **terminus.node_properties(remote))
+        queue = self._bound_queue(target) if isinstance(target, Route) else target
         if queue.exclusive_to not in (None, self):
             raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
         self.uses_queues |= not queue.temporary
         terminus.mirror(link)
-        endpoint.source.address = place.name
-        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is place
+        endpoint.source.address = target.name
+        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
         endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
-        subscription = Subscription(link, queue, self, browsing=browsing)
-        self._subscriptions.add(subscription)
+        outgoing = OutgoingLink(link, queue, self, browsing=browsing)
+        self._outgoing.add(outgoing)
         if queue.name == REPLICATION_QUEUE and not browsing:
-            self._broker.site.read_by(subscription)
-        if queue is not place:
-            self._exchange_queues[subscription] = queue
-        link.owner = subscription
+            self._broker.site.read_by(outgoing)
+        if queue is not target:
+            self._exchange_queues[outgoing] = queue
+        link.owner = outgoing
         engine.attach(link)
 
-    def _accept_browser(self, engine: Engine, link: SenderLink) -> None:
-        """A backup attaches: first its control link, then one browser a queue."""
+    def _accept_replica_link(self, engine: Engine, link: SenderLink) -> None:
+        """Attach a backup's links: first its control link, then one link for each queue."""
         member = self._broker.member
-        leading = None if member is None else member.leading
+        leading = None if member is None else member.replica_set
         if leading is None or not self.admin:
             raise AddressRefusedError(_UNAUTHORIZED, "replication is for the cluster-admin, at the primary")
         terminus.mirror(link)
@@ -384,13 +390,13 @@ class ClientConnection:
         control, _, identity = (link.endpoint.remote_source.address or "").partition("/")
         if control != backup.CONTROL or bool(identity) != (self._replica is not None):
             raise AddressRefusedError(
-                "amqp:not-found", "a backup attaches its control link, then its browsers"
+                "amqp:not-found", "a backup attaches its control link, then one link for each queue"
             )
         engine.attach(link)
         if self._replica is None:
             self._replica = leading.join(str(properties.get(backup.NAME) or self.user), self, link)
             return
-        browser = self._replica.browser(identity)
+        browser = self._replica.feed(identity)
         if browser is None:
             link.close(proton.Condition(backup.DELETED, f"there is no queue {identity}"))
             return
@@ -398,25 +404,27 @@ class ClientConnection:
         have = [int(number) for number in properties.get(backup.HAVE) or ()]
         browser.begin(link, zip(have[0::2], have[1::2], strict=True))
 
-    def _route(
-        self, address: str | None, wanted: terminus.Wanted = terminus.NOTHING_SAID
+    def _resolve_target(
+        self, address: str | None, wanted: terminus.NodeProperties = terminus.NO_NODE_PROPERTIES
     ) -> Queue | Route | RequestHandler:
         self._check_may_use(address)
         if address == auth.MANAGEMENT:
             return self._broker.management_for(self)
         if self._broker.site.owns(address):
             raise AddressRefusedError("amqp:not-allowed", f"only the site itself sends to {address!r}")
-        place = self._broker.addresses.place(address, **wanted)
-        if isinstance(place, Route) and place.exchange.type is ExchangeType.REPLICATION:
-            self._check_may_make_events(place)
-        return place
+        target = self._broker.addresses.resolve(address, **wanted)
+        if isinstance(target, Route) and target.exchange.type is ExchangeType.REPLICATION:
+            self._check_may_send_site_events(target)
+        return target
 
-    def _check_may_make_events(self, route: Route) -> None:
-        if not self._broker.options.access.may_make_events(self.user):
+    def _check_may_send_site_events(self, route: Route) -> None:
+        if not self._broker.options.access.may_send_site_events(self.user):
             raise AddressRefusedError(_UNAUTHORIZED, f"{route.name} is for its link and the cluster-admin")
 
-    def _check_may_follow(self, address: str | None) -> None:
-        if self._broker.site.owns(address) and not self._broker.options.access.may_follow(self.user):
+    def _check_may_receive_site_events(self, address: str | None) -> None:
+        if self._broker.site.owns(address) and not self._broker.options.access.may_receive_site_events(
+            self.user
+        ):
             raise AddressRefusedError(
                 _UNAUTHORIZED, f"{address} is for the cluster-admin and the link users (serve --link-user)"
             )
@@ -440,32 +448,36 @@ class ClientConnection:
     def _bound_queue(self, route: Route) -> Queue:
         """A queue for one receiver from an exchange."""
         if route.exchange.type is ExchangeType.REPLICATION:
-            raise AddressRefusedError("amqp:not-allowed", f"nobody receives from {route.exchange.name!r}")
+            raise AddressRefusedError(
+                "amqp:not-allowed", f"clients cannot receive from {route.exchange.name!r}"
+            )
         key = _DEFAULT_KEYS.get(route.exchange.type) if route.key is None else route.key
         if key is None:
             address = f"{route.exchange.name}/key"
-            raise AddressRefusedError("amqp:invalid-field", f"a direct exchange wants an address {address}")
+            raise AddressRefusedError(
+                "amqp:invalid-field", f"a direct exchange requires an address {address}"
+            )
         queue = self._broker.addresses.temporary(self)
         self._broker.addresses.bind(route.exchange, queue, key)
         return queue
 
     # -- for the links --------------------------------------------------------------------------
 
-    def failed(self) -> None:
-        """End the connection without a word: what went wrong is logged."""
+    def link_failed(self) -> None:
+        """Drop the connection after an error in a delivery, which is logged."""
         self.engine.abort(proton.Condition("amqp:internal-error", "a delivery failed"))
 
-    def dropped(self, owner: Subscription | Producer | AnonymousProducer | RequestLink) -> None:
-        """A link is closed."""
+    def link_closed(self, owner: OutgoingLink | IncomingLink | AnonymousIncomingLink | RequestLink) -> None:
+        """Forget a link that is closed."""
         owner.link.owner = None
-        if isinstance(owner, Subscription):
-            self._subscriptions.discard(owner)
+        if isinstance(owner, OutgoingLink):
+            self._outgoing.discard(owner)
             self._end_exchange_queue(owner)
         else:
-            self._producers.discard(owner)
+            self._incoming.discard(owner)
 
     def sent(self, size: int) -> None:
-        """Count what was given to proton, and stop at a burst until it has left."""
+        """Count the bytes that proton has; at a burst, pause until the socket has taken them."""
         self._burst += size
         if self._burst >= _BURST and not self.congested:
             self.congested = True
@@ -473,14 +485,14 @@ class ClientConnection:
 
     def _resume(self) -> None:
         self._resumption = None
-        if self.engine.ending is not None or not self.engine.writable:
+        if self.engine.close_reason is not None or not self.engine.writable:
             return
         if sum(session.outgoing_bytes for session in self._sessions) >= _BURST:
             self._resumption = self._loop.call_later(_CONGESTION_PAUSE, self._resume)
             return
         self.congested = False
         self._burst = 0
-        for subscription in tuple(self._subscriptions):
-            subscription.resume()
+        for outgoing in tuple(self._outgoing):
+            outgoing.resume()
         if self._replica is not None:
             self._replica.pump()

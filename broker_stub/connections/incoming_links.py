@@ -1,14 +1,14 @@
-"""Links on which clients send: to one place, or wherever each message says.
+"""Links on which clients send: to one target, or to the target that each message names.
 
-A place is a queue, or an exchange (``exchanges.Route``) that looks like one from here.
+A target is a queue, or an exchange (``exchanges.Route``) with the same methods.
 
 Rules
 -----
-* A producer is given ``CREDIT`` messages and topped up at half, unless the place is full.
-* It is told that a message is safe when the place says so, not before.
-* A message that an exchange has no queue for is released.
-* Bytes that are no message are rejected, and the link goes on.
-* What says of a message that another site's event put it here is taken off: only this site says so.
+* A link gets a credit of ``CREDIT`` messages, and again at half of it, unless the target is full.
+* The member settles a delivery when the target has made it safe, not before.
+* A message that an exchange routes to no queue is released.
+* Bytes that are no message are rejected, and the link continues.
+* Annotations that mark a message as another site's are removed: only this site sets them.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
 for Message Routing", version 1.0.
@@ -35,24 +35,24 @@ logger = logging.getLogger("broker_stub.connections.incoming_links")
 # Enough to keep a link of 10 ms round trip at 100,000 messages a second.
 CREDIT = 1000
 
-# Seconds: who says "for ever" by the largest number must not run out of 63 bits.
-_LONGEST_LIFE = 100 * 365 * 86400.0
+# Seconds: a sender that means "for ever" by the largest number must not overflow 63 bits.
+_MAX_LIFETIME = 100 * 365 * 86400.0
 
 WallClock = Callable[[], int]
 """Milliseconds since the epoch."""
 
 
 class Router(Protocol):
-    """Finds the place of a message by its ``to``; raises ``AddressRefusedError``."""
+    """Finds the target of a message by its ``to``; raises ``AddressRefusedError``."""
 
     def __call__(self, address: str | None, /) -> Queue | Route | RequestHandler:
-        """The place of an address."""
+        """The target of an address."""
 
 
-class Home(Protocol):
+class LinkOwner(Protocol):
     """The connection that a link belongs to."""
 
-    def dropped(self, owner: Producer | AnonymousProducer | RequestLink) -> None:
+    def link_closed(self, owner: IncomingLink | AnonymousIncomingLink | RequestLink) -> None:
         """The client closed the link."""
 
 
@@ -70,45 +70,47 @@ def lifetime(envelope: Envelope, now_ms: WallClock) -> float | None:
         limits.append(envelope.ttl_ms / 1000)
     if envelope.expiry_ms:
         limits.append((envelope.expiry_ms - now_ms()) / 1000)
-    return max(0.0, min(*limits, _LONGEST_LIFE)) if limits else None
+    return max(0.0, min(*limits, _MAX_LIFETIME)) if limits else None
 
 
-class Producer:
-    """The receiving end of a link to one place."""
+class IncomingLink:
+    """The receiving end of a link to one target."""
 
-    __slots__ = ("_credit", "_home", "_now_ms", "_place", "_stalled", "link")
+    __slots__ = ("_credit", "_now_ms", "_owner", "_stalled", "_target", "link")
 
-    def __init__(self, link: ReceiverLink, home: Home, place: Queue | Route, now_ms: WallClock) -> None:
+    def __init__(
+        self, link: ReceiverLink, owner: LinkOwner, target: Queue | Route, now_ms: WallClock
+    ) -> None:
         self.link = link
-        self._home = home
-        self._place = place
+        self._owner = owner
+        self._target = target
         self._now_ms = now_ms
         self._credit = 0
         self._stalled = False
 
     def start(self) -> None:
-        """Let the client send."""
+        """Give the client credit."""
         self._top_up()
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer attached first; nothing is left to do."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """What was sent stays where it is."""
-        self._home.dropped(self)
+        """Report the closed link to the connection; its messages stay where they are."""
+        self._owner.link_closed(self)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message came."""
+        """Put a message into its target, reject it, or release it."""
         self._credit -= 1
         try:
             envelope = inspect(data)
             data = without_origin(data)
-            place = self._place
-            if place.deleted:
-                reject(link, delivery, "amqp:resource-deleted", f"{place.name} is gone")
+            target = self._target
+            if target.deleted:
+                reject(link, delivery, "amqp:resource-deleted", f"{target.name} is deleted")
             else:
                 seconds = None if envelope is PLAIN else lifetime(envelope, self._now_ms)
-                place.enqueue(data, self._done, delivery, envelope, seconds)
+                target.enqueue(data, self._done, delivery, envelope, seconds)
         except MalformedMessageError as error:
             reject(link, delivery, "amqp:decode-error", str(error))
         except UnroutableError as error:
@@ -123,93 +125,93 @@ class Producer:
     def _top_up(self) -> None:
         if self._credit < 0:
             self.link.close(proton.Condition("amqp:link:transfer-limit-exceeded", "sent without credit"))
-        elif not self._place.full:
+        elif not self._target.full:
             self.link.grant(CREDIT - self._credit)
             self._credit = CREDIT
         elif not self._stalled:
             self._stalled = True
-            self._place.when_room(self._room_again)
+            self._target.when_not_full(self._grant_again)
 
-    def _room_again(self) -> None:
+    def _grant_again(self) -> None:
         self._stalled = False
         self._top_up()
 
 
-class AnonymousProducer:
-    """The receiving end of a link without an address: every message says where it goes."""
+class AnonymousIncomingLink:
+    """The receiving end of a link without an address: every message names its target."""
 
-    __slots__ = ("_home", "_now_ms", "_route", "link")
+    __slots__ = ("_now_ms", "_owner", "_resolve", "link")
 
-    def __init__(self, link: ReceiverLink, home: Home, route: Router, now_ms: WallClock) -> None:
+    def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router, now_ms: WallClock) -> None:
         self.link = link
-        self._home = home
-        self._route = route
+        self._owner = owner
+        self._resolve = resolve
         self._now_ms = now_ms
 
     def start(self) -> None:
-        """Let the client send."""
+        """Give the client credit."""
         self.link.grant(CREDIT)
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer attached first; nothing is left to do."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """What was sent stays where it is."""
-        self._home.dropped(self)
+        """Report the closed link to the connection; its messages stay where they are."""
+        self._owner.link_closed(self)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message came."""
+        """Put a message into its target, reject it, or release it."""
         try:
             envelope = inspect(data)
             data = without_origin(data)
-            place = self._route(to_address(data))
-            if isinstance(place, Queue | Route):
-                place.enqueue(data, self._done, delivery, envelope, lifetime(envelope, self._now_ms))
-                if place.full:
-                    place.when_room(self._next)
+            target = self._resolve(to_address(data))
+            if isinstance(target, Queue | Route):
+                target.enqueue(data, self._done, delivery, envelope, lifetime(envelope, self._now_ms))
+                if target.full:
+                    target.when_not_full(self._grant_next)
                     return
             else:
                 self._done(delivery)
-                place.request(data)
+                target.request(data)
         except MalformedMessageError as error:
             reject(link, delivery, "amqp:decode-error", str(error))
         except AddressRefusedError as refused:
             reject(link, delivery, refused.condition, refused.description)
         except UnroutableError as error:
             release(link, delivery, error)
-        self._next()
+        self._grant_next()
 
     def _done(self, delivery: DeliveryPointer | None) -> None:
         if delivery is not None:
             self.link.settle(delivery)
 
-    def _next(self) -> None:
+    def _grant_next(self) -> None:
         self.link.grant(1)
 
 
 class RequestLink:
     """The receiving end of a link to a node of the broker's own."""
 
-    __slots__ = ("_handler", "_home", "link")
+    __slots__ = ("_handler", "_owner", "link")
 
-    def __init__(self, link: ReceiverLink, home: Home, handler: RequestHandler) -> None:
+    def __init__(self, link: ReceiverLink, owner: LinkOwner, handler: RequestHandler) -> None:
         self.link = link
-        self._home = home
+        self._owner = owner
         self._handler = handler
 
     def start(self) -> None:
-        """Let the client send."""
+        """Give the client credit."""
         self.link.grant(CREDIT)
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer attached first; nothing is left to do."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """Nothing is left behind."""
-        self._home.dropped(self)
+        """Report the closed link to the connection."""
+        self._owner.link_closed(self)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A request came."""
+        """Hand a request to the node."""
         if delivery is not None:
             link.settle(delivery)
         link.grant(1)
@@ -217,7 +219,7 @@ class RequestLink:
 
 
 def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str, description: str) -> None:
-    """Refuse one message; one that was sent settled is dropped with a word in the log."""
+    """Reject one message; one that was sent settled is dropped and logged."""
     if delivery is None:
         logger.warning("a message sent at most once was dropped: %s: %s", condition, description)
         return
@@ -226,7 +228,7 @@ def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str,
 
 
 def release(link: ReceiverLink, delivery: DeliveryPointer | None, error: UnroutableError) -> None:
-    """Give one message back; one that was sent settled is dropped, as nobody waits for it."""
+    """Release one message; one that was sent settled is dropped, for no sender waits for it."""
     if delivery is None:
         logger.debug("a message sent at most once was dropped: %s", error)
     else:

@@ -2,11 +2,11 @@
 
 Rules
 -----
-* A message goes out as it came in; only a redelivery and a message with a TTL get a new header.
-* A client that does not read holds up its own connection: ``Outlet`` stops taking messages
-  when a burst has not left proton yet, and asks again when it has.
-* A link that is closed in order gives its messages back as they were; one that died gives them
-  back with the delivery count up.
+* A message leaves unchanged; only a redelivery and a message with a TTL get a new header.
+* A client that does not read delays its own connection only: ``OutgoingConnection`` takes no messages
+  while a burst waits inside proton, and resumes the links afterwards.
+* A link that is closed in order returns its messages unchanged; one that died returns them with the delivery
+  count increased.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
 """
@@ -29,38 +29,40 @@ logger = logging.getLogger("broker_stub.connections.outgoing_links")
 _MAX_UINT = 0xFFFFFFFF
 
 
-class Outlet(Protocol):
-    """The connection that the messages leave by."""
+class OutgoingConnection(Protocol):
+    """The connection that carries the messages."""
 
     congested: bool
 
     def sent(self, size: int) -> None:
         """Count what was given to proton."""
 
-    def failed(self) -> None:
-        """End the connection: something is wrong with it that must not reach others."""
+    def link_failed(self) -> None:
+        """Drop the connection after an error, which must not affect other connections."""
 
-    def dropped(self, owner: Subscription) -> None:
+    def link_closed(self, owner: OutgoingLink) -> None:
         """The client closed the link."""
 
 
-class Subscription:
+class OutgoingLink:
     """The sending end of a link from one queue."""
 
-    __slots__ = ("_consumer", "_outlet", "_queue", "_settles", "link")
+    __slots__ = ("_connection", "_consumer", "_queue", "_settles", "link")
 
-    def __init__(self, link: SenderLink, queue: Queue, outlet: Outlet, *, browsing: bool) -> None:
+    def __init__(
+        self, link: SenderLink, queue: Queue, connection: OutgoingConnection, *, browsing: bool
+    ) -> None:
         self.link = link
         self._queue = queue
-        self._outlet = outlet
+        self._connection = connection
         self._settles: bool = link.endpoint.remote_snd_settle_mode == proton.Link.SND_SETTLED
         self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=self._settles)
 
     # -- for the queue --------------------------------------------------------------------------
 
-    def room(self) -> int:
-        """How many messages the link takes now."""
-        return 0 if self._outlet.congested else self.link.credit
+    def capacity(self) -> int:
+        """How many messages the link accepts now."""
+        return 0 if self._connection.congested else self.link.credit
 
     def deliver(self, message: Message) -> None:
         """Send the message."""
@@ -69,11 +71,11 @@ class Subscription:
             if message.delivery_count or message.expires_at is not None:
                 data = self._with_header(message)
             self.link.send(data, message, settled=self._settles)
-            self._outlet.sent(len(data))
+            self._connection.sent(len(data))
         except Exception:
-            # This runs while another connection's message is taken; that one is not at fault.
+            # This runs while another connection sends a message; that one is not at fault.
             logger.exception("delivery failed; its connection is ended")
-            self._outlet.failed()
+            self._connection.link_failed()
 
     def _with_header(self, message: Message) -> bytes:
         ttl_ms = None
@@ -87,13 +89,13 @@ class Subscription:
         """The peer attached first; nothing is left to do."""
 
     def credit_given(self, link: SenderLink) -> None:
-        """The client can take more, or wants to know that there is nothing."""
+        """Deliver more messages, or answer a drain."""
         self._queue.ready(self._consumer)
         if link.drain and link.credit > 0 and self._queue.idle_for(self._consumer):
             link.drained()
 
     def settled(self, link: SenderLink, token: Message, outcome: Outcome | None) -> None:
-        """The client says what became of a message."""
+        """Apply the outcome of a message to the queue."""
         queue, consumer = self._queue, self._consumer
         if outcome is ACCEPTED:
             queue.accept(consumer, token)
@@ -110,22 +112,22 @@ class Subscription:
             )
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The client is done with the link."""
-        self._outlet.dropped(self)
+        """The client closed the link."""
+        self._connection.link_closed(self)
         self.end(died=False)
 
     # -- for the connection ---------------------------------------------------------------------
 
     def resume(self) -> None:
-        """The connection takes messages again."""
+        """Deliver again after a congestion."""
         self.credit_given(self.link)
 
     def steal(self) -> None:
-        """Another receiver takes over: close the link, and give back what was not settled."""
+        """Close the link because another receiver takes over; return the unsettled messages."""
         self.link.close(proton.Condition("amqp:link:stolen", "another receiver has taken over"))
-        self._outlet.dropped(self)
+        self._connection.link_closed(self)
         self.end(died=True)
 
     def end(self, *, died: bool) -> None:
-        """Give back what the client has not settled."""
+        """Return the messages that the client has not settled."""
         self._queue.unsubscribe(self._consumer, died=died)

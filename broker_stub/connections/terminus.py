@@ -1,4 +1,4 @@
-"""What a peer's Attach says, and the answer that says the same.
+"""Reads the terminus of a peer's Attach, and mirrors it in the answer.
 
 Source: AMQP 1.0 part 2, section 2.7.3 (attach); part 3, sections 3.5.3 and 3.5.4 (source and target).
 """
@@ -15,7 +15,7 @@ from haclient.engine.links import ReceiverLink, SenderLink
 
 
 def mirror(link: SenderLink | ReceiverLink) -> None:
-    """Answer with the terminus that was asked for, where it is the same here."""
+    """Answer with the terminus that the peer requested, where it holds here."""
     endpoint = link.endpoint
     address = endpoint.target.address
     endpoint.source.copy(endpoint.remote_source)
@@ -32,28 +32,28 @@ def properties(link: SenderLink) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-class Wanted(TypedDict):
-    """What the node properties say of a queue that the attach makes."""
+class NodeProperties(TypedDict):
+    """The node properties of a queue that the attach creates."""
 
     replicate: str | None
     site: str | None
 
 
-NOTHING_SAID = Wanted(replicate=None, site=None)
+NO_NODE_PROPERTIES = NodeProperties(replicate=None, site=None)
 
 
-def wanted(terminus: proton.Terminus) -> Wanted:
+def node_properties(terminus: proton.Terminus) -> NodeProperties:
     """``x-qpid-replicate`` and ``x-qpid-site-replicate`` of the node properties."""
     data = terminus.properties
     data.rewind()
     found = data.get_object() if data.next() else None
     given = found.items() if isinstance(found, dict) else ()
     texts = {str(key): str(item) for key, item in given if item is not None}
-    return Wanted(replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY))
+    return NodeProperties(replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY))
 
 
 def refuse_filters(source: proton.Terminus) -> None:
-    """Refuse a source that selects messages: whoever asks for some must not be given all.
+    """Refuse a source with filters: a client that asks for some messages must not get all.
 
     :raises AddressRefusedError: when there is a filter.
     """
@@ -62,4 +62,4 @@ def refuse_filters(source: proton.Terminus) -> None:
     found = data.get_object() if data.next() else None
     if found:
         names = ", ".join(str(name) for name in found) if isinstance(found, dict) else str(found)
-        raise AddressRefusedError("amqp:not-implemented", f"there are no filters here: {names}")
+        raise AddressRefusedError("amqp:not-implemented", f"filters are not supported: {names}")

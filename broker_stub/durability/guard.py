@@ -1,14 +1,14 @@
-"""The guard: holds a transfer until everyone who must have the message, has it.
+"""The guard completes a transfer when every store and replica that must have the message has it.
 
-A message counts those it waits for (``Message.waits``): the store until it has committed, and
-each replica that must have it until that replica has acknowledged it.  When nobody is left, the
-producer is told, provided the gate is open.
+A message counts those it waits for (``Message.pending_acks``): the store until it has committed, and
+each replica that must have it until that replica has acknowledged it.  At zero the
+producer's transfer is settled, unless the guard is suspended.
 
 Rules
 -----
-* The gate is closed for as long as there is a reason: the member recovers, it goes on alone
-  (rule 2 of ``generation``).  Once it has stepped down, nothing is ever settled.
-* What becomes complete behind a closed gate is told, in order, when the gate opens.
+* The guard is suspended for as long as there is a reason: the member recovers, it shrinks the in-sync set
+  (rule 2 of ``generation``).  Once the member has stepped down, nothing is ever settled.
+* What becomes complete while the guard is suspended is settled, in order, when it resumes.
 
 Source: the completion rule of the replicating browser (Apache Qpid, "An active-passive,
 hot-standby design"): "a completed message is guaranteed to be on the backups".
@@ -27,45 +27,45 @@ class Guard:
     def __init__(self) -> None:
         self.open = True
         self._reasons: set[str] = set()
-        self._behind: list[tuple[Done, Any]] = []
+        self._suspended: list[tuple[Done, Any]] = []
         self._finished = False
 
     @property
     def held(self) -> int:
-        """Completions that wait for the gate only."""
-        return len(self._behind)
+        """Completions that wait only until the guard resumes."""
+        return len(self._suspended)
 
-    def hold(self, message: Message, done: Done, token: Any) -> None:
+    def when_complete(self, message: Message, done: Done, token: Any) -> None:
         """Call ``done(token)`` once the message is safe."""
-        if message.waits:
-            calls = message.calls
-            if calls is None:
-                message.calls = [(done, token)]
+        if message.pending_acks:
+            callbacks = message.on_complete
+            if callbacks is None:
+                message.on_complete = [(done, token)]
             else:
-                calls.append((done, token))
+                callbacks.append((done, token))
         else:
-            self._tell(done, token)
+            self._complete(done, token)
 
-    def has(self, message: Message) -> None:
-        """One of those the message waits for has it."""
-        message.waits -= 1
-        if not message.waits and message.calls is not None:
-            calls, message.calls = message.calls, None
-            for done, token in calls:
-                self._tell(done, token)
+    def acknowledged(self, message: Message) -> None:
+        """A store or replica that the message waits for has it."""
+        message.pending_acks -= 1
+        if not message.pending_acks and message.on_complete is not None:
+            callbacks, message.on_complete = message.on_complete, None
+            for done, token in callbacks:
+                self._complete(done, token)
 
-    def shut(self, reason: str) -> None:
+    def suspend(self, reason: str) -> None:
         """Settle nothing until ``reopen`` with the same reason."""
         self._reasons.add(reason)
         self.open = False
 
-    def reopen(self, reason: str) -> None:
+    def resume(self, reason: str) -> None:
         """A reason is gone; with the last one, settle what is complete and go on."""
         self._reasons.discard(reason)
         if self._finished or self._reasons:
             return
         self.open = True
-        behind, self._behind = self._behind, []
+        behind, self._suspended = self._suspended, []
         for done, token in behind:
             done(token)
 
@@ -73,17 +73,17 @@ class Guard:
         """This member leads (again): nothing is held from before."""
         self._finished = False
         self._reasons.clear()
-        self._behind.clear()
+        self._suspended.clear()
         self.open = True
 
     def finish(self) -> None:
         """Settle nothing more, ever: this member has stepped down."""
         self.open = False
         self._finished = True
-        self._behind.clear()
+        self._suspended.clear()
 
-    def _tell(self, done: Done, token: Any) -> None:
+    def _complete(self, done: Done, token: Any) -> None:
         if self.open:
             done(token)
         elif not self._finished:
-            self._behind.append((done, token))
+            self._suspended.append((done, token))

@@ -1,15 +1,14 @@
-"""Writes what happens to queues and wiring into the store, and tells the guard what is durable.
+"""Writes what happens to queues and wiring into the store, and acknowledges to the guard what is durable.
 
 Rules
 -----
 * A temporary queue is never written, nor is a binding to one.
-* A binding that ends with its queue or its exchange ends in the store by itself.
-* A message waits for the store from the moment it is enqueued (``Message.waits``).
-* Dequeues and acquisitions of one turn of the event loop are one operation, but never overtaken
+* The store deletes a binding together with its queue or its exchange.
+* A message waits for the store from the moment it is enqueued (``Message.pending_acks``).
+* Dequeues and acquisitions of one iteration of the event loop are one operation, but never overtaken
   by a later message of the same queue.
 
-A queue's content that is copied from a primary or read from the store does not pass here by
-itself: ``put`` writes one copied message.
+Replicated or restored content does not pass the observer: ``put`` writes one replicated message.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store
 
 
-class Keeper:
-    """The observer of every queue that is kept (``queues.Observer``, ``addresses.Watcher``)."""
+class Persister:
+    """The observer of every queue that is kept (``queue.Observer``, ``nodes.Watcher``)."""
 
     def __init__(self, store: Store, guard: Guard) -> None:
         self._store = store
@@ -107,7 +106,7 @@ class Keeper:
         """A new message."""
         if self._removed or self._counted:
             self.flush()
-        message.waits += 1
+        message.pending_acks += 1
         sequence = self._store.put_message(
             self._keys[queue.identity],
             message.number,
@@ -116,21 +115,23 @@ class Keeper:
             expires_at=message.expires_at_ms,
             duplicate_id=message.envelope.duplicate_id,
         )
-        if queue.marks is not None and queue.teller is None:  # a teller changes them, and writes them then
-            sequence = self.put_marks(queue)
+        if (
+            queue.site_progress is not None and queue.site_listener is None
+        ):  # a teller changes them, and writes them then
+            sequence = self.put_site_progress(queue)
         self._committing.append((sequence, message))
 
-    def marked(self, queue: Queue, ticket: Message) -> None:
-        """The marks of a queue have changed, behind everything that happened to it before."""
+    def progress_changed(self, queue: Queue, completion: Message) -> None:
+        """The site progress of a queue have changed, behind everything that happened to it before."""
         if self._removed or self._counted:
             self.flush()
-        ticket.waits += 1
-        self._committing.append((self.put_marks(queue), ticket))
+        completion.pending_acks += 1
+        self._committing.append((self.put_site_progress(queue), completion))
 
-    def put_marks(self, queue: Queue) -> int:
-        """Write the marks of a queue as they are now; the store's sequence of it."""
-        assert queue.marks is not None, "who changes marks has made them"
-        return self._store.put_marks(self._keys[queue.identity], queue.marks.plain())
+    def put_site_progress(self, queue: Queue) -> int:
+        """Write the site progress of a queue as they are now; the store's sequence of it."""
+        assert queue.site_progress is not None, "who changes site progress has made them"
+        return self._store.put_site_progress(self._keys[queue.identity], queue.site_progress.plain())
 
     def put(self, queue: Queue, message: ReplicatedMessage, duplicate_id: bytes | None) -> int:
         """Write a message that the primary sent; the store's sequence of it."""
@@ -187,7 +188,7 @@ class Keeper:
     def _committed(self, sequence: int) -> None:
         committing, guard = self._committing, self._guard
         while committing and committing[0][0] <= sequence:
-            guard.has(committing.popleft()[1])
+            guard.acknowledged(committing.popleft()[1])
 
 
 def _binding_record(binding: Binding) -> BindingRecord:

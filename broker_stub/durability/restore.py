@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from broker_stub.amqp.message_format import inspect
-from broker_stub.durability.persister import Keeper
+from broker_stub.durability.persister import Persister
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.marks import Marks
+from broker_stub.sites.marks import SiteProgress
 from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
 from broker_stub.store import Snapshot, Store
 
 
-async def restore(addresses: Addresses, keeper: Keeper, store: Store, snapshot: Snapshot) -> None:
-    """All that a snapshot of the store names; the keeper follows it from then on."""
+async def restore(addresses: Addresses, persister: Persister, store: Store, snapshot: Snapshot) -> None:
+    """All that a snapshot of the store names; the persister follows it from then on."""
     for stored in snapshot.queues:
         record = stored.record
         mode = Replicate(record.replicate)
         site = SiteMode(str(record.arguments.get(SITE_PROPERTY, SiteMode.NONE)))
         queue = addresses.declare(record.name, replicate=mode, site=site, identity=str(record.identity))
-        if stored.marks:
-            queue.marks = Marks.of(stored.marks)
+        if stored.site_progress:
+            queue.site_progress = SiteProgress.of(stored.site_progress)
         await _restore_content(queue, store, stored.key)
-        keeper.follow(queue)
+        persister.follow(queue)
     _restore_exchanges(addresses, snapshot)
 
 
@@ -31,11 +31,11 @@ async def _restore_content(queue: Queue, store: Store, key: int) -> None:
     async for chunk in store.messages(key):
         for message in chunk:
             envelope = inspect(message.data)
-            queue.copy(message.id, message.data, envelope, message.delivery_count, message.expires_at or 0)
-    # The store knows in which order they came, those of messages that have left among them.
+            queue.insert(message.id, message.data, envelope, message.delivery_count, message.expires_at or 0)
+    # The store has them in order of arrival, including those of messages that have left.
     queue.duplicates.clear()
     for duplicate_id, number in await store.duplicates(key):
-        queue.duplicates.note(duplicate_id, number)
+        queue.duplicates.add(duplicate_id, number)
 
 
 def _restore_exchanges(addresses: Addresses, snapshot: Snapshot) -> None:

@@ -5,54 +5,57 @@ Everything that decides on generations is in this file.  The broker executes the
 ``tests/broker_stub/election/model`` explores the same objects with a crash between any two steps.
 
 The arbiter holds one record, *(number, claim)*, changed only by compare-and-set.  A claim is an id
-that is never used twice.  A member keeps its own *number* (or none) and at most one *pending*
-(number, claim).  A member is an *heir* while its number equals the arbiter's, or its pending equals
+that is never used twice.  A member keeps its own *generation* (or none) and at most one *pending*
+(number, claim).  A member is *eligible* while its number equals the arbiter's, or its pending equals
 the arbiter's whole record.
 
 Rules
 -----
-They hold up two things: every heir has every settled message, and there is always an heir.
+They keep two things true: every eligible member has every settled message, and there is always one.
 
-1. **Promotion.**  Only an heir may become primary.  It leaves the primary it follows, writes pending
-   = (n+1, fresh claim), compares-and-sets, then writes n+1 as its own number.
+1. **Promotion.**  Only an eligible member may become primary.  It leaves the primary it follows, writes
+   pending = (n+1, fresh claim), compares-and-sets, then writes n+1 as its own generation.
 
-   * *Pending before the compare-and-set*: who dies right after it would else be no heir, and nobody is.
-   * *With a claim*: A writes pending n+1 and dies; B takes n+1 and settles alone.  By the number alone
-     A would be taken for an heir, and lacks what B settled.
-   * *Who is an heir by its pending writes that number as its own in the same write*: the new pending
-     overwrites the evidence, and a crash before the compare-and-set would leave no heir.
+   * *Pending before the compare-and-set*: a member that dies right after it
+     would otherwise not be eligible, and no member is.
+   * *With a claim*: A writes pending n+1 and dies; B takes n+1 and settles alone.  By the generation alone
+     A would pass for eligible, and lacks what B settled.
+   * *A member that is eligible by its pending writes that generation as its own in the same write*: the
+     new pending overwrites the evidence, and a crash before the compare-and-set would leave none eligible.
    * *Leaving first*: a pending that its primary sends would overwrite its own.
 
-2. **Going alone.**  When **any** ready replica drops, the primary settles nothing until, with a fresh
-   claim: every replica that remains ready has noted the pending, then itself; it has compared-and-set,
-   from the record that it won itself; it has written the number.  Then it hands the number to them.
+2. **Shrinking the in-sync set.**  When **any** ready replica drops, the primary settles nothing until, with
+   a fresh claim: every replica that remains ready has noted the pending, then itself; it has
+   compared-and-set, from the record that it won itself; it has written the generation.  Then it hands the
+   generation to them.
 
    * *Any, not the last*: of three, C drops and A settles with B alone.  C still has the arbiter's
      number, is promoted, and lacks what was settled.
    * *A fresh claim each round*: B notes a pending and drops, the round is made anew without B and wins;
-     with the same claim B would be an heir, and lacks what is settled from then on.
-   * *The remaining ones note it first*: else they are no heirs if the primary dies for good after it.
+     with the same claim B would be eligible, and lacks what is settled from then on.
+   * *The remaining ones note it first*: else they are not eligible if the primary dies for good after it.
    * *From the record it won*: a stale primary that reads the record anew would succeed the newer one.
    * *Handed over before the next round*: a second pending overwrites the first one at the replica.
    * *Only to those that never dropped*: one that is back at once is in catch-up, and has half a store.
 
 3. **Stepping down.**  If the compare-and-set fails, or its outcome is not known, the primary settles
-   nothing more and gives up its place.  What it wrote as pending tells later whether it had won.
+   nothing more and steps down.  Its pending shows later whether it had won.
 
-   * A request that the arbiter carries out long after its member gave up loses nothing.  But if the member
-     has overwritten its pending by then, there may be no heir, and only force helps.  So an arbiter should
-     give up what its caller gave up.
+   * A request that the arbiter executes long after its member gave up loses nothing.  But if the member has
+     overwritten its pending by then, there may be no eligible member, and only force helps.  So an arbiter
+     should give up what its caller gave up.
 
 4. **Becoming ready.**  The primary first waits for the replica's acknowledgements, and when all that was
-   settled before is acknowledged too, and no going alone is under way, it hands over the number.  From
-   the moment of sending the replica counts as ready.  A replica erases its number **and its pending**
+   settled before is acknowledged too, and the in-sync set is not being shrunk, it hands over the
+   generation.  From the moment of sending the replica counts as ready.  A replica erases its
+   generation **and its pending**
    before anything is discarded from its store, discards before it acknowledges, and follows no primary whose
-   generation is lower than its own number or pending.
+   generation is lower than its own generation or pending.
 
-   * *Waiting before the number*: what is settled in between would be missing at an heir.
-   * *Counted from the sending*: the number may have arrived though its acknowledgement was lost.
-   * *Not while going alone*: it would be handed a number that is the old one a moment later.
-   * *The pending too*: it may be the arbiter's record, and its holder an heir with half a store.
+   * *Waiting before the generation*: what is settled in between would be missing at an eligible member.
+   * *Counted from the sending*: the generation may have arrived though its acknowledgement was lost.
+   * *Not while shrinking the in-sync set*: it would get a generation that is the old one a moment later.
+   * *The pending too*: it may be the arbiter's record, and its holder an eligible member with half a store.
    * *No lower primary*: A takes over from B, which is paused, and settles alone, and restarts.  B wakes
      up; A would follow B and discard the only copy.
 """
@@ -64,13 +67,12 @@ from dataclasses import dataclass, field, replace
 from broker_stub.election.generation_steps import (
     ArbiterRecord,
     AwaitDrained,
-    AwaitGate,
+    AwaitNoShrink,
     AwaitNoted,
     BecomeReadyStep,
     CompareAndSet,
     Done,
     GenerationState,
-    GoAloneStep,
     HandOver,
     IsReady,
     MakeClaim,
@@ -79,22 +81,22 @@ from broker_stub.election.generation_steps import (
     PromotionStep,
     Refusal,
     Refused,
+    ShrinkInSyncStep,
     StartWaiting,
     StepDown,
-    WriteNumber,
+    WriteGeneration,
     WritePending,
 )
 
 __all__ = [
     "ArbiterRecord",
     "AwaitDrained",
-    "AwaitGate",
+    "AwaitNoShrink",
     "AwaitNoted",
     "BecomeReady",
     "CompareAndSet",
     "Done",
     "GenerationState",
-    "GoAlone",
     "HandOver",
     "IsReady",
     "MakeClaim",
@@ -103,9 +105,10 @@ __all__ = [
     "Promotion",
     "Refusal",
     "Refused",
+    "ShrinkInSync",
     "StartWaiting",
     "StepDown",
-    "WriteNumber",
+    "WriteGeneration",
     "WritePending",
     "adopt",
     "claimed",
@@ -113,7 +116,7 @@ __all__ = [
     "hand_over",
     "may_follow",
     "may_promote",
-    "must_go_alone",
+    "must_shrink",
     "note_pending",
     "propose",
 ]
@@ -122,12 +125,12 @@ __all__ = [
 
 
 def may_promote(state: GenerationState, record: ArbiterRecord) -> Refusal | None:
-    """Rule 1: whether this member is an heir."""
-    if state.number == record.number or _is_record(state.pending, record):
+    """Rule 1: whether this member is eligible."""
+    if state.generation == record.generation or _is_record(state.pending, record):
         return None
-    own = "no generation" if state.number is None else f"generation {state.number}"
+    own = "no generation" if state.generation is None else f"generation {state.generation}"
     return Refusal(
-        f"the arbiter is at generation {record.number} and this member has {own}:"
+        f"the arbiter is at generation {record.generation} and this member has {own}:"
         " messages that were settled since may be missing here"
     )
 
@@ -137,25 +140,25 @@ def may_follow(state: GenerationState, primary: int) -> Refusal | None:
 
     :param primary: the generation that the primary says it serves in.
     """
-    own = max(state.number or 0, state.pending.number if state.pending else 0)
+    own = max(state.generation or 0, state.pending.generation if state.pending else 0)
     if primary >= own:
         return None
     return Refusal(f"the primary is of generation {primary} and this member knows of generation {own}")
 
 
-def must_go_alone(ready: frozenset[str], dropped: str) -> bool:
+def must_shrink(ready: frozenset[str], dropped: str) -> bool:
     """Rule 2: whether a new generation is needed before anything is settled without that replica."""
     return dropped in ready
 
 
 def propose(record: ArbiterRecord | int, claim: str) -> Pending:
     """What to ask the arbiter for next."""
-    return Pending((record if isinstance(record, int) else record.number) + 1, claim)
+    return Pending((record if isinstance(record, int) else record.generation) + 1, claim)
 
 
 def adopt(state: GenerationState, record: ArbiterRecord) -> GenerationState:
-    """An heir by its pending has that number."""
-    return GenerationState(record.number) if _is_record(state.pending, record) else state
+    """An eligible member by its pending has that number."""
+    return GenerationState(record.generation) if _is_record(state.pending, record) else state
 
 
 def note_pending(state: GenerationState, pending: Pending) -> GenerationState:
@@ -165,36 +168,36 @@ def note_pending(state: GenerationState, pending: Pending) -> GenerationState:
 
 def claimed(state: GenerationState, pending: Pending) -> GenerationState:
     """After the compare-and-set: the generation is this member's."""
-    return replace(state, number=pending.number, pending=None)
+    return replace(state, generation=pending.generation, pending=None)
 
 
-def hand_over(state: GenerationState, number: int) -> GenerationState:
-    """A ready replica gets the number; one that comes late never takes it back."""
-    if state.number is not None and state.number > number:
+def hand_over(state: GenerationState, generation: int) -> GenerationState:
+    """A ready replica gets the generation; a late one never takes it back."""
+    if state.generation is not None and state.generation > generation:
         return state
-    later = state.pending if state.pending and state.pending.number > number else None
-    return GenerationState(number, later)
+    later = state.pending if state.pending and state.pending.generation > generation else None
+    return GenerationState(generation, later)
 
 
 def erase(state: GenerationState) -> GenerationState:
-    """Before catch-up discards anything: this member is no heir."""
-    return replace(state, number=None, pending=None)
+    """Before catch-up discards anything: this member is not eligible."""
+    return replace(state, generation=None, pending=None)
 
 
 def _is_record(pending: Pending | None, record: ArbiterRecord) -> bool:
-    return pending is not None and (pending.number, pending.claim) == (record.number, record.claim)
+    return pending is not None and (pending.generation, pending.claim) == (record.generation, record.claim)
 
 
-# --- Machines: each has its ``step``, and is told how it went ------------------------------------
+# --- Machines: each has its ``step``, and gets the step's result ----------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
     """Becoming primary: WritePending, CompareAndSet, WriteNumber, then Done; or Refused.
 
-    A new one is returned for each thing it is told; what does not fit the current step changes nothing.
+    Each event returns a new one; an event that does not fit the current step changes nothing.
 
-    :param state: what this member has durably once the current step is carried out.
+    :param state: what this member has durably once the current step is applied.
     """
 
     state: GenerationState
@@ -204,7 +207,7 @@ class Promotion:
 
     @classmethod
     def begin(cls, state: GenerationState, record: ArbiterRecord, claim: str) -> Promotion:
-        """What a member does that was told to become primary, and follows nobody any more.
+        """What a member does on a promote command, when it follows no primary any more.
 
         :param record: what the arbiter holds now.
         :param claim: an id that was never used.
@@ -226,10 +229,10 @@ class Promotion:
         return cls(state, record, pending, WritePending(state))
 
     def finished(self, step: object) -> Promotion:
-        """A step was carried out."""
+        """A step was applied."""
         if step == self.step and isinstance(step, WritePending):
             return replace(self, step=CompareAndSet(self.record, _record_of(self.pending)))
-        if step == self.step and isinstance(step, WriteNumber):
+        if step == self.step and isinstance(step, WriteGeneration):
             return replace(self, step=Done(_record_of(self.pending)))
         return self
 
@@ -238,27 +241,27 @@ class Promotion:
         if not isinstance(self.step, CompareAndSet):
             return self
         if not won:
-            return self.unreachable(f"generation {self.pending.number} was taken by another member")
+            return self.unreachable(f"generation {self.pending.generation} was taken by another member")
         state = claimed(self.state, self.pending)
-        return replace(self, state=state, step=WriteNumber(state))
+        return replace(self, state=state, step=WriteGeneration(state))
 
     def unreachable(self, reason: str) -> Promotion:
         """The arbiter did not answer.  Whether it did as asked shows at the next promotion."""
-        asked = f"this member asked for generation {self.pending.number} after {self.record.number}"
+        asked = f"this member asked for generation {self.pending.generation} after {self.record.generation}"
         return replace(self, step=Refused(Refusal(f"{asked}: {reason}")))
 
 
 @dataclass(frozen=True, slots=True)
-class GoAlone:
-    """Going on without a replica that was ready.  The gate is closed from ``begin`` until ``Done``.
+class ShrinkInSync:
+    """Going on without a replica that was ready.  The guard is suspended from ``begin`` until ``Done``.
 
     MakeClaim, NotePending, AwaitNoted, WritePending, CompareAndSet, WriteNumber, HandOver, then Done, or
     MakeClaim again if a replica dropped meanwhile; or StepDown.
 
-    :param state: what this member has durably once the current step is carried out.
+    :param state: what this member has durably once the current step is applied.
     :param held: the record that this primary won last.
     :param remaining: the replicas that are still ready.
-    :param again: one of them dropped when the arbiter may already have been asked: it may be an heir.
+    :param again: one of them dropped when the arbiter may already have been asked: it may be eligible.
     """
 
     state: GenerationState
@@ -266,14 +269,14 @@ class GoAlone:
     remaining: frozenset[str]
     pending: Pending | None = None
     again: bool = False
-    step: GoAloneStep = field(default_factory=MakeClaim)
+    step: ShrinkInSyncStep = field(default_factory=MakeClaim)
 
     @classmethod
-    def begin(cls, state: GenerationState, held: ArbiterRecord, remaining: frozenset[str]) -> GoAlone:
+    def begin(cls, state: GenerationState, held: ArbiterRecord, remaining: frozenset[str]) -> ShrinkInSync:
         """A ready replica dropped, and is not among the remaining."""
         return cls(state, held, remaining)
 
-    def with_claim(self, claim: str) -> GoAlone:
+    def with_claim(self, claim: str) -> ShrinkInSync:
         """The claim of this round: an id that was never used."""
         if not isinstance(self.step, MakeClaim):
             return self
@@ -282,26 +285,26 @@ class GoAlone:
             return replace(self, pending=pending, step=NotePending(self.remaining, pending))
         return self._write(pending)
 
-    def noted(self, replica: str, pending: Pending) -> GoAlone:
+    def noted(self, replica: str, pending: Pending) -> ShrinkInSync:
         """A replica has a pending durably; one of an earlier round does not count."""
         if not isinstance(self.step, AwaitNoted) or pending != self.pending:
             return self
         missing = self.step.replicas - {replica}
         return replace(self, step=AwaitNoted(missing)) if missing else self._write(pending)
 
-    def dropped(self, replica: str) -> GoAlone:
+    def dropped(self, replica: str) -> ShrinkInSync:
         """One of the remaining dropped too."""
         if replica not in self.remaining or isinstance(self.step, StepDown):
             return self
         remaining = self.remaining - {replica}
         if isinstance(self.step, MakeClaim | NotePending | AwaitNoted | WritePending):
             return replace(self, remaining=remaining, pending=None, step=MakeClaim())
-        # Should it come back at once, it is in catch-up: the number must not reach it on its new link.
-        step = HandOver(remaining, self.held.number) if isinstance(self.step, HandOver) else self.step
+        # Should it come back at once, it is in catch-up: the generation must not reach it on its new link.
+        step = HandOver(remaining, self.held.generation) if isinstance(self.step, HandOver) else self.step
         return replace(self, remaining=remaining, again=True, step=step)
 
-    def finished(self, step: object) -> GoAlone:
-        """A step was carried out."""
+    def finished(self, step: object) -> ShrinkInSync:
+        """A step was applied."""
         if step != self.step or self.pending is None:
             return self
         match self.step:
@@ -309,29 +312,29 @@ class GoAlone:
                 return replace(self, step=AwaitNoted(replicas))
             case WritePending():
                 return replace(self, step=CompareAndSet(self.held, _record_of(self.pending)))
-            case WriteNumber():
+            case WriteGeneration():
                 held = _record_of(self.pending)
-                return replace(self, held=held, step=HandOver(self.remaining, held.number))
+                return replace(self, held=held, step=HandOver(self.remaining, held.generation))
             case HandOver() if self.again:
-                return GoAlone.begin(self.state, self.held, self.remaining)
+                return ShrinkInSync.begin(self.state, self.held, self.remaining)
             case HandOver():
                 return replace(self, step=Done(self.held))
         return self
 
-    def compared(self, *, won: bool) -> GoAlone:
+    def compared(self, *, won: bool) -> ShrinkInSync:
         """The arbiter answered."""
         if not isinstance(self.step, CompareAndSet) or self.pending is None:
             return self
         if not won:
-            return self.unreachable(f"generation {self.pending.number} was taken by another member")
+            return self.unreachable(f"generation {self.pending.generation} was taken by another member")
         state = claimed(self.state, self.pending)
-        return replace(self, state=state, step=WriteNumber(state))
+        return replace(self, state=state, step=WriteGeneration(state))
 
-    def unreachable(self, reason: str) -> GoAlone:
+    def unreachable(self, reason: str) -> ShrinkInSync:
         """The arbiter did not answer, or a durable write failed: settle nothing more."""
-        return replace(self, step=StepDown(f"generation {self.held.number} is over: {reason}"))
+        return replace(self, step=StepDown(f"generation {self.held.generation} has ended: {reason}"))
 
-    def _write(self, pending: Pending) -> GoAlone:
+    def _write(self, pending: Pending) -> ShrinkInSync:
         state = note_pending(self.state, pending)
         return replace(self, state=state, pending=pending, step=WritePending(state))
 
@@ -350,11 +353,11 @@ class BecomeReady:
 
     @property
     def ready(self) -> bool:
-        """Whether rule 2 applies when it drops: from the moment before the number is sent."""
+        """Whether rule 2 applies when it drops: from the moment before the generation is sent."""
         return isinstance(self.step, HandOver | IsReady)
 
-    def finished(self, step: object, *, number: int | None = None) -> BecomeReady:
-        """A step was carried out.
+    def finished(self, step: object, *, generation: int | None = None) -> BecomeReady:
+        """A step was applied.
 
         :param number: with ``AwaitGate``: the generation of the primary now.
         """
@@ -364,13 +367,13 @@ class BecomeReady:
             case StartWaiting():
                 return replace(self, step=AwaitDrained())
             case AwaitDrained():
-                return replace(self, step=AwaitGate())
-            case AwaitGate() if number is not None:
-                return replace(self, step=HandOver(frozenset((self.replica,)), number))
+                return replace(self, step=AwaitNoShrink())
+            case AwaitNoShrink() if generation is not None:
+                return replace(self, step=HandOver(frozenset((self.replica,)), generation))
             case HandOver():
                 return replace(self, step=IsReady())
         return self
 
 
 def _record_of(pending: Pending) -> ArbiterRecord:
-    return ArbiterRecord(pending.number, pending.claim)
+    return ArbiterRecord(pending.generation, pending.claim)

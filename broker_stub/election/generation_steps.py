@@ -12,7 +12,7 @@ from typing import TypeAlias
 class ArbiterRecord:
     """What the arbiter holds; an arbiter that was never used holds (0, "")."""
 
-    number: int = 0
+    generation: int = 0
     claim: str = ""
 
 
@@ -20,7 +20,7 @@ class ArbiterRecord:
 class Pending:
     """A generation that a member has asked for, or heard that its primary asks for."""
 
-    number: int
+    generation: int
     claim: str
 
 
@@ -32,7 +32,7 @@ class GenerationState:
         known (in catch-up, after the loss of its store).  A store that was never part of a cluster has 0.
     """
 
-    number: int | None = 0
+    generation: int | None = 0
     pending: Pending | None = None
 
 
@@ -85,7 +85,7 @@ class CompareAndSet:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteNumber:
+class WriteGeneration:
     """Write this state durably."""
 
     state: GenerationState
@@ -93,10 +93,10 @@ class WriteNumber:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Send the number to these replicas; nobody waits for their acknowledgement."""
+    """Send the generation to these replicas; their acknowledgement is not awaited."""
 
     replicas: frozenset[str]
-    number: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class AwaitDrained:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitGate:
-    """Wait until no going alone is under way; then ``HandOver`` in the same turn of the loop."""
+class AwaitNoShrink:
+    """Wait until the in-sync set is not being shrunk; then ``HandOver`` in the same iteration of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class StepDown:
-    """Settle nothing more, send the clients away, and look for the primary."""
+    """Settle nothing more, close the clients' connections, and search the primary."""
 
     reason: str
 
@@ -140,16 +140,16 @@ class IsReady:
     """The replica counts as ready: when it drops, rule 2 applies."""
 
 
-PromotionStep: TypeAlias = WritePending | CompareAndSet | WriteNumber | Done | Refused
-GoAloneStep: TypeAlias = (
+PromotionStep: TypeAlias = WritePending | CompareAndSet | WriteGeneration | Done | Refused
+ShrinkInSyncStep: TypeAlias = (
     MakeClaim
     | NotePending
     | AwaitNoted
     | WritePending
     | CompareAndSet
-    | WriteNumber
+    | WriteGeneration
     | HandOver
     | Done
     | StepDown
 )
-BecomeReadyStep: TypeAlias = StartWaiting | AwaitDrained | AwaitGate | HandOver | IsReady
+BecomeReadyStep: TypeAlias = StartWaiting | AwaitDrained | AwaitNoShrink | HandOver | IsReady

@@ -4,13 +4,13 @@ States
 ------
 A member with an arbiter goes round these (docs/replication.md):
 
-``connecting``  looks for the primary.
-``catchup``     is sent what it lacks.
+``connecting``  searches the primary.
+``catchup``     receives what it lacks.
 ``ready``       has every settled message.
 ``recovering``  is promoted: takes messages, settles none yet.
 ``primary``     serves clients.
 
-A member without an arbiter is told what it is, by hand: ``passive`` or ``primary``.
+An operator sets the role of a member without an arbiter: ``passive`` or ``primary``.
 
 Rules
 -----
@@ -69,10 +69,10 @@ MOVES: dict[tuple[Role, Move], Role] = {
     (Role.READY, Move.PROMOTE): Role.RECOVERING,
     (Role.RECOVERING, Move.RECOVERED): Role.PRIMARY,
     (Role.RECOVERING, Move.DEMOTE): Role.CONNECTING,
-    # Told by hand, without an arbiter:
+    # By an operator, without an arbiter:
     (Role.PASSIVE, Move.PROMOTE): Role.PRIMARY,
     (Role.PASSIVE, Move.FOLLOW): Role.PASSIVE,
-    # With an arbiter the manager's word of where the primary is serves for redirects only.
+    # With an arbiter, the supervisor's report of where the primary is serves for redirects only.
     (Role.CONNECTING, Move.FOLLOW): Role.CONNECTING,
     (Role.CATCHUP, Move.FOLLOW): Role.CATCHUP,
     (Role.READY, Move.FOLLOW): Role.READY,
@@ -110,7 +110,7 @@ class Membership:
         return replace(self, role=Role.CONNECTING if self.arbitrated else role, primary=primary)
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> Membership:
-        """Take note of where the primary is, or that nobody knows."""
+        """Record where the primary is, or that it is unknown."""
         role = self._move(Move.FOLLOW)
         if primary is not None and generation < self.generation:
             raise MoveRefusedError(
@@ -124,7 +124,7 @@ class Membership:
         return replace(self, role=self._move(Move.FOUND), primary=primary, generation=generation)
 
     def caught_up(self, generation: int) -> Membership:
-        """The primary handed over its number."""
+        """The primary handed over its generation."""
         role = Role.READY if self.role is Role.READY else self._move(Move.CAUGHT_UP)
         return replace(self, role=role, generation=max(generation, self.generation))
 

@@ -1,1 +1,1 @@
-"""Several members on one machine: their processes, and who is primary."""
+"""Runs several members on one machine, and keeps one of them primary."""

@@ -1,4 +1,4 @@
-"""The members of a pair as its manager sees them, and what became of them."""
+"""The members of a local cluster as its supervisor sees them, and the log of events."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker_stub.local_cluster.state import Member, MemberState, PairEvent
+from broker_stub.local_cluster.state import LocalClusterEvent, Member, MemberState
 
 logger = logging.getLogger("broker_stub.local_cluster.supervisor")
 
 
-class Roster:
-    """Every member; tells whoever waits when one of them changes.
+class ManagedMembers:
+    """All members; wakes the waiters when one of them changes.
 
-    :ivar changed: set when a decision may be needed.
+    :ivar changed: set when the primary selector should decide anew.
     :param on_event: called with each event; what it raises is logged.
     """
 
-    def __init__(self, on_event: Callable[[PairEvent], None] | None = None) -> None:
+    def __init__(self, on_event: Callable[[LocalClusterEvent], None] | None = None) -> None:
         self.members: tuple[Member, ...] = ()
-        self.events: list[PairEvent] = []
+        self.events: list[LocalClusterEvent] = []
         self.changed = asyncio.Event()
         self._on_event = on_event
-        self._news = asyncio.Event()
+        self._next_change = asyncio.Event()
         self._generation = 0
 
     @property
@@ -48,29 +48,29 @@ class Roster:
         follow = all(member.follows == primary.address for member in others)
         return follow and all(member.state is MemberState.READY for member in others)
 
-    def now(self, member: Member, state: MemberState) -> None:
-        """A member's state."""
+    def set_state(self, member: Member, state: MemberState) -> None:
+        """Set a member's state and wake the waiters."""
         member.state = state
         self.changed.set()
-        self.spread()
+        self.notify()
 
-    def tell(self, kind: str, member: Member, detail: str) -> None:
-        """Something happened to a member."""
-        event = PairEvent(kind, member.name, detail)
+    def emit(self, kind: str, member: Member, detail: str) -> None:
+        """Log an event, keep it, and pass it to the listener."""
+        event = LocalClusterEvent(kind, member.name, detail)
         logger.info("%s %s: %s", member.name, kind, detail)
         self.events.append(event)
         if self._on_event is not None:
             try:
                 self._on_event(event)
             except Exception:
-                logger.exception("a listener failed; the pair goes on")
-        self.spread()
+                logger.exception("the listener raised; the cluster continues")
+        self.notify()
 
-    def spread(self) -> None:
-        """Wake whoever waits for news."""
-        self._news.set()
-        self._news = asyncio.Event()
+    def notify(self) -> None:
+        """Wake the waiters."""
+        self._next_change.set()
+        self._next_change = asyncio.Event()
 
-    async def news(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until a member changes."""
-        await self._news.wait()
+        await self._next_change.wait()

@@ -17,21 +17,21 @@ from broker_stub.address import Address
 
 # Python, proton and a free port take a fraction of a second, even on a busy machine.
 START_TIMEOUT = 20.0
-# What a member may take to say goodbye to its clients, and a little more.
+# What a member may take to close its client connections, and a little more.
 _STOP_TIMEOUT = 4.0
-_SOURCES = Path(__file__).resolve().parent.parent
+_SOURCES = Path(__file__).resolve().parents[2]
 
 
 class MemberStartError(RuntimeError):
-    """A member process did not come up; the text has what it last wrote."""
+    """A member process did not start; the text has the last line of its log."""
 
 
 class MemberProcess:
-    """A ``broker_stub serve`` process that dies with this one.
+    """A ``broker_stub serve`` process that the kernel kills when this one dies.
 
     :param arguments: what follows ``serve`` on the command line.
-    :param log: where its standard error goes.
-    :param wrapper: a command that replaces itself with the one behind it.
+    :param log: the file for its standard error.
+    :param wrapper: a command that executes the arguments behind it.
     """
 
     def __init__(self, arguments: Sequence[str], log: Path, *, wrapper: Sequence[str] = ()) -> None:
@@ -62,7 +62,7 @@ class MemberProcess:
                 stdout=PIPE,
                 stderr=log,
                 env=_environment(),
-                # Ctrl-C in a terminal is for the manager, which stops its members in order.
+                # Ctrl-C in a terminal is for the supervisor, which stops its members in order.
                 start_new_session=True,
             )
         try:
@@ -81,7 +81,7 @@ class MemberProcess:
             raise MemberStartError(f"exit code {process.returncode}: {lines[-1] if lines else 'no output'}")
 
     async def wait(self) -> int:
-        """Wait for its end; the exit code, negative for a signal."""
+        """Wait until the process exits; return the exit code, negative for a signal."""
         assert self._process is not None, "start comes first"
         return await self._process.wait()
 
@@ -92,13 +92,13 @@ class MemberProcess:
                 self._process.send_signal(number)
 
     async def kill(self) -> None:
-        """SIGKILL, and wait until it is dead."""
+        """Send SIGKILL, and wait until the process has ended."""
         if self._process is not None:
             self.signal(signal.SIGKILL)
             await self._process.wait()
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL for one that does not listen."""
+        """Send SIGTERM, then SIGKILL if the process does not end in time."""
         if self._process is None:
             return
         self.signal(signal.SIGTERM)

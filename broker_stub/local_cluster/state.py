@@ -1,4 +1,4 @@
-"""What the manager of a pair knows and tells: options, members, events."""
+"""The facts of a local cluster: options, members, events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_stub.management_client import AdminClient, MemberStatus
 
 
 class MemberState(enum.StrEnum):
-    """A member as the manager sees it."""
+    """A member's state as the supervisor sees it."""
 
     STARTING = "starting"
     CONNECTING = "connecting"
@@ -27,18 +27,18 @@ class MemberState(enum.StrEnum):
 
     @property
     def serves(self) -> bool:
-        """Whether it is, or is about to be, the primary."""
+        """Whether it is the primary, or becomes it."""
         return self in (MemberState.PRIMARY, MemberState.RECOVERING)
 
     @property
     def stands_by(self) -> bool:
-        """Whether it could be promoted, as far as one can tell from outside."""
+        """Whether it could be promoted, as far as its state shows."""
         return self in (MemberState.READY, MemberState.CONNECTING)
 
 
 @dataclass(frozen=True, slots=True)
-class PairEvent:
-    """Something happened to a member.
+class LocalClusterEvent:
+    """An event of one member.
 
     :param kind: ``started``, ``promoted``, ``demoted``, ``follows``, ``silent``, ``fenced``,
         ``died``, ``failed``.
@@ -55,16 +55,16 @@ TWO_ON_LOOPBACK = (Address("127.0.0.1", 0), Address("127.0.0.1", 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairOptions:
-    """How a pair is run.
+class LocalClusterOptions:
+    """How a local cluster runs.
 
-    :param listen: where the members listen; port 0 is replaced by a free one.
+    :param listen: the members' addresses; port 0 is replaced by a free one.
     :param passwords: ordinary users and their passwords.
-    :param anonymous: whether clients may come without a name.
+    :param anonymous: whether clients may connect without a name.
     :param restart: whether a dead member is started again, as a backup.
-    :param probe_interval: seconds between two looks at a member.
+    :param probe_interval: seconds between two probes of a member.
     :param probe_timeout: seconds it may take to answer.
-    :param probes_missed: so many unanswered probes in a row, and it is killed.
+    :param probes_missed: unanswered probes in a row after which the supervisor kills it.
     :param store: directory of the members' stores and the arbiter; ``None`` for one that is removed
         at the end.
     :param arbiter: URL of the arbiter; ``None`` for a directory beside the stores.
@@ -72,7 +72,7 @@ class PairOptions:
     :param backup_timeout: see ``member.ClusterOptions``.
     :param serve_arguments: more arguments for every ``serve``.
     :param member_arguments: more arguments for the ``serve`` of single members, by name.
-    :param wrappers: what stands before the command of single members, by name: ``ip netns exec ...``.
+    :param wrappers: prefix of the command of single members, by name: ``ip netns exec ...``.
     """
 
     listen: tuple[Address, ...] = TWO_ON_LOOPBACK
@@ -94,7 +94,7 @@ class PairOptions:
 
 
 class Member:
-    """One member of a managed pair."""
+    """One member of a local cluster."""
 
     def __init__(self, name: str, address: Address, process: MemberProcess) -> None:
         self.name = name
@@ -105,8 +105,8 @@ class Member:
         self.admin: AdminClient | None = None
         self.follows: Address | None = None
         self.refusal = ""
-        """Why it was not promoted when that was tried last."""
-        self.wanted = asyncio.Event()
+        """The reason that it gave when it last refused to be promoted."""
+        self.restart_requested = asyncio.Event()
 
     @property
     def pid(self) -> int | None:
@@ -115,13 +115,13 @@ class Member:
 
     @property
     def generation(self) -> int:
-        """The member's generation as last heard, 0 while unknown."""
+        """The generation in the member's last status, 0 while unknown."""
         return self.status.generation if self.status is not None else 0
 
     @property
     def alive(self) -> bool:
-        """Whether it can be managed."""
+        """Whether there is a management connection to it."""
         return self.state not in (MemberState.STARTING, MemberState.DEAD) and self.admin is not None
 
 
-DEFAULT_OPTIONS = PairOptions()
+DEFAULT_OPTIONS = LocalClusterOptions()

@@ -1,15 +1,15 @@
-"""The manager of a local pair (or more): who runs, who is primary, who knows it.
+"""Supervises a local cluster: keeps its members running, and one of them primary.
 
 Theory of operation
 -------------------
-One task a member keeps its process running and probes it.  One more task (``appointment``) looks
-at all members whenever something changed, and sees to it that one of them is primary.
+One task a member keeps its process running and probes it.  One more task (``primary_selector``) keeps one
+member primary.
 
 Rules
 -----
-* A member is dead when its process has ended.  Nothing else counts: one that does not answer is
-  killed first (fenced), so that there are never two primaries by the manager's doing.
-* Children die with the manager, however it ends.
+* A member is dead when its process has ended, and not before: the supervisor kills a member that does not
+  answer (fencing), so that it never makes two primaries.
+* The kernel kills the members when the supervisor ends, however that happens.
 """
 
 from __future__ import annotations
@@ -26,13 +26,19 @@ from typing import Any, Self
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
-from broker_stub.local_cluster.managed_members import Roster
+from broker_stub.local_cluster.managed_members import ManagedMembers
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
-from broker_stub.local_cluster.primary_selector import Appointment
-from broker_stub.local_cluster.state import DEFAULT_OPTIONS, Member, MemberState, PairEvent, PairOptions
+from broker_stub.local_cluster.primary_selector import PrimarySelector
+from broker_stub.local_cluster.state import (
+    DEFAULT_OPTIONS,
+    LocalClusterEvent,
+    LocalClusterOptions,
+    Member,
+    MemberState,
+)
 from broker_stub.management_client import AdminClient, AdminError, Credentials
 
-__all__ = ["Member", "MemberState", "Pair", "PairEvent", "PairOptions", "describe"]
+__all__ = ["LocalCluster", "LocalClusterEvent", "LocalClusterOptions", "Member", "MemberState", "describe"]
 
 logger = logging.getLogger("broker_stub.local_cluster.supervisor")
 
@@ -40,15 +46,18 @@ logger = logging.getLogger("broker_stub.local_cluster.supervisor")
 _RETRY_PAUSE = 0.5
 
 
-class Pair:
+class LocalCluster:
     """Runs the members; ``async with Pair() as pair`` is ready when the body starts."""
 
     def __init__(
-        self, options: PairOptions = DEFAULT_OPTIONS, *, on_event: Callable[[PairEvent], None] | None = None
+        self,
+        options: LocalClusterOptions = DEFAULT_OPTIONS,
+        *,
+        on_event: Callable[[LocalClusterEvent], None] | None = None,
     ) -> None:
         self.options = options
-        self._roster = Roster(on_event)
-        self._appointment = Appointment(self._roster, self._look)
+        self._managed = ManagedMembers(on_event)
+        self._selector = PrimarySelector(self._managed, self._refresh)
         self._directory: Path | None = None
         self._credentials: Credentials | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -56,7 +65,7 @@ class Pair:
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start every member and promote the first that comes up.
+        """Start every member and promote the first one that is running.
 
         :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
         """
@@ -70,9 +79,9 @@ class Pair:
         addresses = free_addresses(self.options.listen)
         names = (f"member-{number}" for number in range(1, len(addresses) + 1))
         members = (self._member(n, a, addresses) for n, a in zip(names, addresses, strict=False))
-        self._roster.members = tuple(members)
-        self._supervisor = asyncio.create_task(self._supervise(), name="broker_stub pair")
-        self._supervisor.add_done_callback(lambda _task: self._roster.spread())
+        self._managed.members = tuple(members)
+        self._supervisor = asyncio.create_task(self._supervise(), name="broker_stub local cluster")
+        self._supervisor.add_done_callback(lambda _task: self._managed.notify())
 
     def _member(self, name: str, address: Address, addresses: tuple[Address, ...]) -> Member:
         options = self.options
@@ -121,7 +130,7 @@ class Pair:
     async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
 
-    # -- looking --------------------------------------------------------------------------------
+    # -- reading --------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -163,72 +172,73 @@ class Pair:
     @property
     def members(self) -> tuple[Member, ...]:
         """Every member, once it is started."""
-        return self._roster.members
+        return self._managed.members
 
     @property
-    def events(self) -> list[PairEvent]:
-        """What happened so far."""
-        return self._roster.events
+    def events(self) -> list[LocalClusterEvent]:
+        """The events so far."""
+        return self._managed.events
 
     @property
     def generation(self) -> int:
         """The highest generation seen."""
-        return self._roster.generation
+        return self._managed.generation
 
     @property
     def primary(self) -> Member | None:
         """The primary, ``None`` while there is none."""
-        return self._roster.primary
+        return self._managed.primary
 
     @property
     def deciding(self) -> asyncio.Lock:
-        """Whoever holds it keeps the manager from appointing anybody: an outage of the length one likes."""
-        return self._appointment.deciding
+        """While a test holds this lock, no member is promoted: an outage of any length."""
+        return self._selector.deciding
 
     @property
     def ready(self) -> bool:
         """Whether there is one primary and every other member is ready and knows it."""
-        return self._roster.ready
+        return self._managed.ready
 
     async def wait_ready(self, timeout: float = 30.0) -> None:
-        """Wait until the pair is ``ready``."""
+        """Wait until the cluster is ``ready``."""
         await self.wait_until(lambda pair: pair.ready, timeout)
 
-    async def wait_until(self, condition: Callable[[Pair], bool], timeout: float = 30.0) -> None:
-        """Wait until something is true of the pair.
+    async def wait_until(self, condition: Callable[[LocalCluster], bool], timeout: float = 30.0) -> None:
+        """Wait until a condition is true of the cluster.
 
-        :raises TimeoutError: when it is not in time; the text tells every member's state.
+        :raises TimeoutError: when it is not in time; the text has every member's state.
         """
         try:
             async with asyncio.timeout(timeout):
                 while not condition(self):
                     if self._supervisor is not None and self._supervisor.done():
                         self._supervisor.result()
-                    await self._roster.news()
+                    await self._managed.wait_for_change()
         except TimeoutError:
             states = ", ".join(f"{member.name} {member.state}" for member in self.members)
-            raise TimeoutError(f"not so after {timeout:g} s: {states}") from None
+            raise TimeoutError(f"condition not met within {timeout:g} s: {states}") from None
 
     # -- acting ---------------------------------------------------------------------------------
 
     async def promote(self, member: Member, timeout: float = 30.0) -> None:
-        """Make a member that is ready primary, in place of the one that is: a planned switch-over.
+        """Replace the primary by a member that is ready: a planned switch-over.
 
         :param timeout: seconds until it serves.
-        :raises broker_stub.management_client.AdminError: when it is not ready, or one of the two does not answer.
+        :raises broker_stub.management_client.AdminError: when it is not ready, or one of the two does not
+            answer.
         :raises TimeoutError: when it is promoted, and does not serve in time.
         """
-        await self._appointment.promote(member)
+        await self._selector.promote(member)
         await self.wait_until(lambda _pair: member.state is MemberState.PRIMARY, timeout)
 
     async def kill_primary(self) -> Member:
-        """SIGKILL the primary; returns when it is dead, before another is promoted."""
+        """Send SIGKILL to the primary; return when it is dead, before another one is promoted."""
         primary = self._the_primary()
         await primary.process.kill()
         return primary
 
     def pause_primary(self) -> Member:
-        """SIGSTOP the primary: alive, and silent, until the manager fences it."""
+        """Send SIGSTOP to the primary: it lives and is silent, until the supervisor fences it."""
         primary = self._the_primary()
         primary.process.signal(signal.SIGSTOP)
         return primary
@@ -241,34 +251,34 @@ class Pair:
 
     def restart(self, member: Member) -> None:
         """Start a dead member again (where ``PairOptions.restart`` is off)."""
-        member.wanted.set()
+        member.restart_requested.set()
 
     # -- keeping members running ----------------------------------------------------------------
 
     async def _supervise(self) -> None:
         async with asyncio.TaskGroup() as group:
             for member in self.members:
-                group.create_task(self._keep(member), name=f"keep {member.name}")
-            group.create_task(self._appointment.run(), name="appoint the primary")
+                group.create_task(self._run_member(member), name=f"run {member.name}")
+            group.create_task(self._selector.run(), name="select the primary")
 
-    async def _keep(self, member: Member) -> None:
-        """Start a member, watch it until it dies, start it again."""
+    async def _run_member(self, member: Member) -> None:
+        """Start a member, watch it until it ends, and start it again."""
         while True:
-            self._roster.now(member, MemberState.STARTING)
+            self._managed.set_state(member, MemberState.STARTING)
             try:
                 await member.process.start()
                 await self._connect(member)
             except (MemberStartError, AdminError, TimeoutError, OSError) as error:
                 await member.process.kill()
-                self._roster.tell("failed", member, str(error))
+                self._managed.emit("failed", member, str(error))
             else:
                 await self._watch(member)
-            self._roster.now(member, MemberState.DEAD)
+            self._managed.set_state(member, MemberState.DEAD)
             if self.options.restart:
                 await asyncio.sleep(_RETRY_PAUSE)
             else:
-                await member.wanted.wait()
-            member.wanted.clear()
+                await member.restart_requested.wait()
+            member.restart_requested.clear()
 
     async def _connect(self, member: Member) -> None:
         member.follows = member.status = None
@@ -276,11 +286,11 @@ class Pair:
             member.address, self.credentials, timeout=self.options.probe_timeout
         )
         member.status = await member.admin.status()
-        self._roster.tell("started", member, f"process {member.pid}")
-        self._roster.now(member, MemberState(member.status.role))
+        self._managed.emit("started", member, f"process {member.pid}")
+        self._managed.set_state(member, MemberState(member.status.role))
 
     async def _watch(self, member: Member) -> None:
-        """Until the process ends; the probes only ever end it."""
+        """Probe the member until its process ends."""
         probes = asyncio.create_task(self._probe(member), name=f"probe {member.name}")
         try:
             code = await member.process.wait()
@@ -290,23 +300,23 @@ class Pair:
             if member.admin is not None:
                 member.admin.abort()
                 member.admin = None
-        self._roster.tell("died", member, f"signal {-code}" if code < 0 else f"exit code {code}")
+        self._managed.emit("died", member, f"signal {-code}" if code < 0 else f"exit code {code}")
 
     async def _probe(self, member: Member) -> None:
         missed = 0
         while missed < self.options.probes_missed:
             await asyncio.sleep(self.options.probe_interval)
             try:
-                await self._look(member)
+                await self._refresh(member)
                 missed = 0
             except AdminError as error:
                 missed += 1
-                self._roster.tell("silent", member, str(error))
-        self._roster.tell("fenced", member, f"{missed} probes without an answer: killed")
+                self._managed.emit("silent", member, str(error))
+        self._managed.emit("fenced", member, f"{missed} probes without an answer: killed")
         member.process.signal(signal.SIGKILL)
 
-    async def _look(self, member: Member) -> None:
-        """Ask a member how it is; somebody else may have promoted or demoted it."""
+    async def _refresh(self, member: Member) -> None:
+        """Read a member's status; somebody else may have promoted or demoted it."""
         if member.admin is None:
             return  # it has just died
         try:
@@ -319,13 +329,13 @@ class Pair:
             )
             status = await member.admin.status()
         if status.generation < member.generation:
-            return  # asked before a promotion, answered after it
+            return  # this status was read before a promotion, and arrived after it
         member.status = status
         if member.state != status.role:
-            self._roster.now(member, MemberState(status.role))
+            self._managed.set_state(member, MemberState(status.role))
 
 
-def describe(pair: Pair) -> list[dict[str, Any]]:
+def describe(pair: LocalCluster) -> list[dict[str, Any]]:
     """Every member as plain facts, for printing."""
     return [
         {

@@ -1,4 +1,4 @@
-"""The management node of a member: requests in, responses out.
+"""The management node of a member: answers requests of the cluster-admin.
 
 A request is a message to ``$management`` with the application properties ``operation``, ``type`` and
 ``name`` (or ``identity``), arguments in a map as its body, and a ``reply-to``.  The response carries
@@ -18,7 +18,7 @@ type                  operation                   arguments; answer
                                                   ``x-qpid-site-replicate``; its attributes
 ``haclient.queue``    ``UPDATE``                  ``x-qpid-site-replicate``; its attributes
 ``haclient.queue``    ``READ``                    its attributes, with depth and counters
-``haclient.queue``    ``DELETE``                  nothing; what is in it is lost
+``haclient.queue``    ``DELETE``                  nothing; its messages are lost
 ``haclient.exchange`` ``CREATE``                  ``type``, ``x-qpid-replicate``; of type ``replication``
                                                   also ``from`` and ``missing``; its attributes
 ``haclient.exchange`` ``UPDATE``                  ``applying``, of type ``replication``; its attributes
@@ -31,16 +31,16 @@ all but the member    ``QUERY``                   ``attributeNames``, ``offset``
 
 Rules
 -----
-* It is for the cluster-admin: 403 for everybody else.
-* Wiring is changed at a member that serves, and nowhere else: 409.  A change is answered when it is
-  durable, and on every replica that is ready.
-* Status: 200, 201 for ``CREATE``, 204 for ``DELETE``; 400 for arguments that make no sense, 404 for what
-  is not there, 405 for what cannot be changed, 409 for what the state of things forbids, 501 for an
+* Only the cluster-admin may use it: 403 for everybody else.
+* Only a member that serves changes wiring: 409 at any other.  The response to a change follows when the
+  change is durable, and on every replica that is ready.
+* Status: 200, 201 for ``CREATE``, 204 for ``DELETE``; 400 for invalid arguments, 404 for an unknown object,
+  405 for an attribute that cannot be changed, 409 for an operation that the state forbids, 501 for an
   operation that is not in the table.
 
-Files: ``request`` (request, response, ``QUERY``), ``node`` (who may, which type, what went wrong),
-``managed`` (what is managed), ``members``, ``queues``, ``exchanges``, ``bindings`` (a type each),
-``wiring`` (what the last three have in common).
+Files: ``request`` (request, response, ``QUERY``), ``node`` (authorization, dispatch, errors), ``managed``
+(the broker's interface), ``members``, ``queues``, ``exchanges``, ``bindings`` (a type each), ``wiring``
+(names and replication modes, for the last three).
 
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """

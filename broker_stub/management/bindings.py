@@ -1,4 +1,4 @@
-"""``haclient.binding``: which messages of an exchange go to which queue.
+"""``haclient.binding``: routes messages of an exchange to a queue.
 
 A binding's name is ``exchange/queue/key``.  Names may hold slashes themselves, so a request can say
 ``exchange``, ``queue`` and ``key`` in its arguments instead.
@@ -16,7 +16,7 @@ from broker_stub.queueing.exchanges import Binding
 
 
 class BindingOperations:
-    """Makes, shows and deletes bindings; one that is changed is another one."""
+    """Creates, shows and deletes bindings; a binding cannot be changed."""
 
     def __init__(self, broker: Managed) -> None:
         self._broker = broker
@@ -69,7 +69,7 @@ class BindingOperations:
             raise not_found("binding", name)
         if len(found) > 1:
             raise RequestRefusedError(
-                HTTPStatus.CONFLICT, f"{name!r} names {len(found)} bindings: say exchange, queue and key"
+                HTTPStatus.CONFLICT, f"{name!r} names {len(found)} bindings: give exchange, queue and key"
             )
         return found[0]
 

@@ -10,12 +10,12 @@ from broker_stub.management.request import Operation, Request, Response, invalid
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
-from broker_stub.sites.inbound import APPLYING, CREATE, MISSING, PARK
-from broker_stub.sites.source_config import FROM, PASSWORD_FILE, Way, WayError
+from broker_stub.sites.inbound import APPLYING, CREATE, KEEP, MISSING
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
 
 
 class ExchangeOperations:
-    """Makes, shows and deletes exchanges; of one, only whether it carries events out can be changed."""
+    """Creates, shows and deletes exchanges; only ``applying`` of a replication exchange can be changed."""
 
     def __init__(self, broker: Managed) -> None:
         self._broker = broker
@@ -49,7 +49,7 @@ class ExchangeOperations:
         request.only(APPLYING)
         applying = request.arguments.get(APPLYING)
         if not isinstance(applying, bool):
-            raise invalid(f"{APPLYING} is true or false")
+            raise invalid(f"{APPLYING} must be true or false")
         self._broker.addresses.change_exchange(exchange, {**exchange.options, APPLYING: applying})
         await self._broker.wiring_settled()
         return Response(_facts(exchange))
@@ -80,19 +80,19 @@ def _kind(request: Request) -> ExchangeType:
     try:
         return ExchangeType(text)
     except ValueError:
-        raise invalid(f"type is {', '.join(ExchangeType)}, and not {text!r}") from None
+        raise invalid(f"type must be one of {', '.join(ExchangeType)}, not {text!r}") from None
 
 
 def _options(request: Request) -> dict[str, Any]:
-    """What a replication exchange is told; nothing for any other."""
+    """The options of a replication exchange; empty for any other."""
     missing = request.text(MISSING)
-    if missing not in (None, CREATE, PARK):
-        raise invalid(f"{MISSING} is {CREATE} or {PARK}, and not {missing!r}")
+    if missing not in (None, CREATE, KEEP):
+        raise invalid(f"{MISSING} is {CREATE} or {KEEP}, and not {missing!r}")
     given = {name: request.text(name) for name in (FROM, PASSWORD_FILE, MISSING)}
     options = {name: value for name, value in given.items() if value is not None}
     try:
-        Way.of(options)
-    except WayError as error:
+        SourceConfig.of(options)
+    except SourceConfigError as error:
         raise invalid(f"{FROM}: {error}") from error
     return options
 

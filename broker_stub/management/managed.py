@@ -1,4 +1,4 @@
-"""What is managed: the broker, as the management node sees it."""
+"""The interface of the broker that the management node uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker_stub.queueing.nodes import Addresses
 
 
 class Managed(Protocol):
-    """One broker."""
+    """A broker that can be managed."""
 
     @property
     def addresses(self) -> Addresses:
@@ -20,22 +20,22 @@ class Managed(Protocol):
 
     @property
     def membership(self) -> Membership:
-        """What it is in its cluster."""
+        """Its role in the cluster."""
 
     def status(self) -> dict[str, Any]:
-        """What the member is and has."""
+        """The member's status."""
 
     async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
-        """Become the primary; what that may have lost, empty for nothing."""
+        """Become the primary; return a warning of what that may have lost, or an empty text."""
 
     async def demote(self, primary: Address | None = None) -> None:
         """Become passive."""
 
     def follow(self, primary: Address | None, *, generation: int = 0) -> None:
-        """Learn where the primary is."""
+        """Take the address of the primary."""
 
     async def set_members(self, members: tuple[Address, ...]) -> None:
-        """Learn where the members of the cluster are."""
+        """Take the addresses of the cluster's members."""
 
     async def wiring_settled(self) -> None:
         """Wait until every change of the wiring is durable, and on the backups."""

@@ -33,7 +33,7 @@ class MemberOperations:
 
     async def _promote(self, request: Request) -> Response:
         force = request.arguments.get("force") is True
-        warning = await self._broker.promote(at_least=request.number("generation") or 0, force=force)
+        warning = await self._broker.promote(at_least=request.integer("generation") or 0, force=force)
         return Response({**self._broker.status(), "warning": warning})
 
     async def _demote(self, request: Request) -> Response:
@@ -41,7 +41,7 @@ class MemberOperations:
         return Response(self._broker.status())
 
     async def _set_primary(self, request: Request) -> Response:
-        self._broker.follow(request.address("primary"), generation=request.number("generation") or 0)
+        self._broker.follow(request.address("primary"), generation=request.integer("generation") or 0)
         return Response(self._broker.status())
 
     async def _stop(self, _request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The management node: requests in, responses out, whatever they are about."""
+"""The management node: authorizes a request, dispatches it by type, and answers it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STATUS = {
     "amqp:illegal-state": HTTPStatus.CONFLICT,
     "amqp:unauthorized-access": HTTPStatus.FORBIDDEN,
 }
-"""The status of what the addresses refuse; 400 for any other condition."""
+"""The status of each AMQP condition; 400 for any other."""
 
 
 class Management:
@@ -51,14 +51,14 @@ class Management:
         }
 
     async def answer(self, message: proton.Message, *, admin: bool) -> proton.Message:
-        """Carry out the request in a message; the response says how that went.
+        """Perform the request in a message, and return the response.
 
-        :param admin: whether it is the cluster-admin's.
+        :param admin: whether the cluster-admin sent it.
         """
         try:
             response = await self._perform(message, admin=admin)
             description = response.status.phrase
-        except Exception as error:  # noqa: BLE001  (whoever asked is told; what is not a refusal is logged)
+        except Exception as error:  # noqa: BLE001  (the client gets the error; what is not a refusal is logged)
             status, description = _refusal(error)
             response = Response(status=status)
         return _message(message, response, description)
@@ -90,7 +90,7 @@ def _refusal(error: Exception) -> tuple[HTTPStatus, str]:
             return HTTPStatus.INTERNAL_SERVER_ERROR, f"the store failed: {error}"
         case _:
             logger.error("a management request failed", exc_info=error)
-            return HTTPStatus.INTERNAL_SERVER_ERROR, f"this is an error of the member: {error!r}"
+            return HTTPStatus.INTERNAL_SERVER_ERROR, f"the member failed: {error!r}"
 
 
 def _message(request: proton.Message, response: Response, description: str) -> proton.Message:

@@ -15,7 +15,7 @@ from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 
 class QueueOperations:
-    """Makes, shows and deletes queues; of one, only what another site gets of it can be changed."""
+    """Creates, shows and deletes queues; only the site mode of a queue can be changed."""
 
     def __init__(self, broker: Managed) -> None:
         self._broker = broker
@@ -76,15 +76,15 @@ class QueueOperations:
 
 def _check_not_needed(queue: Queue, addresses: Addresses) -> None:
     """Refuse to delete the replication queue while there are events: the backups would miss some."""
-    telling = [each.name for each in addresses if each.site is not SiteMode.NONE]
-    if queue.name == REPLICATION_QUEUE and telling:
+    site_queues = [each.name for each in addresses if each.site is not SiteMode.NONE]
+    if queue.name == REPLICATION_QUEUE and site_queues:
         raise RequestRefusedError(
-            HTTPStatus.CONFLICT, f"{queue.name!r} holds the events of {', '.join(sorted(telling))}"
+            HTTPStatus.CONFLICT, f"{queue.name!r} holds the events of {', '.join(sorted(site_queues))}"
         )
 
 
 def queue_facts(queue: Queue) -> dict[str, Any]:
-    """What a queue is, with its depth and counters."""
+    """The attributes of a queue, with its depth and counters."""
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
     facts["site_replicate"] = str(queue.site)
     load = {"depth": queue.depth, "bytes": queue.size, "consumers": queue.consumers}

@@ -1,4 +1,4 @@
-"""A management request and its response, apart from what they are about.
+"""A management request and its response, of any type.
 
 A request's own attributes are in its application properties, and the arguments in a map as its body.
 ``offset`` and ``count`` of a ``QUERY`` may be in either place.
@@ -34,7 +34,7 @@ class RequestRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a request that was carried out is answered with.
+    """The response to a successful request.
 
     :param properties: application properties beside status and description.
     """
@@ -48,7 +48,7 @@ class Response:
 class Request:
     """One management request.
 
-    :param type: of what is managed: ``type``, or ``entityType`` where a ``QUERY`` has it.
+    :param type: the managed type: ``type``, or ``entityType`` where a ``QUERY`` has it.
     :param properties: all application properties.
     """
 
@@ -74,10 +74,10 @@ class Request:
 
     @property
     def identity(self) -> str:
-        """Which one is meant, where it is not told by name."""
+        """The identity of the object, where the request gives no name."""
         return str(self.properties.get("identity") or "")
 
-    def number(self, name: str) -> int | None:
+    def integer(self, name: str) -> int | None:
         """A whole number from 0; ``None`` when it is left out."""
         value = self.arguments.get(name, self.properties.get(name))
         if value is None:
@@ -119,7 +119,7 @@ Operation = Callable[[Request], Awaitable[Response]]
 
 
 def invalid(description: str) -> RequestRefusedError:
-    """The refusal of an argument that makes no sense."""
+    """The refusal of an invalid argument."""
     return RequestRefusedError(HTTPStatus.BAD_REQUEST, f"amqp:invalid-field: {description}")
 
 
@@ -132,12 +132,12 @@ def parse_address(name: str, text: str) -> Address:
 
 
 def select(request: Request, rows: list[dict[str, Any]]) -> Response:
-    """The answer of a ``QUERY``: the attributes and the rows that it asks for.
+    """The response to a ``QUERY``: the attributes and the rows that it selects.
 
     An attribute that a row does not have is null.  ``count`` in the properties is the number of rows.
     """
     names = request.texts("attributeNames") or (list(rows[0]) if rows else [])
-    start, count = request.number("offset") or 0, request.number("count")
+    start, count = request.integer("offset") or 0, request.integer("count")
     chosen = rows[start:] if count is None else rows[start : start + count]
     results = [[row.get(name) for name in names] for row in chosen]
     return Response(

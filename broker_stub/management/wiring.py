@@ -1,4 +1,4 @@
-"""What the types of the wiring have in common: names, and ``x-qpid-replicate``."""
+"""Names and ``x-qpid-replicate``, for queues, exchanges and bindings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_stub.queueing.nodes import MAX_NAME, REPLICATE_PROPERTY, RESERVED, A
 
 
 def free_name(addresses: Addresses, request: Request) -> str:
-    """The name of what is to be made: one that is allowed, and free."""
+    """The name of a new object: valid, and not in use."""
     name = request.name or request.text("name") or ""
     if not 0 < len(name) <= MAX_NAME or name.startswith(RESERVED):
         raise invalid(
@@ -24,12 +24,12 @@ def free_name(addresses: Addresses, request: Request) -> str:
 
 
 def not_found(kind: str, name: str) -> RequestRefusedError:
-    """There is none of that name."""
+    """The refusal of an unknown name."""
     return RequestRefusedError(HTTPStatus.NOT_FOUND, f"there is no {kind} {name!r}")
 
 
 def unchangeable(kind: str, name: str) -> RequestRefusedError:
-    """An ``UPDATE``: how much of it is replicated decides what the backups' copies hold."""
+    """The refusal of an ``UPDATE``: the backups' copies depend on the replication mode."""
     return RequestRefusedError(
         HTTPStatus.METHOD_NOT_ALLOWED,
         f"nothing of the {kind} {name!r} can be changed: delete it and create it anew",
@@ -37,7 +37,7 @@ def unchangeable(kind: str, name: str) -> RequestRefusedError:
 
 
 def replicate_of(request: Request) -> Replicate | None:
-    """What the request says of replication; ``None`` for the member's default."""
+    """The replication mode in the request; ``None`` for the member's default."""
     given = {mode for name in (REPLICATE_PROPERTY, "replicate") if (mode := request.text(name)) is not None}
     if len(given) > 1:
         raise invalid(f"{REPLICATE_PROPERTY} and replicate contradict each other")

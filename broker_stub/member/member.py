@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-A member reads its store, and follows whichever member is primary (``replication.backup``), for
-ever.  Told to promote, it stops following, asks the arbiter (``promotion``), and leads
-(``replication.leading``): first ``recovering`` (``recovery``), then ``primary``.  When it steps down
-it follows again, with what is left of its clients sent away.
+A member reads its store, and follows whichever member is primary (``replication.backup``).  On a
+promote command it stops following, asks the arbiter (``promotion``), and leads
+(``replication.replica_set``): first ``recovering`` (``redundancy_wait``), then ``primary``.  When it steps
+down it closes its clients' connections, and follows again.
 
 Rules
 -----
-* The number and the pending claim are written here and nowhere else, always through
+* The generation and the pending claim are written here and nowhere else, always through
   ``write_state``.
 * Moves are one at a time: a second promotion waits until the first one is decided.
-* A store that fails is the end of the member, whatever it is: it settles nothing more, and its process ends.
+* A store that fails ends the member, whatever its role: it settles nothing more, and its process ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from broker_stub.address import Address
 from broker_stub.durability import restore
 from broker_stub.durability.guard import Guard
-from broker_stub.durability.persister import Keeper
+from broker_stub.durability.persister import Persister
 from broker_stub.election import generation as rules
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.election.roles import Membership, Move, MoveRefusedError, Role
@@ -38,7 +38,7 @@ from broker_stub.member.wiring import Wiring
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import apply, backup
-from broker_stub.replication.replica_set import Leading, SteppedDownError
+from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
 from broker_stub.sites import reconcile
 from broker_stub.store import Pending, Replica, Store, StoreFailedError
 from haclient import aio
@@ -59,7 +59,7 @@ class ClusterOptions:
     :param name: the member's name, unlike any other in the cluster.
     :param backup_timeout: seconds without an acknowledgement after which a replica is dropped, and
         that a new primary waits for the other replicas.
-    :param store: which store it has, and ``arbiter`` which arbiter: as its status tells them.
+    :param store: which store it has, and ``arbiter`` which arbiter: for its status.
     :param force_primary: start by taking over, whatever the store lacks.
     """
 
@@ -83,18 +83,18 @@ class ClusterSetup:
     arbiter: Arbiter
     factory: MakeFactory
 
-    def member(self, face: Face, addresses: Addresses) -> Member:
+    def member(self, host: MemberHost, addresses: Addresses) -> Member:
         """The member of this broker."""
-        return Member(self.options, face, addresses, self.store, self.arbiter, self.factory)
+        return Member(self.options, host, addresses, self.store, self.arbiter, self.factory)
 
 
-class Face(Protocol):
+class MemberHost(Protocol):
     """The broker, as the member sees it."""
 
     def become(self, membership: Membership) -> None:
         """Show the world what this member is now."""
 
-    def send_clients_away(self, why: str) -> None:
+    def close_client_connections(self, why: str) -> None:
         """This member serves no longer."""
 
     def give_up(self, why: str) -> None:
@@ -107,7 +107,7 @@ class Member:
     def __init__(  # noqa: PLR0917  (made in one place, ``ClusterSetup.member``)
         self,
         options: ClusterOptions,
-        face: Face,
+        host: MemberHost,
         addresses: Addresses,
         store: Store,
         arbiter: Arbiter,
@@ -115,17 +115,17 @@ class Member:
     ) -> None:
         self.state = rules.GenerationState()
         self.membership = Membership(Role.CONNECTING, arbitrated=True)
-        self.leading: Leading | None = None
+        self.replica_set: ReplicaSet | None = None
         self.others: tuple[str, ...] = ()
         """The replicas that were ready beside this one, under the primary it followed last."""
         self._options = options
-        self._face = face
+        self._host = host
         self._addresses = addresses
         self._store = store
         self._arbiter = arbiter
         self._guard = Guard()
-        self._keeper = Keeper(store, self._guard)
-        self._copy = apply.LocalCopy(self, addresses, self._keeper, store)
+        self._persister = Persister(store, self._guard)
+        self._applier = apply.Applier(self, addresses, self._persister, store)
         self._make_factory = factory
         self._factories = [factory(())]
         """The last one searches; an earlier one may still have the connection to the primary."""
@@ -134,48 +134,48 @@ class Member:
         self._moving = asyncio.Lock()
         self._ended: str | None = None
         """Why this member can be nothing any more."""
-        self._recovery: Recovery | None = None
+        self._redundancy_wait: Recovery | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         store.on_failed(self._store_failed)
 
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read the store, and follow whoever is primary."""
-        if self._store.damage:
-            logger.error("starts with an empty store: %s", self._store.damage)
+        """Read the store, and follow the primary."""
+        if self._store.corruption:
+            logger.error("the store is replaced by an empty one: %s", self._store.corruption)
         snapshot = await self._store.load()
         pending = snapshot.pending
         self.state = rules.GenerationState(
-            snapshot.number, None if pending is None else rules.Pending(pending.number, pending.claim)
+            snapshot.generation, None if pending is None else rules.Pending(pending.generation, pending.claim)
         )
         self.others = tuple(replica.name for replica in snapshot.replicas)
-        await restore.restore(self._addresses, self._keeper, self._store, snapshot)
-        self._addresses.watcher = Wiring(self._keeper, lambda: self.leading)
-        self._set(replace(self.membership, generation=self.state.number or 0))
+        await restore.restore(self._addresses, self._persister, self._store, snapshot)
+        self._addresses.watcher = Wiring(self._persister, lambda: self.replica_set)
+        self._set(replace(self.membership, generation=self.state.generation or 0))
         if self._options.force_primary:
             logger.warning("%s", await self.promote(force=True))
         else:
             self._follow()
 
     async def stop(self) -> None:
-        """Follow and lead no more; the store stays open for whoever closes it."""
+        """Stop following and leading; the store stays open for its owner to close."""
         self._ended = self._ended or "this member stops"
         async with self._moving:
             await self._stop_following()
-            if self._recovery is not None:
-                self._recovery.cancel()
-            if self.leading is not None:
-                leading, self.leading = self.leading, None
+            if self._redundancy_wait is not None:
+                self._redundancy_wait.cancel()
+            if self.replica_set is not None:
+                replica_set, self.replica_set = self.replica_set, None
                 self._guard.finish()
-                await leading.close()
+                await replica_set.close()
         for task in tuple(self._tasks):
             task.cancel()
         for factory in self._factories:
             await factory.close()
 
     def _follow(self) -> None:
-        self._backup = backup.Backup(self._copy, self._factories[-1], self._options.name, self._pause)
+        self._backup = backup.Backup(self._applier, self._factories[-1], self._options.name, self._pause)
         self._backup.start()
 
     async def _stop_following(self) -> None:
@@ -216,7 +216,7 @@ class Member:
                 won = await promotion.promote(
                     self, self._arbiter, force=force, patience=self._options.backup_timeout
                 )
-                self._lead(won)
+                self._start_term(won)
             except Exception as error:
                 self.lost_primary()
                 self._follow()
@@ -238,16 +238,16 @@ class Member:
         if self._ended is not None:
             raise MoveRefusedError(self._ended)
 
-    def _lead(self, won: rules.Promotion) -> None:
+    def _start_term(self, won: rules.Promotion) -> None:
         self._check_alive()  # the store may have failed behind the promotion's last write
         assert isinstance(won.step, rules.Done)
         record = won.step.record
         self.state = won.state
         for queue in self._addresses:
-            queue.start_generation(record.number)
+            queue.start_generation(record.generation)
         self._guard.begin()
-        reconcile.agree(self._addresses, self._keeper)
-        self.leading = Leading(
+        reconcile.reconcile(self._addresses, self._persister)
+        self.replica_set = ReplicaSet(
             self,
             self._arbiter,
             self._guard,
@@ -255,25 +255,25 @@ class Member:
             record,
             store=self._store,
             wiring=lambda: apply.wiring_of(self._addresses),
-            queues=self._copy.replicated_queues,
+            queues=self._applier.replicated_queues,
             backup_timeout=self._options.backup_timeout,
         )
         role = Role.CONNECTING if self.membership.role is Role.CATCHUP else self.membership.role
-        self._set(Membership(role, self.membership.generation, arbitrated=True).serve(record.number))
+        self._set(Membership(role, self.membership.generation, arbitrated=True).serve(record.generation))
         self._recover()
 
     def _recover(self) -> None:
         """Wait for the other replicas of the old primary; being ready under this one is no reason to wait."""
         others = set(self.others) - {self._options.name}
         self._note_others(())
-        self._guard.shut(_RECOVERING)
-        self._recovery = Recovery(others, self._options.backup_timeout, self._recovered)
-        self._recovery.ready(frozenset())
+        self._guard.suspend(_RECOVERING)
+        self._redundancy_wait = Recovery(others, self._options.backup_timeout, self._recovered)
+        self._redundancy_wait.ready(frozenset())
 
     def _recovered(self) -> None:
         if self.membership.role is Role.RECOVERING:
             self._set(self.membership.recovered())
-            self._guard.reopen(_RECOVERING)
+            self._guard.resume(_RECOVERING)
 
     async def demote(self, primary: Address | None = None) -> None:
         """Step down because somebody says so.
@@ -283,46 +283,46 @@ class Member:
         """
         async with self._moving:
             self.membership.check(Move.DEMOTE)
-            await self._abdicate("told to", primary)
+            await self._step_down("demoted by an operator", primary)
 
     def step_down(self, reason: str) -> None:
         """Settle nothing more, now; the rest follows."""
         self._guard.finish()
-        task = asyncio.get_running_loop().create_task(self._step_down(reason), name="step down")
+        task = asyncio.get_running_loop().create_task(self._step_down_if_serving(reason), name="step down")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _step_down(self, reason: str) -> None:
+    async def _step_down_if_serving(self, reason: str) -> None:
         async with self._moving:
-            if self.leading is not None:
-                await self._abdicate(reason)
+            if self.replica_set is not None:
+                await self._step_down(reason)
 
-    async def _abdicate(self, reason: str, primary: Address | None = None) -> None:
+    async def _step_down(self, reason: str, primary: Address | None = None) -> None:
         logger.warning("steps down: %s", reason)
         self._guard.finish()
-        leading, self.leading = self.leading, None
-        if self._recovery is not None:
-            self._recovery.cancel()
+        replica_set, self.replica_set = self.replica_set, None
+        if self._redundancy_wait is not None:
+            self._redundancy_wait.cancel()
         self._set(self.membership.demote(primary))
-        self._face.send_clients_away(reason)
-        if leading is not None:
-            await leading.close()
+        self._host.close_client_connections(reason)
+        if replica_set is not None:
+            await replica_set.close()
         self._follow()
 
     def _store_failed(self, error: StoreFailedError) -> None:
         self._ended = str(error)
         self._guard.finish()
-        self._face.give_up(str(error))
+        self._host.give_up(str(error))
 
-    # -- for the copy and the leading part ------------------------------------------------------
+    # -- for replication ------------------------------------------------------------------------
 
     async def write_state(self, state: rules.GenerationState) -> None:
         """Write number and pending durably, in one commit."""
         pending = state.pending
-        noted = None if pending is None else Pending(pending.number, pending.claim)
-        written = self._store.write_pending(noted)
-        self._store.write_generation(state.number).add_done_callback(_retrieve)
-        # Now: whoever waits may be cancelled, and the store writes it all the same.
+        stored_pending = None if pending is None else Pending(pending.generation, pending.claim)
+        written = self._store.write_pending(stored_pending)
+        self._store.write_generation(state.generation).add_done_callback(_retrieve)
+        # Now: the caller may be cancelled, and the store writes it all the same.
         self.state = state
         await written
         await self._store.when_committed(self._store.sequence)
@@ -331,26 +331,26 @@ class Member:
         """A primary is followed."""
         self._set(self.membership.found(primary, generation))
 
-    def caught_up(self, number: int, ready: tuple[str, ...]) -> None:
-        """The primary handed its number over."""
+    def caught_up(self, generation: int, ready: tuple[str, ...]) -> None:
+        """The primary handed over its generation."""
         self._backoff.reset()
         self._note_others(ready)
-        self._set(self.membership.caught_up(number))
+        self._set(self.membership.caught_up(generation))
 
     def lost_primary(self) -> None:
         """No primary is followed."""
         self._set(self.membership.lost())
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
-        """This primary has gone on alone."""
-        generation = record.number
+        """This primary has shrunk the in-sync set."""
+        generation = record.generation
         role, arbitrated = self.membership.role, True
         self._set(Membership(role, generation, arbitrated=arbitrated))
 
     def replicas_changed(self) -> None:
         """A replica is ready, or no more."""
-        if self.leading is not None and self._recovery is not None:
-            self._recovery.ready(self.leading.ready)
+        if self.replica_set is not None and self._redundancy_wait is not None:
+            self._redundancy_wait.ready(self.replica_set.ready)
 
     def _note_others(self, ready: tuple[str, ...]) -> None:
         self.others = tuple(name for name in ready if name != self._options.name)
@@ -368,35 +368,35 @@ class Member:
 
         :raises MoveRefusedError: when this member steps down before; the changes may be lost.
         """
-        leading = self.leading
-        if leading is None:
+        replica_set = self.replica_set
+        if replica_set is None:
             raise MoveRefusedError("whether the change outlives this member is unknown: it serves no longer")
         try:
             await self._store.when_committed(self._store.sequence)
-            await leading.wiring_settled()
+            await replica_set.wiring_settled()
         except (StoreFailedError, SteppedDownError) as error:
             raise MoveRefusedError(f"whether the change outlives this member is unknown: {error}") from error
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def put_marks(self, queue: Queue) -> None:
+    def put_site_progress(self, queue: Queue) -> None:
         """Write down what a queue remembers for another site's sake."""
-        self._keeper.put_marks(queue)
+        self._persister.put_site_progress(queue)
 
     def _set(self, membership: Membership) -> None:
         self.membership = membership
-        self._face.become(membership)
+        self._host.become(membership)
 
     def status(self) -> dict[str, Any]:
         """What an operator wants to know of the cluster side."""
-        replicas = self.leading.replicas.values() if self.leading is not None else ()
+        replicas = self.replica_set.replicas.values() if self.replica_set is not None else ()
         return {
-            "number": self.state.number,
-            "pending": None if self.state.pending is None else self.state.pending.number,
+            "number": self.state.generation,
+            "pending": None if self.state.pending is None else self.state.pending.generation,
             "claim": None if self.state.pending is None else self.state.pending.claim,
             "replicas": [{"name": r.name, "phase": str(r.phase), "lag": r.lag} for r in replicas],
             "store": self._options.store,
-            "damage": self._store.damage,
+            "damage": self._store.corruption,
             "arbiter": self._options.arbiter,
         }
 

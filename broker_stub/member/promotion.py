@@ -1,7 +1,7 @@
-"""Carries the steps of a promotion out (``generation.Promotion``).
+"""Executes the steps of a promotion (``generation.Promotion``).
 
-Each write has a time limit, for a disk that hangs would keep every other move of the member
-waiting.  A promotion that is given up then is like one that a crash interrupted.
+Each write has a time limit, for a disk that hangs would block every other move of the member.
+A promotion that is given up then is like one that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ async def promote(
 
     :param patience: seconds that a write may take.
     :param force: whatever the candidate's store lacks.
-    :raises MoveRefusedError: when the member is no heir, another one was faster, or its store hangs.
+    :raises MoveRefusedError: when the member is not eligible, another one was faster, or its store hangs.
     :raises ArbiterUnavailableError, StoreFailedError: see there.
     """
     record = await arbiter.read()
@@ -39,7 +39,7 @@ async def promote(
     promotion = begin(candidate.state, record, str(uuid.uuid4()))
     while True:
         match promotion.step:
-            case rules.WritePending(state) | rules.WriteNumber(state):
+            case rules.WritePending(state) | rules.WriteGeneration(state):
                 await _write(candidate, state, patience)
                 promotion = promotion.finished(promotion.step)
             case rules.CompareAndSet(expected, new):

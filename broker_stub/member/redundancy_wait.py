@@ -1,10 +1,10 @@
-"""What a new primary waits for before it settles anything: the other replicas of the old one.
+"""A new primary waits for the other replicas of the old one before it settles anything.
 
 Rules
 -----
 * It waits for those that were ready under the old primary beside it, never for that one itself:
   in a pair it serves at once.
-* A member that was primary last knows of no others, and waits for none.
+* A member that was primary last has no others in its store, and waits for none.
 * The wait is for redundancy only, so it ends after a time.
 """
 
@@ -19,19 +19,19 @@ logger = logging.getLogger("broker_stub.member.member")
 
 
 class Recovery:
-    """One wait; ``over`` is called once at its end, in a later turn of the loop or by ``ready``.
+    """One wait; calls ``on_end`` once at its end, in a later iteration of the loop or in ``ready``.
 
     :param expected: the names of the other replicas.
     :param timeout: seconds.
     """
 
-    def __init__(self, expected: AbstractSet[str], timeout: float, over: Callable[[], None]) -> None:
+    def __init__(self, expected: AbstractSet[str], timeout: float, on_end: Callable[[], None]) -> None:
         self._expected = expected
-        self._over = over
+        self._on_end = on_end
         self._ended = False
         self._timer = asyncio.get_running_loop().call_later(timeout, self._end)
         if expected:
-            logger.info("recovering: waits for %s", ", ".join(sorted(expected)))
+            logger.info("recovering: waiting for the replicas %s", ", ".join(sorted(expected)))
 
     def ready(self, names: AbstractSet[str]) -> None:
         """These replicas are ready now."""
@@ -45,4 +45,4 @@ class Recovery:
 
     def _end(self) -> None:
         self.cancel()
-        self._over()
+        self._on_end()

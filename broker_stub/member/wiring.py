@@ -1,86 +1,86 @@
-"""What a member does when its wiring changes: queues, exchanges and bindings.
+"""Stores and replicates every change of the wiring: queues, exchanges and bindings.
 
 Rules
 -----
-* Every change is written down, by the keeper, whether it began here or came from the primary.
-* A primary tells its replicas of each change in the turn in which it is made.  A new queue is
-  waited for from that turn on, so no message in it is settled before the replicas know the queue.
-* Replicas are told of a queue or an exchange unless its ``x-qpid-replicate`` is ``none``, and of
-  a binding when they are told of both its ends.  Temporary queues are never told, nor written.
+* The persister writes every change, whether it began here or arrived from the primary.
+* A primary sends its replicas each change in the event-loop iteration in which it is made.  Messages of a new
+  queue wait for the replicas from then on, so none is settled before the replicas have the queue.
+* Replicas get a queue or an exchange unless its ``x-qpid-replicate`` is ``none``, and
+  a binding when they have both its ends.  Temporary queues are never sent, nor written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_stub.durability.persister import Keeper, is_replicated
+from broker_stub.durability.persister import Persister, is_replicated
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import apply
-from broker_stub.replication.replica_set import Leading
+from broker_stub.replication.replica_set import ReplicaSet
 
 
 class Wiring:
-    """The watcher of a member's addresses (``addresses.Watcher``).
+    """The watcher of a member's addresses (``nodes.Watcher``).
 
-    :param leading: the leading part, while the member is primary.
+    :param replica_set: the replicas, while the member is primary.
     """
 
-    def __init__(self, keeper: Keeper, leading: Callable[[], Leading | None]) -> None:
-        self._keeper = keeper
-        self._leading = leading
+    def __init__(self, persister: Persister, replica_set: Callable[[], ReplicaSet | None]) -> None:
+        self._persister = persister
+        self._replica_set = replica_set
 
     def queue_added(self, queue: Queue) -> None:
         """A queue is new, here or at the primary."""
-        self._keeper.queue_added(queue)
-        leading = self._leading()
-        if leading is None or queue.temporary:
+        self._persister.queue_added(queue)
+        replica_set = self._replica_set()
+        if replica_set is None or queue.temporary:
             return
-        queue.start_generation(leading.held.number)
-        if apply.is_told(queue):
-            leading.wiring_changed("queue", apply.queue_entry(queue))
+        queue.start_generation(replica_set.held.generation)
+        if apply.is_on_backups(queue):
+            replica_set.wiring_changed("queue", apply.queue_entry(queue))
         if is_replicated(queue):
-            leading.queue_added(queue)
+            replica_set.queue_added(queue)
 
     def queue_changed(self, queue: Queue) -> None:
         """Another site gets more or less of a queue than before."""
-        self._keeper.queue_changed(queue)
-        leading = self._leading()
-        if leading is not None and apply.is_told(queue):
-            leading.wiring_changed("queue", apply.queue_entry(queue))
+        self._persister.queue_changed(queue)
+        replica_set = self._replica_set()
+        if replica_set is not None and apply.is_on_backups(queue):
+            replica_set.wiring_changed("queue", apply.queue_entry(queue))
 
     def queue_deleted(self, queue: Queue) -> None:
         """A queue is gone."""
-        self._keeper.queue_deleted(queue)
-        leading = self._leading()
-        if leading is not None and not queue.temporary:
-            leading.queue_removed(queue)
+        self._persister.queue_deleted(queue)
+        replica_set = self._replica_set()
+        if replica_set is not None and not queue.temporary:
+            replica_set.queue_removed(queue)
 
     def exchange_added(self, exchange: Exchange) -> None:
         """An exchange is new, or its options are."""
-        self._keeper.exchange_added(exchange)
-        leading = self._leading()
-        if leading is not None and apply.is_told(exchange):
-            leading.wiring_changed("exchange", apply.exchange_entry(exchange))
+        self._persister.exchange_added(exchange)
+        replica_set = self._replica_set()
+        if replica_set is not None and apply.is_on_backups(exchange):
+            replica_set.wiring_changed("exchange", apply.exchange_entry(exchange))
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """An exchange is gone."""
-        self._keeper.exchange_deleted(exchange)
-        leading = self._leading()
-        if leading is not None:
-            leading.wiring_changed("exchange-deleted", {"identity": exchange.identity})
+        self._persister.exchange_deleted(exchange)
+        replica_set = self._replica_set()
+        if replica_set is not None:
+            replica_set.wiring_changed("exchange-deleted", {"identity": exchange.identity})
 
     def binding_added(self, binding: Binding) -> None:
         """A binding is new."""
-        self._keeper.binding_added(binding)
+        self._persister.binding_added(binding)
         self._binding_changed("binding", binding)
 
     def binding_deleted(self, binding: Binding) -> None:
         """A binding is gone."""
-        self._keeper.binding_deleted(binding)
+        self._persister.binding_deleted(binding)
         self._binding_changed("binding-deleted", binding)
 
     def _binding_changed(self, operation: str, binding: Binding) -> None:
-        leading = self._leading()
-        if leading is not None and apply.is_told_binding(binding):
-            leading.wiring_changed(operation, apply.binding_entry(binding))
+        replica_set = self._replica_set()
+        if replica_set is not None and apply.binding_is_on_backups(binding):
+            replica_set.wiring_changed(operation, apply.binding_entry(binding))

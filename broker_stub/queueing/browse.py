@@ -1,11 +1,11 @@
-"""Consumers that get a copy of every available message, each at its own place.  No I/O.
+"""Consumers that browse: each gets a copy of every available message.  No I/O.
 
 Theory of operation
 -------------------
-A browser's cursor is the number that it passed last.  Mostly the next number is the next message.
-Where there is a hole, as between two generations (``messages.SEQUENCE_BITS``) or where consumers
-took some, the numbers beyond the cursor are noted in ``Consumer.ahead``, and that note serves
-until it is used up, for what comes later stands behind it.  So no message is noted twice.
+A browser's cursor is the number of the last message that it passed.  Mostly the next number is the next
+message.  Where there is a gap, as between two generations (``message.SEQUENCE_BITS``) or where consumers
+acquired some, ``Consumer.ahead`` lists the numbers beyond the cursor, and that list serves
+until it is used up, for later messages stand behind it.  So no message is listed twice.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import takewhile
 
-from broker_stub.queueing.message import Consumer, Message, Place
+from broker_stub.queueing.message import Consumer, Message, MessageState
 
 
-class Browsers:
-    """The browsers of one queue.
+class BrowseConsumers:
+    """The browse consumers of one queue.
 
     :param messages: of the queue, by number, in order.
-    :param is_over: whether a message has expired.
+    :param is_expired: whether a message has expired.
     """
 
-    __slots__ = ("_is_over", "_messages", "consumers")
+    __slots__ = ("_is_expired", "_messages", "consumers")
 
-    def __init__(self, messages: dict[int, Message], is_over: Callable[[Message], bool]) -> None:
+    def __init__(self, messages: dict[int, Message], is_expired: Callable[[Message], bool]) -> None:
         self.consumers: list[Consumer] = []
         self._messages = messages
-        self._is_over = is_over
+        self._is_expired = is_expired
 
     def add(self, browser: Consumer) -> None:
         """A new one; it has passed nothing yet."""
@@ -45,8 +45,8 @@ class Browsers:
             self.feed(browser, last)
 
     def feed(self, browser: Consumer, last: int) -> None:
-        """Send a browser what it has room for."""
-        while browser.sink.room() > 0 and (message := self.first_for(browser, last)) is not None:
+        """Send a browser as many messages as it has capacity for."""
+        while browser.sink.capacity() > 0 and (message := self.first_for(browser, last)) is not None:
             browser.cursor = message.number
             browser.sink.deliver(message)
 
@@ -59,9 +59,9 @@ class Browsers:
             message = self._following(browser)
             if message is None:
                 browser.cursor = last
-            elif message.place is Place.AVAILABLE and not self._is_over(message):
+            elif message.state is MessageState.AVAILABLE and not self._is_expired(message):
                 return message
-            elif message.place is Place.WITHHELD:
+            elif message.state is MessageState.HELD:
                 return None
             else:
                 browser.cursor = message.number

@@ -1,7 +1,7 @@
 """A bounded window of duplicate-detection ids, one per queue.
 
-Rule: the first copy of a message takes its id; while the id is in the window a second copy is
-recognised, so the broker accepts it and drops it.  The oldest ids leave first.
+Rule: the first copy of a message takes its id; while the id is in the window the broker accepts and drops
+a second copy.  The oldest ids leave first.
 
 Source: ActiveMQ Artemis, "Duplicate Message Detection" (``id-cache-size``).
 """
@@ -17,12 +17,12 @@ DEFAULT_WINDOW = 20_000
 class DuplicateWindow:
     """The ids that were seen last, and which message of the queue each one belongs to."""
 
-    __slots__ = ("_messages", "_order", "_size")
+    __slots__ = ("_ids", "_messages", "_size")
 
     def __init__(self, size: int = DEFAULT_WINDOW) -> None:
         self._size = size
         self._messages: dict[bytes, int] = {}
-        self._order: deque[bytes] = deque()
+        self._ids: deque[bytes] = deque()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -35,7 +35,7 @@ class DuplicateWindow:
         """The queue's number of the message that had this id first, ``None`` for a new one."""
         return self._messages.get(duplicate_id)
 
-    def note(self, duplicate_id: bytes, message: int) -> bool:
+    def add(self, duplicate_id: bytes, message: int) -> bool:
         """Note an id, unless it is in the window already; whether it was new."""
         new = duplicate_id not in self._messages
         if new:
@@ -45,13 +45,13 @@ class DuplicateWindow:
     def clear(self) -> None:
         """Forget every id."""
         self._messages.clear()
-        self._order.clear()
+        self._ids.clear()
 
     def remember(self, duplicate_id: bytes, message: int) -> None:
         """Note an id that is not in the window yet."""
         if self._size <= 0:
             return
-        if len(self._order) >= self._size:
-            del self._messages[self._order.popleft()]
-        self._order.append(duplicate_id)
+        if len(self._ids) >= self._size:
+            del self._messages[self._ids.popleft()]
+        self._ids.append(duplicate_id)
         self._messages[duplicate_id] = message

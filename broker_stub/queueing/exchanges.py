@@ -4,8 +4,8 @@ Matching
 --------
 * ``direct``: the binding's key is the message's routing key.
 * ``fanout``: every queue that is bound, whatever the keys.
-* ``replication``: takes another site's events and carries them out (``sites.applying``).  It has no
-  bindings, and nobody receives from it.
+* ``replication``: takes another site's events and carries them out (``sites.inbound``).  It has no
+  bindings, and no link receives from it.
 * ``topic``: a key is words between dots, and an empty key has none.  In a binding's key ``*``
   stands for one word and ``#`` for any number of words, none included.
 
@@ -14,10 +14,10 @@ Rules
 * A message's routing key is its ``subject``; without one, the key in the address
   ``exchange/key``; without that, it is empty.
 * Every queue that fits gets one copy, however many of its bindings fit.
-* The sender is told that a message is safe when every copy of it is.  Some copies may be there
-  when it is not told: then it sends again, which is at-least-once for each queue.
+* The sender's transfer is settled when every copy is complete.  Some copies may be there
+  when it is not settled: then it sends again, which is at-least-once for each queue.
 * A message that fits no binding is not taken: its outcome is ``released``, so the sender learns
-  that nobody will ever get it and may send it again later.
+  that no consumer will ever get it and may send it again later.
 * Senders get no new credit while any of the queues that are bound is full.
 * A binding ends with its exchange and with its queue.
 
@@ -78,7 +78,7 @@ class Exchange:
         self.name = name
         self.type = kind
         self.options: Mapping[str, Any] = options or {}
-        self.carry_out: Callable[[bytes, Done, Any], None] | None = None
+        self.apply_event: Callable[[bytes, Done, Any], None] | None = None
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
         self.deleted = False
@@ -114,7 +114,7 @@ class Exchange:
         self._table.remove(binding.key, queue)
         self._changed()
 
-    def forget(self, queue: Queue) -> None:
+    def remove_queue(self, queue: Queue) -> None:
         """A queue is deleted, and its bindings are with it."""
         for binding in tuple(self._bindings.get(queue, {}).values()):
             self.remove(binding)
@@ -142,25 +142,25 @@ class Exchange:
         """Whether senders should get no new credit."""
         return any(queue.full for queue in self._bindings)
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when the first full queue has room again, or when the bindings have changed."""
         self._stalled.append(call)
         for queue in self._bindings:
             if queue.full:
                 if queue not in self._watched:
                     self._watched.add(queue)
-                    queue.when_room(functools.partial(self._room_in, queue))
+                    queue.when_not_full(functools.partial(self._queue_not_full, queue))
                 return
 
-    def _room_in(self, queue: Queue) -> None:
+    def _queue_not_full(self, queue: Queue) -> None:
         self._watched.discard(queue)
-        self._give_room()
+        self._notify_not_full()
 
     def _changed(self) -> None:
         self._routes.clear()
-        self._give_room()
+        self._notify_not_full()
 
-    def _give_room(self) -> None:
+    def _notify_not_full(self) -> None:
         stalled, self._stalled = self._stalled, []
         for call in stalled:
             call()
@@ -203,9 +203,9 @@ class Route:
         """Whether senders should get no new credit."""
         return self.exchange.full
 
-    def when_room(self, call: Callable[[], None]) -> None:
-        """Call once when it is worth to look again."""
-        self.exchange.when_room(call)
+    def when_not_full(self, call: Callable[[], None]) -> None:
+        """Call once when the exchange may have become usable again."""
+        self.exchange.when_not_full(call)
 
     def enqueue(
         self,
@@ -222,11 +222,11 @@ class Route:
         :raises UnroutableError: when it fits none; nothing is taken then.
         :raises MalformedMessageError: when its routing key cannot be used.
         """
-        if self.exchange.carry_out is not None:
-            self.exchange.carry_out(data, done, token)
+        if self.exchange.apply_event is not None:
+            self.exchange.apply_event(data, done, token)
             return
-        said = subject(data)
-        key = said if said is not None else self.key or ""
+        message_subject = subject(data)
+        key = message_subject if message_subject is not None else self.key or ""
         if len(key) > MAX_KEY:
             raise MalformedMessageError(f"a routing key has at most {MAX_KEY} characters")
         queues = self.exchange.route(key)
@@ -289,16 +289,16 @@ class _Direct:
 
 class _Fanout:
     def __init__(self) -> None:
-        self._places: dict[tuple[Queue, str], None] = {}
+        self._bound: dict[tuple[Queue, str], None] = {}
 
     def add(self, key: str, queue: Queue) -> None:
-        self._places[queue, key] = None
+        self._bound[queue, key] = None
 
     def remove(self, key: str, queue: Queue) -> None:
-        del self._places[queue, key]
+        del self._bound[queue, key]
 
     def match(self, key: str) -> Iterable[Queue]:
-        return (queue for queue, _ in self._places)
+        return (queue for queue, _ in self._bound)
 
 
 class _Nothing:

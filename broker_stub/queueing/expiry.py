@@ -1,7 +1,7 @@
 """When the messages of one queue expire.  No I/O.
 
 A message has both times: by the queue's clock, which decides here, and by the wall clock, which
-is what a store and a replica are told.
+goes to stores and replicas.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Expiry:
         message.expires_at = expires_at
         heapq.heappush(self._soonest, (expires_at, message.number))
 
-    def is_over(self, message: Message) -> bool:
-        """Whether its time is over."""
+    def is_expired(self, message: Message) -> bool:
+        """Whether it has expired."""
         return message.expires_at is not None and message.expires_at <= self._clock()
 
     def remaining(self, message: Message) -> float | None:
@@ -50,7 +50,7 @@ class Expiry:
         return None if message.expires_at is None else max(0.0, message.expires_at - self._clock())
 
     def overdue(self) -> Iterator[int]:
-        """The numbers of those whose time is over, each once."""
+        """The numbers of the expired ones, each once."""
         now = self._clock()
         while self._soonest and self._soonest[0][0] <= now:
             yield heapq.heappop(self._soonest)[1]

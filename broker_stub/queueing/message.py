@@ -1,4 +1,4 @@
-"""What a queue deals in: messages, consumers, and the seams to whoever sends, stores or watches.
+"""What a queue works with: messages, consumers, and the interfaces to those who send, store or observe.
 
 Sources: AMQP 1.0 part 3, section 3.2.1 (header) and 3.3 (distribution nodes).
 """
@@ -19,38 +19,38 @@ if TYPE_CHECKING:
 Done = Callable[[Any], None]
 
 
-class Place(enum.Enum):
-    """Where a message is in its life."""
+class MessageState(enum.Enum):
+    """The state of a message in its queue."""
 
-    WITHHELD = enum.auto()
+    HELD = enum.auto()
     AVAILABLE = enum.auto()
     ACQUIRED = enum.auto()
-    GONE = enum.auto()
+    REMOVED = enum.auto()
 
 
 class Message:
     """One message of one queue.  Changes only through its queue, or a backup's copy of it.
 
     :ivar expires_at: by the queue's clock; ``expires_at_ms``: the same in milliseconds since the
-        epoch, which is what a store and a replica are told.
-    :ivar given: the delivery count that it has after a failover: one more for every consumer that
-        was given it, also for one that has it now or gave it back unopened.
-    :ivar waits: how many must still have the message before its producer may be told;
-        ``calls``: whom to tell then (see ``replication.guard``).
+        epoch, for stores and replicas.
+    :ivar failover_delivery_count: the delivery count that it has after a failover: one more for every
+        consumer that acquired it, also for one that has it now or released it.
+    :ivar pending_acks: how many stores and replicas must still have the message before its producer's
+        transfer is settled; ``on_complete``: the callbacks that do so (see ``durability.guard``).
     """
 
     __slots__ = (
-        "calls",
         "data",
         "delivery_count",
         "envelope",
         "expires_at",
         "expires_at_ms",
-        "given",
+        "failover_delivery_count",
         "number",
-        "place",
+        "on_complete",
+        "pending_acks",
         "refused_by",
-        "waits",
+        "state",
     )
 
     def __init__(self, number: int, data: bytes, envelope: Envelope) -> None:
@@ -60,15 +60,15 @@ class Message:
         self.expires_at: float | None = None
         self.expires_at_ms: int | None = None
         self.delivery_count = envelope.delivery_count
-        self.given = envelope.delivery_count
-        self.place = Place.AVAILABLE
+        self.failover_delivery_count = envelope.delivery_count
+        self.state = MessageState.AVAILABLE
         self.refused_by: set[Consumer] | None = None
-        self.waits = 0
-        self.calls: list[tuple[Done, Any]] | None = None
+        self.pending_acks = 0
+        self.on_complete: list[tuple[Done, Any]] | None = None
 
     def set_count(self, count: int) -> None:
         """Take a delivery count, for a message that no consumer here was ever given."""
-        self.delivery_count = self.given = count
+        self.delivery_count = self.failover_delivery_count = count
 
     def __lt__(self, other: Message) -> bool:
         return self.number < other.number
@@ -85,7 +85,7 @@ class Replicate(enum.StrEnum):
 class Sink(Protocol):
     """Where a consumer's messages go: a link, or a test."""
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many messages it takes now."""
 
     def deliver(self, message: Message) -> None:
@@ -97,7 +97,7 @@ class NoSink:
 
     __slots__ = ()
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """None."""
         return 0
 
@@ -113,8 +113,8 @@ class Consumer:
     """One taker of a queue's messages; ``Queue.subscribe`` makes it.
 
     :param browsing: gets copies and settles nothing (distribution mode ``copy``).
-    :param settles: messages are gone when they are handed over (at-most-once).
-    :ivar cursor: the number that a browser passed last; ``ahead``: see ``browsing``.
+    :param settles: messages are removed when they are delivered (at-most-once).
+    :ivar cursor: the number that a browse consumer passed last; ``ahead``: see ``browse``.
     """
 
     __slots__ = ("ahead", "browsing", "cursor", "held", "settles", "sink", "waiting")
@@ -130,7 +130,7 @@ class Consumer:
 
 
 class Observer(Protocol):
-    """Learns what comes into and leaves a queue: a replication, a store."""
+    """Observes what enters and leaves a queue: a replication, a store."""
 
     def enqueued(self, queue: Queue, message: Message) -> None:
         """The message has its number and its place."""
@@ -141,12 +141,12 @@ class Observer(Protocol):
     def acquired(self, queue: Queue, message: Message) -> None:
         """A consumer was given the message: another delivery will be a redelivery."""
 
-    def marked(self, queue: Queue, ticket: Message) -> None:
-        """The queue's marks have changed; ``ticket`` waits for who must have them, as a message does."""
+    def progress_changed(self, queue: Queue, completion: Message) -> None:
+        """The queue's site progress has changed; ``completion`` counts acknowledgements as a message does."""
 
 
-class Teller(Protocol):
-    """Tells of a queue's messages elsewhere, when every observer has been told."""
+class SiteEventListener(Protocol):
+    """Makes site events of a queue's changes, after every observer."""
 
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A producer's message has its number and its place."""
@@ -156,28 +156,28 @@ class Teller(Protocol):
 
 
 class Guard(Protocol):
-    """Holds the completion of a message until whoever must have it, has it."""
+    """Completes a message when every store and replica that must have it has it."""
 
-    def hold(self, message: Message, done: Done, token: Any) -> None:
+    def when_complete(self, message: Message, done: Done, token: Any) -> None:
         """Call ``done(token)`` once the message is safe."""
 
-    def has(self, message: Message) -> None:
-        """One of those the message waits for has it."""
+    def acknowledged(self, message: Message) -> None:
+        """A store or replica that the message waits for has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
     """When a queue stops giving credit to its senders.
 
-    :param messages: high-water mark in messages.
-    :param size: high-water mark in bytes.
-    :param resume: below this part of both marks credit is given again.
+    :param messages: high watermark in messages.
+    :param size: high watermark in bytes.
+    :param resume: below this part of both site progress credit is given again.
     :param duplicates: how many duplicate-detection ids are remembered.
     """
 
     messages: int = 1_000_000
     size: int = 512 * 1024 * 1024
-    resume: float = 0.8
+    low_watermark: float = 0.8
     duplicates: int = DEFAULT_WINDOW
 
 
@@ -201,4 +201,4 @@ SEQUENCE_BITS = 40
 million generations and a trillion messages in each, within SQLite's 63 bits."""
 
 SAFE = Message(0, b"", Envelope())
-"""Stands for a message that nobody has to wait for any more."""
+"""Stands for a message that is complete."""

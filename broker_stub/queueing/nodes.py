@@ -5,7 +5,7 @@ Rules
 * An address is a queue or an exchange, never both.
 * ``exchange/key`` is the exchange with a key, unless a queue has that whole name.
 * An address that is not there is made, as a queue, when somebody attaches to it, unless the
-  broker was told not to.
+  broker is configured not to.
 * Addresses that start with ``$`` are the broker's own; none of them is a queue or an exchange.
 * A temporary queue belongs to one connection: only that one may take from it, anyone may send
   to it, and it ends with the connection.
@@ -42,9 +42,9 @@ class AddressRefusedError(Exception):
 
 
 class Watcher(Protocol):
-    """Learns what is made and deleted: the store and the replicas.
+    """Observes what is made and deleted: for the store and the replicas.
 
-    Bindings that end with their queue or their exchange are not told one by one.
+    Bindings that end with their queue or their exchange are not reported one by one.
     """
 
     def queue_added(self, queue: Queue) -> None:
@@ -70,7 +70,7 @@ class Watcher(Protocol):
 
 
 class SiteWatcher(Protocol):
-    """Learns the same behind the ``Watcher``, as far as another site is concerned."""
+    """Observes the same after the ``Watcher``, as far as another site is concerned."""
 
     def queue_added(self, queue: Queue) -> None:
         """A queue is new."""
@@ -114,7 +114,7 @@ class Addresses:
 
     # -- whatever an address names --------------------------------------------------------------
 
-    def place(
+    def resolve(
         self, name: str | None, *, replicate: str | None = None, site: str | None = None
     ) -> Queue | Route:
         """The queue of an address, or its exchange with the key that the address has.
@@ -139,12 +139,12 @@ class Addresses:
     def queue(self, name: str | None) -> Queue:
         """The queue of an address.
 
-        :raises AddressRefusedError: when it is an exchange, or as ``place`` does.
+        :raises AddressRefusedError: when it is an exchange, or as ``resolve`` does.
         """
-        place = self.place(name)
-        if isinstance(place, Route):
+        target = self.resolve(name)
+        if isinstance(target, Route):
             raise AddressRefusedError("amqp:not-allowed", f"{name!r} is an exchange")
-        return place
+        return target
 
     def _route(self, name: str) -> Route | None:
         head = name
@@ -221,7 +221,7 @@ class Addresses:
         self._by_identity.pop(queue.identity, None)
         queue.close()
         for exchange in self._exchanges.values():
-            exchange.forget(queue)
+            exchange.remove_queue(queue)
         if self.watcher is not None:
             self.watcher.queue_deleted(queue)
 
@@ -230,8 +230,8 @@ class Addresses:
         name = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
         return self._add(Queue(name, self._clock, limits=self._limits, exclusive_to=owner, temporary=True))
 
-    def end_of(self, owner: object, queues: set[Queue]) -> None:
-        """A connection is over, and the temporary queues it had are with it."""
+    def delete_temporary(self, owner: object, queues: set[Queue]) -> None:
+        """A connection has ended: delete its temporary queues."""
         for queue in queues:
             if queue.exclusive_to is owner:
                 self.delete(queue)
@@ -285,15 +285,15 @@ class Addresses:
         exchange = Exchange(name, kind, identity=identity, replicate=mode, options=options)
         self._exchanges[name] = exchange
         self._exchange_identities[exchange.identity] = exchange
-        self._tell_of(exchange)
+        self._report_exchange(exchange)
         return exchange
 
     def change_exchange(self, exchange: Exchange, options: Mapping[str, Any]) -> None:
         """Give an exchange other options."""
         exchange.options = options
-        self._tell_of(exchange)
+        self._report_exchange(exchange)
 
-    def _tell_of(self, exchange: Exchange) -> None:
+    def _report_exchange(self, exchange: Exchange) -> None:
         for watcher in (self.watcher, self.site):
             if watcher is not None:
                 watcher.exchange_added(exchange)
@@ -316,7 +316,7 @@ class Addresses:
         if len(key) > MAX_KEY:
             raise AddressRefusedError("amqp:invalid-field", f"a key has at most {MAX_KEY} characters")
         if exchange.type is ExchangeType.REPLICATION:
-            raise AddressRefusedError("amqp:not-allowed", f"{exchange.name!r} carries events out")
+            raise AddressRefusedError("amqp:not-allowed", f"{exchange.name!r} applies site events")
         binding = exchange.binding(queue, key)
         if binding is None:
             binding = Binding(exchange, queue, key)
@@ -326,7 +326,7 @@ class Addresses:
         return binding
 
     def unbind(self, binding: Binding) -> None:
-        """End a binding; one that is over already is no error."""
+        """End a binding; one that has ended is no error."""
         if binding.exchange.binding(binding.queue, binding.key) is not None:
             binding.exchange.remove(binding)
             if self.watcher is not None:

@@ -1,25 +1,25 @@
-"""A queue: first in, first out, with competing consumers and browsers.  No I/O.
+"""A queue: first in, first out, with competing consumers and browse consumers.  No I/O.
 
 Theory of operation
 -------------------
-A message gets the queue's next number and keeps it: that number is its place (``order``).
-``_waiting`` holds the consumers that may have room, in turn; whoever has none is taken out and
-comes back by ``ready``.  Browsers have a place of their own each (``browsing``).
+A message gets the queue's next number and keeps it: that number is its position (``ready_list``).
+``_waiting`` holds the consumers that may have capacity, in turn; one without is removed and
+added again by ``ready``.  Browse consumers have a position of their own each (``browse``).
 
 Rules
 -----
-* A message is available, acquired by one consumer, or gone.  Gone is for ever.  One that is
-  *withheld* is none of these yet: nobody is given it before ``hand_out``.
+* A message is available, acquired by one consumer, or removed for ever.  One that is
+  *held* is none of these yet: no consumer gets it before ``publish``.
 * Only the consumer that holds a message can settle it, and once.
-* A message that comes back stands at its original place.
-* An expired message is never handed out.  One that expires while it is acquired is dropped
-  when it comes back.
-* The producer is told by ``done(token)``: at once, or by the ``Guard`` when it lets the message
-  go.  A second copy of a message is told when the first one is.
+* A message that is requeued goes back to its original position.
+* An expired message is never delivered.  One that expires while it is acquired is dropped
+  when it is requeued.
+* ``done(token)`` settles the producer's transfer: at once, or by the ``Guard`` when the message is
+  complete.  A second copy of a message completes with the first one.
 * A number is a generation and a sequence (``SEQUENCE_BITS``), so two primaries never give
   the same number to different messages.
-* A copy of a queue takes the numbers it is told (``copy``, ``forget``).
-* When it is ``full`` the queue takes messages still, but senders get no new credit (``room``).
+* A backup's queue takes its numbers from the primary (``insert``, ``discard``).
+* A ``full`` queue still takes messages, but senders get no new credit (``queue_limits``).
 
 Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
 """
@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
-from broker_stub.queueing.browse import Browsers
+from broker_stub.queueing.browse import BrowseConsumers
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
@@ -45,16 +45,16 @@ from broker_stub.queueing.message import (
     Done,
     Guard,
     Message,
+    MessageState,
     Observer,
-    Place,
     QueueLimits,
     Replicate,
     Sink,
-    Teller,
+    SiteEventListener,
 )
-from broker_stub.queueing.queue_limits import Room
-from broker_stub.queueing.ready_list import Order
-from broker_stub.sites.marks import Marks
+from broker_stub.queueing.queue_limits import Watermarks
+from broker_stub.queueing.ready_list import ReadyList
+from broker_stub.sites.marks import SiteProgress
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 
 
@@ -84,10 +84,10 @@ class Queue:
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
         self.site = site
-        self.marks = Marks() if name == REPLICATION_QUEUE else None
-        """What it remembers for another site's sake."""
-        self.teller: Teller | None = None
-        """Who makes events of what happens to it, while this member serves."""
+        self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
+        """What it remembers for another site."""
+        self.site_listener: SiteEventListener | None = None
+        """Makes site events of its changes, while this member serves."""
         self.exclusive_to = exclusive_to
         self.temporary = temporary
         self.deleted = False
@@ -98,13 +98,13 @@ class Queue:
         self._last_number = 0
         self._unsafe: dict[int, Message] = {}
         self._messages: dict[int, Message] = {}
-        self._order = Order(self._drop_expired)
+        self._ready_list = ReadyList(self._drop_expired)
         self._expiry = Expiry(clock, now_ms)
         self._consumers: set[Consumer] = set()
         self._waiting: deque[Consumer] = deque()
-        self._browsers = Browsers(self._messages, self._expiry.is_over)
+        self._browse_consumers = BrowseConsumers(self._messages, self._expiry.is_expired)
         self._observers: tuple[Observer, ...] = ()
-        self._room = Room(limits)
+        self._watermarks = Watermarks(limits)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class Queue:
 
     @property
     def oldest(self) -> Message | None:
-        """The first message, whoever has it."""
+        """The first message, acquired or not."""
         return next(iter(self._messages.values()), None)
 
     @property
@@ -126,29 +126,29 @@ class Queue:
     @property
     def full(self) -> bool:
         """Whether senders should get no new credit."""
-        return not self.deleted and self._room.full(len(self._messages), self.size)
+        return not self.deleted and self._watermarks.full(len(self._messages), self.size)
 
     @property
     def consumers(self) -> int:
-        """Consumers and browsers that are subscribed."""
-        return len(self._consumers) + len(self._browsers.consumers)
+        """Consumers, browse consumers included."""
+        return len(self._consumers) + len(self._browse_consumers.consumers)
 
     def observe(self, observer: Observer) -> None:
-        """Tell an observer of every message from now on."""
+        """Report every change to an observer from now on."""
         self._observers = (*self._observers, observer)
 
     def unobserve(self, observer: Observer) -> None:
-        """Tell it no longer."""
+        """Stop reporting to it."""
         self._observers = tuple(other for other in self._observers if other is not observer)
 
-    def when_room(self, call: Callable[[], None]) -> None:
-        """Call once when the queue has sunk below its low-water mark, or is deleted."""
-        self._room.waiting.append(call)
+    def when_not_full(self, call: Callable[[], None]) -> None:
+        """Call once when the queue has sunk below its low watermark, or is deleted."""
+        self._watermarks.waiting.append(call)
 
     def close(self) -> None:
-        """The queue is deleted: whoever waits for room may learn it by sending."""
+        """The queue is deleted: senders that wait for credit learn it by sending."""
         self.deleted = True
-        self._room.call()
+        self._watermarks.notify()
 
     # -- producers ------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Queue:
     ) -> Message | None:
         """Take a message; ``None`` for a second copy.
 
-        :param done: called with ``token`` when the producer may be told that the message is safe.
+        :param done: called with ``token`` when the producer's transfer may be settled.
         :param lifetime: seconds after which the message is expired.
         """
         number = self._last_number + 1
@@ -175,14 +175,14 @@ class Queue:
         self.counters.enqueued += 1
         for observer in self._observers:
             observer.enqueued(self, message)
-        if self.teller is not None:
-            self.teller.enqueued(self, message)
-        if message.waits:
+        if self.site_listener is not None:
+            self.site_listener.enqueued(self, message)
+        if message.pending_acks:
             self._unsafe[number] = message
-            message.calls = [(self._safe, number), *(message.calls or ())]
+            message.on_complete = [(self._safe, number), *(message.on_complete or ())]
         self._complete(message, done, token)
-        if self._browsers.consumers:
-            self._browsers.feed_all(number)
+        if self._browse_consumers.consumers:
+            self._browse_consumers.feed_all(number)
         if self._waiting:
             self._pump()
         return message
@@ -191,10 +191,10 @@ class Queue:
         del self._unsafe[number]
 
     def _append(self, message: Message) -> None:
-        self._hold(message)
-        self._order.append(message)
+        self._add(message)
+        self._ready_list.append(message)
 
-    def _hold(self, message: Message) -> None:
+    def _add(self, message: Message) -> None:
         number = message.number
         self._last_number = max(self._last_number, number)
         self._messages[number] = message
@@ -204,34 +204,34 @@ class Queue:
         if self.guard is None:
             done(token)
         else:
-            self.guard.hold(message or SAFE, done, token)
+            self.guard.when_complete(message or SAFE, done, token)
 
-    def withhold(self, data: bytes) -> Message:
-        """Take a message that nobody is given before ``hand_out``; the observers are told now."""
+    def hold(self, data: bytes) -> Message:
+        """Take a message that no consumer gets before ``publish``; the observers see it now."""
         message = Message(self._last_number + 1, data, PLAIN)
-        message.place = Place.WITHHELD
-        self._hold(message)
+        message.state = MessageState.HELD
+        self._add(message)
         self.counters.enqueued += 1
         for observer in self._observers:
             observer.enqueued(self, message)
         return message
 
-    def hand_out(self, message: Message) -> None:
-        """Whoever wants it may have a message that was withheld."""
-        if message.place is Place.WITHHELD:
-            message.place = Place.AVAILABLE
-            self._order.add(message)
-            if self._browsers.consumers:
-                self._browsers.feed_all(self._last_number)
+    def publish(self, message: Message) -> None:
+        """A held message becomes available."""
+        if message.state is MessageState.HELD:
+            message.state = MessageState.AVAILABLE
+            self._ready_list.add(message)
+            if self._browse_consumers.consumers:
+                self._browse_consumers.feed_all(self._last_number)
             if self._waiting:
                 self._pump()
 
-    def mark(self) -> Message:
-        """Tell the observers that the marks have changed; what waits until all have them."""
-        ticket = Message(0, b"", PLAIN)
+    def record_progress(self) -> Message:
+        """Have the observers write the changed site progress; the result completes when all have it."""
+        completion = Message(0, b"", PLAIN)
         for observer in self._observers:
-            observer.marked(self, ticket)
-        return ticket
+            observer.progress_changed(self, completion)
+        return completion
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -239,16 +239,16 @@ class Queue:
         """A new consumer; call ``ready`` when it has room."""
         consumer = Consumer(sink, browsing=browsing, settles=settles)
         if browsing:
-            self._browsers.add(consumer)
+            self._browse_consumers.add(consumer)
         else:
             self._consumers.add(consumer)
         return consumer
 
     def unsubscribe(self, consumer: Consumer, *, died: bool = False) -> None:
-        """The consumer is gone; what it holds comes back, with the delivery count up if it died."""
+        """The consumer is gone; what it holds is requeued, with a higher delivery count if it died."""
         consumer.sink = NO_SINK
         if consumer.browsing:
-            self._browsers.discard(consumer)
+            self._browse_consumers.discard(consumer)
             return
         self._consumers.discard(consumer)
         if consumer.waiting:
@@ -257,17 +257,17 @@ class Queue:
         held, consumer.held = consumer.held, set()
         for message in held:
             message.delivery_count += died
-            self._put_back(message)
+            self._requeue(message)
         if held:
             self._pump()
 
     def ready(self, consumer: Consumer) -> None:
         """The consumer may have room (again)."""
         if consumer.browsing:
-            self._browsers.feed(consumer, self._last_number)
+            self._browse_consumers.feed(consumer, self._last_number)
             return
-        if self._order.parked:
-            self._order.unpark(consumer)
+        if self._ready_list.deferred:
+            self._ready_list.restore_deferred(consumer)
         if not consumer.waiting and consumer in self._consumers:
             consumer.waiting = True
             self._waiting.append(consumer)
@@ -276,10 +276,10 @@ class Queue:
     def idle_for(self, consumer: Consumer) -> bool:
         """Whether there is nothing now that the consumer could get."""
         if consumer.browsing:
-            return self._browsers.first_for(consumer, self._last_number) is None
-        head = self._order.take()
+            return self._browse_consumers.first_for(consumer, self._last_number) is None
+        head = self._ready_list.take()
         if head is not None:
-            self._order.put_back(head)
+            self._ready_list.requeue(head)
         return head is None
 
     # -- outcomes -------------------------------------------------------------------------------
@@ -288,14 +288,14 @@ class Queue:
         """The consumer took responsibility: the message leaves."""
         if message in consumer.held:
             consumer.held.discard(message)
-            self._remove(message)
+            self._drop(message)
             self.counters.dequeued += 1
 
     def reject(self, consumer: Consumer, message: Message) -> None:
         """The consumer found the message invalid: it leaves (there is no dead-letter queue)."""
         if message in consumer.held:
             consumer.held.discard(message)
-            self._remove(message)
+            self._drop(message)
             self.counters.rejected += 1
 
     def release(self, consumer: Consumer, message: Message) -> None:
@@ -318,13 +318,13 @@ class Queue:
             message.delivery_count += 1
         if undeliverable_here:
             message.refused_by = (message.refused_by or set()) | {consumer}
-        self._put_back(message)
+        self._requeue(message)
         self._pump()
 
     # -- copies ---------------------------------------------------------------------------------
 
     def start_generation(self, generation: int) -> None:
-        """Number what comes from now on as messages of this generation."""
+        """Number later messages as messages of this generation."""
         self._last_number = max(self._last_number, generation << SEQUENCE_BITS)
 
     def ids(self) -> list[int]:
@@ -335,7 +335,7 @@ class Queue:
         """The message of that number, if it is still there."""
         return self._messages.get(number)
 
-    def copy(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
+    def insert(self, number: int, data: bytes, envelope: Envelope, count: int, expires_at_ms: int) -> None:
         """Take a message as another member or the store has it; its number must be new and the highest."""
         if self._messages and number <= next(reversed(self._messages)):
             raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
@@ -344,34 +344,34 @@ class Queue:
         if expires_at_ms:
             self._expiry.at(message, expires_at_ms)
         if envelope.duplicate_id is not None:
-            self.duplicates.note(envelope.duplicate_id, number)
+            self.duplicates.add(envelope.duplicate_id, number)
         self._append(message)
 
-    def forget(self, numbers: Iterable[int]) -> None:
+    def discard(self, numbers: Iterable[int]) -> None:
         """Messages that the primary has no more."""
         for number in numbers:
             message = self._messages.get(number)
             if message is not None:
-                self._remove(message)
+                self._drop(message)
         self._compact()
 
-    def take_out(self, message: Message) -> None:
-        """Remove a message that is here, whoever has it."""
-        if message.place is Place.ACQUIRED:
+    def remove(self, message: Message) -> None:
+        """Remove a message, acquired or not."""
+        if message.state is MessageState.ACQUIRED:
             for consumer in self._consumers:
                 consumer.held.discard(message)
-        self._remove(message)
+        self._drop(message)
         self.counters.dequeued += 1
         self._compact()
 
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
-        """Drop the available messages whose time is over; how many there were."""
+        """Drop the expired available messages; how many there were."""
         count = 0
         for number in self._expiry.overdue():
             message = self._messages.get(number)
-            if message is not None and message.place is Place.AVAILABLE:
+            if message is not None and message.state is MessageState.AVAILABLE:
                 count += self._drop_expired(message)
         self._compact()
         return count
@@ -381,9 +381,9 @@ class Queue:
         return self._expiry.remaining(message)
 
     def _drop_expired(self, message: Message) -> bool:
-        over = self._expiry.is_over(message)
+        over = self._expiry.is_expired(message)
         if over:
-            self._remove(message)
+            self._drop(message)
             self.counters.expired += 1
         return over
 
@@ -394,12 +394,12 @@ class Queue:
         waiting = self._waiting
         while waiting:
             consumer = waiting[0]
-            room = consumer.sink.room()
-            if room <= 0:
+            capacity = consumer.sink.capacity()
+            if capacity <= 0:
                 waiting.popleft()
                 consumer.waiting = False
                 continue
-            message = self._order.take()
+            message = self._ready_list.take()
             if message is None:
                 return
             if message.refused_by is not None and consumer in message.refused_by:
@@ -414,11 +414,11 @@ class Queue:
         if message.delivery_count:
             self.counters.redelivered += 1
         if consumer.settles:
-            self._remove(message)
+            self._drop(message)
             self.counters.dequeued += 1
         else:
-            message.place = Place.ACQUIRED
-            message.given += 1
+            message.state = MessageState.ACQUIRED
+            message.failover_delivery_count += 1
             consumer.held.add(message)
             for observer in self._observers:
                 observer.acquired(self, message)
@@ -428,28 +428,28 @@ class Queue:
         """A message that not every consumer takes: to one that does, or aside until one is ready."""
         refused_by = message.refused_by or set()
         for consumer in self._waiting:
-            if consumer not in refused_by and consumer.sink.room() > 0:
+            if consumer not in refused_by and consumer.sink.capacity() > 0:
                 self._give(consumer, message)
                 return
-        self._order.park(message)
+        self._ready_list.defer(message)
 
-    def _put_back(self, message: Message) -> None:
-        message.place = Place.AVAILABLE
+    def _requeue(self, message: Message) -> None:
+        message.state = MessageState.AVAILABLE
         if not self._drop_expired(message):
-            self._order.put_back(message)
+            self._ready_list.requeue(message)
 
-    def _remove(self, message: Message) -> None:
-        message.place = Place.GONE
+    def _drop(self, message: Message) -> None:
+        message.state = MessageState.REMOVED
         del self._messages[message.number]
         self.size -= len(message.data)
         for observer in self._observers:
             observer.dequeued(self, message)
-        if self.teller is not None:
-            self.teller.dequeued(self, message)
-        if self._room.waiting:
-            self._room.sunk(len(self._messages), self.size)
+        if self.site_listener is not None:
+            self.site_listener.dequeued(self, message)
+        if self._watermarks.waiting:
+            self._watermarks.shrunk(len(self._messages), self.size)
 
     def _compact(self) -> None:
-        """Let go of what has left while nobody took from the queue."""
-        self._order.compact(len(self._messages))
+        """Release what has left while no consumer took from the queue."""
+        self._ready_list.compact(len(self._messages))
         self._expiry.compact(self._messages)

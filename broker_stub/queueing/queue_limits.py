@@ -1,7 +1,7 @@
-"""When a queue has room for more.  No I/O.
+"""When a queue gives credit again.  No I/O.
 
-Rule: at its high-water mark, in messages or in bytes, a queue takes messages still, but senders
-get no new credit until it has sunk below the low-water mark.
+Rule: at its high watermark, in messages or in bytes, a queue still takes messages, but senders
+get no new credit until it is below the low watermark.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from broker_stub.queueing.message import QueueLimits
 
 
-class Room:
-    """Whoever waits for one queue to sink."""
+class Watermarks:
+    """The limits of one queue, and the callbacks of senders that wait for credit."""
 
     __slots__ = ("_limits", "waiting")
 
@@ -24,13 +24,13 @@ class Room:
         """Whether senders should get no new credit."""
         return depth >= self._limits.messages or size >= self._limits.size
 
-    def sunk(self, depth: int, size: int) -> None:
+    def shrunk(self, depth: int, size: int) -> None:
         """The queue has so many messages and bytes now: call those who wait for that."""
         limits = self._limits
-        if depth <= limits.messages * limits.resume and size <= limits.size * limits.resume:
-            self.call()
+        if depth <= limits.messages * limits.low_watermark and size <= limits.size * limits.low_watermark:
+            self.notify()
 
-    def call(self) -> None:
+    def notify(self) -> None:
         """Call all who wait."""
         waiting, self.waiting = self.waiting, []
         for call in waiting:

@@ -1,11 +1,11 @@
-"""In which order a queue's available messages go out.  No I/O.
+"""The available messages of one queue, in order.  No I/O.
 
 Theory of operation
 -------------------
-``_fresh`` holds what was never handed out, in order; ``_returned`` (a heap) what came back.  The
-first one is the smaller of their heads.  ``parked`` holds what every consumer that has room has
-refused: it stands aside until another one is ready.  What leaves the queue in another way stays
-here until it is met, or ``compact`` sweeps it up.
+``_fresh`` holds what was never acquired, in order; ``_returned`` (a heap) what was requeued.  The
+first message is the smaller of their heads.  ``deferred`` holds what every consumer with capacity has
+refused, until another consumer is ready.  What leaves the queue in another way stays
+here until ``take`` meets it, or ``compact`` removes it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from broker_stub.queueing.message import Consumer, Message, Place
+from broker_stub.queueing.message import Consumer, Message, MessageState
 
 SLACK = 1000
 """Entries that may be kept although their messages have left, so that they are swept up together."""
 
 
-class Order:
+class ReadyList:
     """The available messages of one queue, by number.
 
-    :param drop_expired: drops a message whose time is over; whether it did.
+    :param drop_expired: drops an expired message; whether it did.
     :ivar append: takes a new message, the last of all.
     """
 
-    __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "parked")
+    __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "deferred")
 
     def __init__(self, drop_expired: Callable[[Message], bool]) -> None:
-        self.parked: list[Message] = []
+        self.deferred: list[Message] = []
         self._drop_expired = drop_expired
         self._fresh: deque[Message] = deque()
         self._returned: list[Message] = []
@@ -38,47 +38,47 @@ class Order:
         self.append: Callable[[Message], None] = self._fresh.append
 
     def add(self, message: Message) -> None:
-        """Take a message at its place, which mostly is the last one."""
+        """Take a message at its position, which mostly is the last one."""
         if self._fresh and message.number < self._fresh[-1].number:
-            self.put_back(message)
+            self.requeue(message)
         else:
             self._fresh.append(message)
 
-    def put_back(self, message: Message) -> None:
-        """A message goes back to its place."""
+    def requeue(self, message: Message) -> None:
+        """A message goes back to its position."""
         heapq.heappush(self._returned, message)
 
     def take(self) -> Message | None:
-        """The first available message; it is in the order no longer."""
+        """The first available message; it leaves the list."""
         fresh, returned = self._fresh, self._returned
         while fresh or returned:
             if returned and (not fresh or returned[0].number < fresh[0].number):
                 message = heapq.heappop(returned)
             else:
                 message = fresh.popleft()
-            if message.place is Place.AVAILABLE and (
+            if message.state is MessageState.AVAILABLE and (
                 message.expires_at is None or not self._drop_expired(message)
             ):
                 return message
         return None
 
-    def park(self, message: Message) -> None:
-        """Nobody who has room takes it."""
-        self.parked.append(message)
+    def defer(self, message: Message) -> None:
+        """Every consumer with capacity has refused it."""
+        self.deferred.append(message)
 
-    def unpark(self, consumer: Consumer) -> None:
+    def restore_deferred(self, consumer: Consumer) -> None:
         """What this consumer has not refused goes back to its place."""
         kept = []
-        for message in self.parked:
+        for message in self.deferred:
             if message.refused_by and consumer in message.refused_by:
                 kept.append(message)
             else:
                 heapq.heappush(self._returned, message)
-        self.parked = kept
+        self.deferred = kept
 
     def compact(self, depth: int) -> None:
         """Let go of what has left, if that is most of it; ``depth`` as the queue's."""
         if len(self._fresh) > 2 * depth + SLACK:
-            kept = [message for message in self._fresh if message.place is not Place.GONE]
+            kept = [message for message in self._fresh if message.state is not MessageState.REMOVED]
             self._fresh.clear()
             self._fresh.extend(kept)

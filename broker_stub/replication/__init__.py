@@ -1,8 +1,7 @@
 """How a settled message gets onto the backups; docs/replication.md is its theory.
 
-* ``guard``     holds a transfer until everyone who must have the message, has it
-* ``leading``, ``replica``, ``browser``  the primary's side: all, one, one queue of one
-* ``backup``, ``copy``  the backup's side: following, and applying what comes
+* ``replica_set``, ``replica``, ``queue_feed``  the primary's side: all replicas, one, one queue of one
+* ``backup``, ``apply``  the backup's side: following, and applying what arrives
 * ``wire``      the events between them
 """
 

@@ -16,14 +16,14 @@ from typing import Any, Protocol
 
 from broker_stub.address import Address
 from broker_stub.amqp.message_format import inspect
-from broker_stub.durability.persister import Keeper, is_replicated
+from broker_stub.durability.persister import Persister, is_replicated
 from broker_stub.election import generation as rules
 from broker_stub.queueing.exchanges import Binding, Exchange, ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import counts, wire
-from broker_stub.sites.backup_state import Copied
+from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.modes import SiteMode
 from broker_stub.store import Store
 from haclient import Endpoint
@@ -32,7 +32,7 @@ from haclient import Endpoint
 _MOST_RANGES = 2000
 
 
-class Follower(Protocol):
+class BackupHost(Protocol):
     """The member, as its copy sees it."""
 
     state: rules.GenerationState
@@ -44,19 +44,19 @@ class Follower(Protocol):
         """A primary is followed."""
 
     def caught_up(self, number: int, ready: tuple[str, ...]) -> None:
-        """The primary handed its number over."""
+        """The primary handed over its generation."""
 
     def lost_primary(self) -> None:
         """No primary is followed any more."""
 
 
-class LocalCopy:
-    """Carries the primary's events out (``backup.Copy``)."""
+class Applier:
+    """Applies the primary's events (``backup.Copy``)."""
 
-    def __init__(self, follower: Follower, addresses: Addresses, keeper: Keeper, store: Store) -> None:
-        self._follower = follower
+    def __init__(self, host: BackupHost, addresses: Addresses, persister: Persister, store: Store) -> None:
+        self._host = host
         self._addresses = addresses
-        self._keeper = keeper
+        self._persister = persister
         self._store = store
         self._changes: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "queue": self._declare,
@@ -67,41 +67,41 @@ class LocalCopy:
             "binding-deleted": self._unbind,
         }
         self._operations: dict[str, Callable[[Queue, wire.Event], int]] = {
-            "discard": self._forget,
-            "dequeued": self._forget,
+            "discard": self._discard,
+            "dequeued": self._discard,
             "acquired": self._count,
             "counts": self._set_counts,
             "duplicate": self._remember,
-            "marks": lambda queue, event: self._copied.take_marks(queue, event.arguments),
+            "marks": lambda queue, event: self._backup_state.merge_progress(queue, event.arguments),
         }
-        self._copied = Copied(addresses, keeper, self._take)
+        self._backup_state = BackupState(addresses, persister, self._insert)
 
     # -- generation -----------------------------------------------------------------------------
 
-    def objection(self, generation: int) -> str | None:
+    def refusal_reason(self, generation: int) -> str | None:
         """Why this primary must not be followed."""
-        refusal = rules.may_follow(self._follower.state, generation)
+        refusal = rules.may_follow(self._host.state, generation)
         return None if refusal is None else str(refusal)
 
     async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
-        """A primary is found: this member is no heir until it is told so again."""
-        await self._follower.write_state(rules.erase(self._follower.state))
+        """A primary is found: this member is not eligible until it gets a generation again."""
+        await self._host.write_state(rules.erase(self._host.state))
         address = None if primary is None else Address(primary.host, primary.port, tls=primary.tls)
-        self._follower.found_primary(address, generation)
+        self._host.found_primary(address, generation)
 
     async def note_pending(self, number: int, claim: str) -> None:
         """The primary is about to make a claim."""
         pending = rules.Pending(number, claim)
-        await self._follower.write_state(rules.note_pending(self._follower.state, pending))
+        await self._host.write_state(rules.note_pending(self._host.state, pending))
 
-    async def take_number(self, number: int, ready: tuple[str, ...]) -> None:
+    async def take_generation(self, number: int, ready: tuple[str, ...]) -> None:
         """The primary hands its number over."""
-        await self._follower.write_state(rules.hand_over(self._follower.state, number))
-        self._follower.caught_up(number, ready)
+        await self._host.write_state(rules.hand_over(self._host.state, number))
+        self._host.caught_up(number, ready)
 
     async def lost_primary(self) -> None:
-        """The session is over."""
-        self._follower.lost_primary()
+        """The session has ended."""
+        self._host.lost_primary()
 
     # -- wiring ---------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class LocalCopy:
         """One change of it."""
         change = self._changes.get(operation)
         if change is None:
-            raise ValueError(f"the primary sent an order {operation!r}")
+            raise ValueError(f"the primary sent an unknown command {operation!r}")
         change(arguments)
         await self.committed(self._store.sequence)
 
@@ -152,7 +152,7 @@ class LocalCopy:
             return
         self._addresses.set_site(queue, site)
         if not is_replicated(queue):
-            queue.forget(queue.ids())
+            queue.discard(queue.ids())
 
     def _delete(self, entry: Mapping[str, Any]) -> None:
         queue = self._addresses.by_identity(str(entry["identity"]))
@@ -198,71 +198,77 @@ class LocalCopy:
     def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
         """The ranges of ids that a queue keeps.
 
-        The duplicate-detection ids are forgotten, for the primary tells all of its own: an id of a
+        The duplicate-detection ids are cleared, for the primary sends all of its own: an id of a
         message that is discarded would have the next copy of it dropped as a second one.  So is what
         lies behind more ranges than an Attach has room for.  A queue that was deleted meanwhile keeps
         nothing, and the primary refuses it.
         """
         if queue.deleted:
             return []
-        self._copied.begin(queue)
+        self._backup_state.begin(queue)
         queue.duplicates.clear()
-        self._keeper.clear_duplicates(queue)
+        self._persister.clear_duplicates(queue)
         spans = wire.ranges(queue.ids())
         for first, last in spans[_MOST_RANGES:]:
-            queue.forget(range(first, last + 1))
-        self._keeper.flush()
+            queue.discard(range(first, last + 1))
+        self._persister.flush()
         return spans[:_MOST_RANGES]
 
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
-        """Carry an event out; the store's sequence of it.
+        """Apply an event; the store's sequence of it.
 
-        What was on its way when the queue was deleted is for nobody.
+        What was in flight when the queue was deleted is dropped.
         """
         if queue.deleted:
             return self._store.sequence
         if isinstance(event, wire.ReplicatedMessage):
-            return self._take(queue, event) if queue.marks is None else self._copied.apply(queue, event)
+            return (
+                self._insert(queue, event)
+                if queue.site_progress is None
+                else self._backup_state.apply(queue, event)
+            )
         operation = self._operations.get(event.operation)
         if operation is None:
-            raise ValueError(f"the primary sent an event {event.operation!r}")
+            raise ValueError(f"the primary sent an unknown event {event.operation!r}")
         return operation(queue, event)
 
-    def _take(self, queue: Queue, event: wire.ReplicatedMessage) -> int:
+    def _insert(self, queue: Queue, event: wire.ReplicatedMessage) -> int:
         envelope = inspect(event.data)
         duplicate_id = envelope.duplicate_id
         if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
             duplicate_id = None  # an id that is written twice takes two places in the store's window
-        queue.copy(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
-        return self._keeper.put(queue, event, duplicate_id)
+        queue.insert(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
+        return self._persister.put(queue, event, duplicate_id)
 
     async def committed(self, sequence: int) -> None:
         """Wait until the store has committed up to there."""
         if self._store.committed < sequence:
             await self._store.when_committed(sequence)
 
-    def _forget(self, queue: Queue, event: wire.Event) -> int:
-        queue.forget(event.ids)
-        return self._keeper.flush()
+    def _discard(self, queue: Queue, event: wire.Event) -> int:
+        queue.discard(event.ids)
+        return self._persister.flush()
 
     def _count(self, queue: Queue, event: wire.Event) -> int:
         counts.count(queue, event.ids)
-        self._keeper.counted(queue, event.ids)
-        return self._keeper.flush()
+        self._persister.counted(queue, event.ids)
+        return self._persister.flush()
 
     def _set_counts(self, queue: Queue, event: wire.Event) -> int:
         of = event.arguments
-        told = dict(zip(of["ids"], of["counts"], strict=True))
-        for message in counts.set_counts(queue, told, first=of["first"], last=of["last"]):
+        delivery_counts = dict(zip(of["ids"], of["counts"], strict=True))
+        for message in counts.set_counts(queue, delivery_counts, first=of["first"], last=of["last"]):
             expiry = message.expires_at_ms or 0
-            row = wire.ReplicatedMessage(message.number, message.given, expiry, message.data)
-            self._keeper.put(queue, row, None)
+            row = wire.ReplicatedMessage(
+                message.number, message.failover_delivery_count, expiry, message.data
+            )
+            self._persister.put(queue, row, None)
         return self._store.sequence
 
     def _remember(self, queue: Queue, event: wire.Event) -> int:
         pairs = zip(event.arguments["ids"], event.arguments["of"], strict=True)
-        new = [(key, number) for key, number in pairs if queue.duplicates.note(key, number)]
-        return self._keeper.put_duplicates(queue, new)
+        new = [(key, number) for key, number in pairs if queue.duplicates.add(key, number)]
+        return self._persister.put_duplicates(queue, new)
 
 
 def _identities(entries: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -272,22 +278,26 @@ def _identities(entries: Iterable[Mapping[str, Any]]) -> set[str]:
 # -- the wiring, as a replica is sent it ------------------------------------------------------------
 
 
-def is_told(node: Queue | Exchange) -> bool:
+def is_on_backups(node: Queue | Exchange) -> bool:
     """Whether the backups know of a queue or an exchange (a temporary queue is not replicated)."""
     return node.replicate is not Replicate.NONE
 
 
-def is_told_binding(binding: Binding) -> bool:
+def binding_is_on_backups(binding: Binding) -> bool:
     """Whether the backups know of a binding: of those of which they know both ends."""
-    return is_told(binding.exchange) and is_told(binding.queue)
+    return is_on_backups(binding.exchange) and is_on_backups(binding.queue)
 
 
 def wiring_of(addresses: Addresses) -> dict[str, Any]:
     """All of it."""
     return {
-        "queues": [queue_entry(queue) for queue in addresses if is_told(queue)],
-        "exchanges": [exchange_entry(exchange) for exchange in addresses.exchanges if is_told(exchange)],
-        "bindings": [binding_entry(binding) for binding in addresses.bindings if is_told_binding(binding)],
+        "queues": [queue_entry(queue) for queue in addresses if is_on_backups(queue)],
+        "exchanges": [
+            exchange_entry(exchange) for exchange in addresses.exchanges if is_on_backups(exchange)
+        ],
+        "bindings": [
+            binding_entry(binding) for binding in addresses.bindings if binding_is_on_backups(binding)
+        ],
     }
 
 

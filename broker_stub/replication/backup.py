@@ -1,17 +1,18 @@
-"""The backup's side: finds the primary through ``haclient`` and keeps an equal copy of it.
+"""The backup's side: finds the primary through ``haclient`` and keeps its local state equal to the primary's.
 
 Theory of operation
 -------------------
-``run`` goes round for ever: find the primary (a member that is not, answers this connection with
-redirect or refusal), erase the own number, follow the control link and one browser a queue
-until the connection is lost, start again.  What comes is applied to the queues in memory and
-given to the store in the same turn; it is acknowledged when the store has committed it.
+``run`` repeats for ever: find the primary (a member that is not primary answers this connection with
+redirect or refusal), erase the own generation, follow the control link and one feed a queue
+until the connection is lost.  What arrives is applied to the queues in memory and
+given to the store in the same iteration of the event loop; it is acknowledged when the store has
+committed it.
 
 Rules
 -----
-* The number is erased before anything else is done with a primary (rule 4 of ``generation``).
-* Orders are carried out one after the other, each durably before the next one.
-* An event that cannot be applied ends the session: a copy that is not equal is worth nothing.
+* The generation is erased before anything else is done with a primary (rule 4 of ``generation``).
+* Commands are executed one after the other, each durably before the next one.
+* An event that cannot be applied ends the session: local state that is not equal is worthless.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Copy(Protocol):
     async def lost_primary(self) -> None:
         """No primary is followed: ``connecting``."""
 
-    def objection(self, generation: int) -> str | None:
+    def refusal_reason(self, generation: int) -> str | None:
         """Why a primary of that generation must not be followed."""
 
     async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
-        """A primary is found: erase the number, ``catchup``."""
+        """A primary is found: erase the generation, ``catchup``."""
 
     async def set_wiring(self, wiring: Mapping[str, Any]) -> None:
         """The whole wiring; what is not in it is deleted."""
@@ -64,14 +65,14 @@ class Copy(Protocol):
     async def note_pending(self, number: int, claim: str) -> None:
         """Write down a claim that the primary is about to make."""
 
-    async def take_number(self, number: int, others: tuple[str, ...]) -> None:
-        """The primary handed its number over: ``ready``."""
+    async def take_generation(self, number: int, others: tuple[str, ...]) -> None:
+        """The primary handed over its generation: ``ready``."""
 
     def replicated_queues(self) -> tuple[Queue, ...]:
         """The queues whose messages are replicated."""
 
     def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
-        """The ranges of ids that a queue keeps; forget what the primary tells anew."""
+        """The ranges of ids that a queue keeps; clear what the primary sends anew."""
 
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
         """Apply an event to a queue; the store's sequence number of it."""
@@ -80,7 +81,7 @@ class Copy(Protocol):
         """Wait until the store has committed up to there."""
 
 
-class SessionOverError(Exception):
+class SessionEndedError(Exception):
     """The connection to the primary is lost, or the primary is not what it should be."""
 
 
@@ -95,7 +96,7 @@ class Backup:
     def __init__(
         self, copy: Copy, factory: aio.ConnectionFactory, name: str, pause: Callable[[], float]
     ) -> None:
-        self._copy = copy
+        self._target = copy
         self._pause = pause
         self._factory = factory
         self._name = name
@@ -114,9 +115,9 @@ class Backup:
     async def stop(self) -> None:
         """Follow no longer; returns when nothing more is applied.
 
-        A task group that ends with errors swallows a cancellation that comes in the same turn,
+        A task group that ends with errors swallows a cancellation in the same iteration of the loop,
         which is just when a primary dies and this member is promoted: hence the flag, and hence
-        it is cancelled until it is over.
+        it is cancelled until it has ended.
         """
         self._stopping = True
         if self._task is not None:
@@ -130,61 +131,61 @@ class Backup:
             try:
                 async with self._factory.connect() as connection:
                     await self._session(connection)
-            except* (SessionOverError, HaclientError, ValueError) as over:
+            except* (SessionEndedError, HaclientError, ValueError) as over:
                 for reason in over.exceptions:
-                    logger.info("no primary is followed: %s", reason)
+                    logger.info("following no primary: %s", reason)
             except* StoreFailedError:
                 self._stopping = True  # the member ends
             except* Exception:
                 # Whatever went wrong with this primary, the next one must be found.
                 logger.exception("following the primary failed")
             if not self._stopping:
-                await self._copy.lost_primary()
+                await self._target.lost_primary()
                 await asyncio.sleep(self._pause())
 
     async def _session(self, connection: aio.Connection) -> None:
         generation = connection.generation or 0
-        objection = self._copy.objection(generation)
-        if objection is not None:
-            raise SessionOverError(objection)
-        logger.info("follows %s, generation %d", connection.endpoint, generation)
-        happenings = connection.events()
-        await self._copy.begin_catch_up(connection.endpoint, generation)
+        refusal_reason = self._target.refusal_reason(generation)
+        if refusal_reason is not None:
+            raise SessionEndedError(refusal_reason)
+        logger.info("following %s, generation %d", connection.endpoint, generation)
+        connection_events = connection.events()
+        await self._target.begin_catch_up(connection.endpoint, generation)
         self._following.clear()
         async with asyncio.TaskGroup() as group:
-            group.create_task(_until_lost(happenings), name="watch the primary")
-            group.create_task(self._obey(connection, group), name="control")
+            group.create_task(_until_lost(connection_events), name="watch the primary")
+            group.create_task(self._handle_commands(connection, group), name="control")
 
-    # -- orders ---------------------------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------------------
 
-    async def _obey(self, connection: aio.Connection, group: asyncio.TaskGroup) -> None:
-        def introduce(link: proton.Receiver) -> None:
+    async def _handle_commands(self, connection: aio.Connection, group: asyncio.TaskGroup) -> None:
+        def add_member_name(link: proton.Receiver) -> None:
             link.properties = {proton.symbol(NAME): self._name}
 
-        control = await connection.create_receiver(CONTROL, credit=100, configure=introduce)
+        control = await connection.create_receiver(CONTROL, credit=100, configure=add_member_name)
         async for delivery in control:
-            order = wire.decode(delivery.data)
-            if not isinstance(order, wire.Event):
-                raise SessionOverError("the primary sent a message on the control link")
-            await self._carry_out(order)
+            command = wire.decode(delivery.data)
+            if not isinstance(command, wire.Event):
+                raise SessionEndedError("the primary sent a message on the control link")
+            await self._handle_command(command)
             self._follow_queues(connection, group)
             await delivery.accept()
 
-    async def _carry_out(self, order: wire.Event) -> None:
-        arguments = order.arguments
-        match order.operation:
+    async def _handle_command(self, command: wire.Event) -> None:
+        arguments = command.arguments
+        match command.operation:
             case "wiring":
-                await self._copy.set_wiring(arguments)
+                await self._target.set_wiring(arguments)
             case "pending":
-                await self._copy.note_pending(int(arguments["number"]), str(arguments["claim"]))
+                await self._target.note_pending(int(arguments["number"]), str(arguments["claim"]))
             case "number":
                 others = tuple(str(name) for name in arguments["ready"])
-                await self._copy.take_number(int(arguments["number"]), others)
+                await self._target.take_generation(int(arguments["number"]), others)
             case operation:
-                await self._copy.change_wiring(operation, arguments)
+                await self._target.change_wiring(operation, arguments)
 
     def _follow_queues(self, connection: aio.Connection, group: asyncio.TaskGroup) -> None:
-        wanted = {queue.identity: queue for queue in self._copy.replicated_queues()}
+        wanted = {queue.identity: queue for queue in self._target.replicated_queues()}
         for identity in self._following.keys() - wanted.keys():
             self._following.pop(identity).cancel()
         for identity in wanted.keys() - self._following.keys():
@@ -197,25 +198,25 @@ class Backup:
         try:
             await self._follow(connection, queue)
         except* (LinkClosed, LinkRefused) as lost:
-            # The primary has deleted the queue before it saw the attach; the order that says so follows.
+            # The primary has deleted the queue before it saw the attach; the command that says so follows.
             _, others = lost.split(lambda error: getattr(error, "condition", None) == DELETED)
             if others is not None:
                 raise
 
     async def _follow(self, connection: aio.Connection, queue: Queue) -> None:
-        def tell(link: proton.Receiver) -> None:
-            have = [number for span in self._copy.begin_queue(queue) for number in span]
+        def add_ranges(link: proton.Receiver) -> None:
+            have = [number for span in self._target.begin_queue(queue) for number in span]
             link.properties = {proton.symbol(HAVE): [proton.ulong(number) for number in have]}
 
         address = f"{CONTROL}/{queue.identity}"
-        receiver = await connection.create_receiver(address, credit=_CREDIT, configure=tell)
+        receiver = await connection.create_receiver(address, credit=_CREDIT, configure=add_ranges)
         applied: deque[tuple[int, aio.Delivery]] = deque()
         arrived = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             acknowledging = group.create_task(self._acknowledge(applied, arrived))
             async for delivery in receiver:
                 event = wire.decode(delivery.data)
-                applied.append((self._copy.apply(queue, event), delivery))
+                applied.append((self._target.apply(queue, event), delivery))
                 arrived.set()
             acknowledging.cancel()
 
@@ -224,14 +225,14 @@ class Backup:
             await arrived.wait()
             arrived.clear()
             while applied:
-                await self._copy.committed(applied[0][0])
+                await self._target.committed(applied[0][0])
                 sequence = applied[0][0]
                 while applied and applied[0][0] <= sequence:
                     await applied.popleft()[1].accept()
 
 
-async def _until_lost(happenings: AsyncIterator[events.Event]) -> None:
-    async for event in happenings:
-        if isinstance(event, events.Lost):
-            raise SessionOverError(event.reason)
-    raise SessionOverError("the connection is closed")
+async def _until_lost(connection_events: AsyncIterator[events.Event]) -> None:
+    async for event in connection_events:
+        if isinstance(event, events.Disconnected):
+            raise SessionEndedError(event.reason)
+    raise SessionEndedError("the connection is closed")

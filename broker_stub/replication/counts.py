@@ -1,6 +1,6 @@
-"""Delivery counts on a backup: it has them from its primary alone.
+"""Delivery counts on a backup: they change by its primary's events alone.
 
-Only copies are changed here: no consumer of this member knows these messages.
+Only replicated messages are changed here: no consumer of this member has seen them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def count(queue: Queue, numbers: Iterable[int]) -> None:
     for number in numbers:
         message = queue.message(number)
         if message is not None:
-            message.set_count(message.given + 1)
+            message.set_count(message.failover_delivery_count + 1)
 
 
 def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int) -> list[Message]:
@@ -26,7 +26,9 @@ def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int
     """
     span = [number for number in queue.ids() if first <= number <= last]
     present = [message for number in span if (message := queue.message(number)) is not None]
-    changed = [message for message in present if message.given != counts.get(message.number, 0)]
+    changed = [
+        message for message in present if message.failover_delivery_count != counts.get(message.number, 0)
+    ]
     for message in changed:
         message.set_count(counts.get(message.number, 0))
     return changed

@@ -1,28 +1,28 @@
-"""The primary's end of one replicating browser: one queue, for one replica.
+"""The primary sends one replica the content of one queue, and everything that happens to it afterwards.
 
 Theory of operation
 -------------------
-The outbox holds what the replica must be sent, in order: message ids, ready-made events, and one
-``_SEAM``.  When the replica attaches it tells which ids it has; the outbox then becomes the
-difference between that and the queue, followed by the seam.  Everything that happens later is
-appended, so catching up and following live are the same walk.  What happened to the queue
-between the creation of the browser and the attach is part of the difference.
+The outbox holds what the replica must be sent, in order: message ids, encoded events, and one
+``_CAUGHT_UP``.  The replica's Attach lists the ids that it has; the outbox then becomes the
+difference between that and the queue, followed by ``_CAUGHT_UP``.  Everything that happens later is
+appended, so catching up and following live are the same loop.  What happened to the queue
+between the creation of the feed and the Attach is part of the difference.
 
 Rules
 -----
-* A message counts as the replica's when it was settled by it, was among those it had, or has
+* The replica has a message when it has settled it, when the message was among those it had, or when it
   left the queue before it was sent.  In place of one that has left, the replica is sent its
-  duplicate-detection id, so that a second copy is known after a failover.
+  duplicate-detection id, so that a second copy is recognised after a failover.
 * A replica keeps what it has up to the first message that it lacks: the rest is sent again, so
   that what it is sent is always behind what it has.
-* Dequeues and acquisitions of one turn of the event loop are one event.
-* What corrects the replica's copy (discards, duplicate-detection ids, counts) must be acknowledged too
-  before it is ready: an heir has nothing that was discarded.
-* The duplicate-detection ids are told behind the messages: those of messages that have left the
+* Dequeues and acquisitions of one iteration of the event loop are one event.
+* What corrects the replica's content (discards, duplicate-detection ids, counts) must be acknowledged too
+  before it is ready: an eligible member has nothing that was discarded.
+* The duplicate-detection ids follow the messages: those of messages that have left the
   primary's window, but not its queue, are the first to leave the replica's.
-* So are the marks: a replica that is waited for must not have one before what it stands for.
-* The delivery counts of what the replica keeps are told anew: it may have missed some, or have
-  counted what nobody else did.
+* So does the site progress: a replica that messages wait for must not have it before its cause.
+* The delivery counts of what the replica keeps are sent anew: it may have missed some, or have
+  counted what no other member did.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
 """
@@ -40,7 +40,7 @@ import proton
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
-from broker_stub.sites.marks import Marks
+from broker_stub.sites.marks import SiteProgress
 from broker_stub.sites.modes import SiteMode
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SEAM: Final = object()
+_CAUGHT_UP: Final = object()
 # Ids in one event: 8 bytes each, so an event stays far below a frame.
 _IDS_PER_EVENT = 4096
 
 
-class Browser:
+class QueueFeed:
     """Observes a queue and feeds a replica (the owner of the sending link)."""
 
     def __init__(self, replica: Replica, queue: Queue) -> None:
@@ -69,7 +69,7 @@ class Browser:
         self._link: SenderLink | None = None
         self._outbox: deque[Any] = deque()
         self._consumed: dict[int, bytes] = {}
-        """The duplicate-detection ids of messages that left between the attach and their turn."""
+        """The duplicate-detection ids of messages that left before they were sent."""
         self._dequeued: list[int] = []
         self._acquired: list[int] = []
         self._flush: asyncio.Handle | None = None
@@ -93,10 +93,10 @@ class Browser:
             self._correct(wire.encode_ids("discard", chunk))
         for chunk in _chunks(ids[: len(kept)]):
             self._correct(self._counts(chunk))
-        marks = self.queue.marks
-        if marks is not None:
-            # That there are marks comes first: each message says its own part of them.
-            self._correct(wire.encode_order("marks", Marks().plain()))
+        progress = self.queue.site_progress
+        if progress is not None:
+            # That there is progress is sent first: each message says its own part of it.
+            self._correct(wire.encode_command("marks", SiteProgress().plain()))
         self._sent_to = ids[len(kept) - 1] if kept else 0
         for number in ids:
             if number in kept:
@@ -106,9 +106,9 @@ class Browser:
                 self._outbox.append(number)
         for pairs in _chunks(self.queue.duplicates.pairs()):
             self._correct(_duplicates(pairs))
-        if marks is not None:
-            self._correct(wire.encode_order("marks", marks.plain()))
-        self._outbox.append(_SEAM)
+        if progress is not None:
+            self._correct(wire.encode_command("marks", progress.plain()))
+        self._outbox.append(_CAUGHT_UP)
         self.pump()
 
     def _correct(self, event: bytes) -> None:
@@ -119,9 +119,13 @@ class Browser:
 
     def _counts(self, kept: list[int]) -> bytes:
         messages = (self.queue.message(number) for number in kept)
-        counts = {each.number: each.given for each in messages if each is not None and each.given}
+        counts = {
+            each.number: each.failover_delivery_count
+            for each in messages
+            if each is not None and each.failover_delivery_count
+        }
         arguments = {"ids": list(counts), "counts": list(counts.values()), "first": kept[0], "last": kept[-1]}
-        return wire.encode_order("counts", arguments)
+        return wire.encode_command("counts", arguments)
 
     def end(self) -> None:
         """The queue is gone: nothing of it is waited for any more."""
@@ -144,7 +148,7 @@ class Browser:
         number = message.number
         self.unacknowledged.add(number)
         if self._replica.waiting:
-            message.waits += 1
+            message.pending_acks += 1
             self.waited_for[number] = message
             self._replica.expect()
         link = self._link
@@ -158,26 +162,26 @@ class Browser:
         duplicate_id = message.envelope.duplicate_id
         if duplicate_id is not None and self._link is not None and message.number > self._sent_to:
             self._consumed[message.number] = duplicate_id
-        if queue.teller is not None and queue.site is SiteMode.ALL and self._replica.waiting:
+        if queue.site_listener is not None and queue.site is SiteMode.ALL and self._replica.waiting:
             return  # the event of it says so, and this replica is waited for to have that
         self._dequeued.append(message.number)
         self._later()
 
-    def marked(self, queue: Queue, ticket: Message) -> None:
-        """The queue's marks have changed; who is not waited for yet is told of all of them before."""
+    def progress_changed(self, queue: Queue, completion: Message) -> None:
+        """The queue's site progress has changed; a replica gets all of it before messages wait for it."""
         if self._replica.waiting:
-            ticket.waits += 1
+            completion.pending_acks += 1
             self._replica.expect()
-            self.waited_for[self.tell_marks()] = ticket
+            self.waited_for[self.send_site_progress()] = completion
 
-    def tell_marks(self) -> int:
-        """Send the queue's marks, behind what happened before; the number of that correction."""
-        marks = self.queue.marks
-        assert marks is not None, "only what has marks is told"
+    def send_site_progress(self) -> int:
+        """Send the queue's site progress, behind what happened before; the number of that correction."""
+        progress = self.queue.site_progress
+        assert progress is not None, "only a queue with site progress sends it"
         if self._flush is not None:
             self._flush.cancel()
             self._flush_ids()
-        self._correct(wire.encode_order("marks", marks.plain()))
+        self._correct(wire.encode_command("marks", progress.plain()))
         self.pump()
         return -self._corrections
 
@@ -226,9 +230,9 @@ class Browser:
         if link is None:
             return
         credit = link.credit
-        while outbox and (outbox[0] is _SEAM or (credit > 0 and not self._replica.congested)):
+        while outbox and (outbox[0] is _CAUGHT_UP or (credit > 0 and not self._replica.congested)):
             item = outbox.popleft()
-            if item is _SEAM:
+            if item is _CAUGHT_UP:
                 self.caught_up = True
                 self._replica.progressed()
             elif isinstance(item, bytes):
@@ -248,7 +252,9 @@ class Browser:
                 self._acknowledged(item)
 
     def _send(self, link: SenderLink, message: Message) -> None:
-        data = wire.encode_message(message.number, message.given, message.expires_at_ms or 0, message.data)
+        data = wire.encode_message(
+            message.number, message.failover_delivery_count, message.expires_at_ms or 0, message.data
+        )
         link.send(data, message.number)
         self._sent_to = message.number
         self._replica.sent(len(data))
@@ -264,4 +270,4 @@ def _chunks(ids: list[T]) -> Iterable[list[T]]:
 
 
 def _duplicates(pairs: list[tuple[bytes, int]]) -> bytes:
-    return wire.encode_order("duplicate", {"ids": [key for key, _ in pairs], "of": [of for _, of in pairs]})
+    return wire.encode_command("duplicate", {"ids": [key for key, _ in pairs], "of": [of for _, of in pairs]})

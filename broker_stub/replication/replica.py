@@ -1,17 +1,17 @@
-r"""The primary's view of one backup: its control link, its browsers, and how far it is.
+r"""The primary's view of one backup: its control link, its queue feeds, and its phase.
 
 Phases
 ------
-    catching up --sent all--> last lap --has it--> waiting --nothing old outstanding--> ready
+    catching up --sent all--> final catch-up --acknowledged--> waiting --nothing old outstanding--> ready
          \______________________ dropped (link lost, refused, stalled) ______________/
 
-* While it catches up, nobody waits for it.  The last lap begins when every browser is at its seam, and
-  ends when the replica has what was on its way then: what came in that time is little, and so
-  the first message that waits for the replica does not wait behind a long line.
+* While it catches up, no message waits for it.  The final catch-up begins when every queue feed has sent
+  what the replica lacked, and ends when the replica has acknowledged what was sent by then.  What arrived
+  in that time is little, so the first message that waits for the replica is not behind a long backlog.
 * From ``waiting`` on, every new message waits for its acknowledgement (rule 4 of ``generation``:
-  first wait, then hand over the number).
-* It counts as ready from the moment the number is *sent*: it may have written it down even if
-  its acknowledgement never comes, and so dropping it then needs rule 2.
+  first wait, then hand over the generation).
+* It counts as ready from the moment the generation is *sent*: it may have stored it even if
+  its acknowledgement never arrives, and so dropping it then needs rule 2.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import proton
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
-from broker_stub.replication.queue_feed import Browser
+from broker_stub.replication.queue_feed import QueueFeed
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 
 logger = logging.getLogger("broker_stub.replication")
 
-# As much as the engine gives the socket in one turn: what is more waits in the outboxes.
+# As much as the engine gives the socket in one iteration of the loop: the rest waits in the outboxes.
 _BURST = 256 * 1024
 
 
@@ -42,13 +42,13 @@ class Phase(enum.StrEnum):
     """How far a replica is."""
 
     CATCHING_UP = "catching-up"
-    LAST_LAP = "last-lap"
+    FINAL_CATCH_UP = "last-lap"
     WAITING = "waiting"
     READY = "ready"
     DROPPED = "dropped"
 
 
-class Outlet(Protocol):
+class OutgoingConnection(Protocol):
     """The connection that leads to the replica."""
 
     congested: bool
@@ -56,21 +56,21 @@ class Outlet(Protocol):
     def sent(self, size: int) -> None:
         """Count what was given to proton."""
 
-    def hang_up(self, why: str) -> None:
+    def close(self, why: str) -> None:
         """End the connection, if it has not ended."""
 
 
-class Lead(Protocol):
+class ReplicaOwner(Protocol):
     """The primary, as its replicas see it."""
 
-    def has(self, message: Message) -> None:
+    def acknowledged(self, message: Message) -> None:
         """A replica has acknowledged a message that waits for it."""
 
     def replica_started_waiting(self, replica: Replica) -> None:
         """From now on new messages wait for its acknowledgement."""
 
     def replica_caught_up(self, replica: Replica) -> None:
-        """Everything settled before it was waited for is acknowledged: it may have the number."""
+        """Everything settled before it was waited for is acknowledged: it may have the generation."""
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
         """The replica is to be dropped."""
@@ -83,18 +83,20 @@ class Replica:
     :param clock: monotonic seconds.
     """
 
-    def __init__(self, name: str, lead: Lead, outlet: Outlet, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, owner: ReplicaOwner, connection: OutgoingConnection, clock: Callable[[], float]
+    ) -> None:
         self.name = name
         self.phase = Phase.CATCHING_UP
-        self._lead = lead
-        self._outlet = outlet
+        self._owner = owner
+        self._connection = connection
         self._clock = clock
-        self._browsers: dict[str, Browser] = {}
+        self._feeds: dict[str, QueueFeed] = {}
         self._control: SenderLink | None = None
-        self._orders: deque[bytes] = deque()
-        self._order_waiters: deque[asyncio.Future[None]] = deque()
+        self._commands: deque[bytes] = deque()
+        self._command_waiters: deque[asyncio.Future[None]] = deque()
         self._wired = False
-        self._draining: set[tuple[Browser, int]] = set()
+        self._draining: set[tuple[QueueFeed, int]] = set()
         self._moved_at = clock()
         self._due = 0
 
@@ -106,96 +108,96 @@ class Replica:
     @property
     def congested(self) -> bool:
         """Whether its connection takes no more now."""
-        return self._outlet.congested
+        return self._connection.congested
 
     @property
     def lag(self) -> int:
         """Messages that it has not acknowledged."""
-        return sum(len(browser.unacknowledged) for browser in self._browsers.values())
+        return sum(len(feed.unacknowledged) for feed in self._feeds.values())
 
     def stalled_for(self) -> float:
         """Seconds without any acknowledgement although some are due; 0 when none is."""
-        return self._clock() - self._moved_at if self._due or self._order_waiters else 0.0
+        return self._clock() - self._moved_at if self._due or self._command_waiters else 0.0
 
-    # -- orders ---------------------------------------------------------------------------------
+    # -- commands ---------------------------------------------------------------------------------
 
     def begin(self, control: SenderLink, wiring: Mapping[str, Any]) -> None:
-        """Its control link is attached: the wiring comes first."""
+        """Its control link is attached: the wiring is sent first."""
         self._control = control
-        self.order("wiring", wiring).add_done_callback(self._wiring_done)
+        self.command("wiring", wiring).add_done_callback(self._wiring_done)
 
     def _wiring_done(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is None:
             self._wired = True
             self.progressed()
 
-    def order(self, operation: str, arguments: Mapping[str, Any]) -> asyncio.Future[None]:
-        """Send an order; the future is done when the replica has it durably, or raises ``ReplicaLost``."""
+    def command(self, operation: str, arguments: Mapping[str, Any]) -> asyncio.Future[None]:
+        """Send a command; the future is done when the replica has it durably, or raises ``ReplicaLost``."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter.add_done_callback(_retrieve)
         if self.phase is Phase.DROPPED:
             waiter.set_exception(ReplicaLostError(self.name))
             return waiter
-        if not self._order_waiters:
+        if not self._command_waiters:
             self._moved_at = self._clock()
-        self._order_waiters.append(waiter)
-        self._orders.append(wire.encode_order(operation, arguments))
-        self._send_orders()
+        self._command_waiters.append(waiter)
+        self._commands.append(wire.encode_command(operation, arguments))
+        self._send_commands()
         return waiter
 
-    def _send_orders(self) -> None:
+    def _send_commands(self) -> None:
         control = self._control
-        while control is not None and self._orders and control.credit > 0:
-            control.send(self._orders.popleft(), None)
+        while control is not None and self._commands and control.credit > 0:
+            control.send(self._commands.popleft(), None)
 
     # -- queues ---------------------------------------------------------------------------------
 
     def add(self, queue: Queue) -> None:
         """Replicate a queue from now on; it is fed when the replica attaches to it."""
-        browser = Browser(self, queue)
-        self._browsers[queue.identity] = browser
-        queue.observe(browser)
+        feed = QueueFeed(self, queue)
+        self._feeds[queue.identity] = feed
+        queue.observe(feed)
 
     def remove(self, queue: Queue) -> asyncio.Future[None]:
-        """The queue is deleted; the future is that of the order which says so."""
-        order = self.order("queue-deleted", {"identity": queue.identity})
-        browser = self._browsers.pop(queue.identity, None)
-        if browser is not None:
-            queue.unobserve(browser)
-            browser.end()
-            order.add_done_callback(lambda _order: browser.close())
+        """The queue is deleted; the future is that of the command which says so."""
+        command = self.command("queue-deleted", {"identity": queue.identity})
+        feed = self._feeds.pop(queue.identity, None)
+        if feed is not None:
+            queue.unobserve(feed)
+            feed.end()
+            command.add_done_callback(lambda _command: feed.close())
             self.progressed()
-        return order
+        return command
 
-    def browser(self, identity: str) -> Browser | None:
-        """The browser of a queue, by its identity."""
-        return self._browsers.get(identity)
+    def feed(self, identity: str) -> QueueFeed | None:
+        """The queue feed of a queue, by its identity."""
+        return self._feeds.get(identity)
 
     def pump(self) -> None:
         """The connection takes more."""
-        self._send_orders()
-        for browser in self._browsers.values():
-            browser.pump()
+        self._send_commands()
+        for feed in self._feeds.values():
+            feed.pump()
 
     # -- progress -------------------------------------------------------------------------------
 
     def progressed(self) -> None:
-        """The wiring is there, or a browser has reached its seam."""
+        """The wiring is there, or a queue feed has reached the end of its catch-up."""
         if self.phase is not Phase.CATCHING_UP or not self._wired:
             return
-        if all(browser.caught_up for browser in self._browsers.values()):
-            self.phase = Phase.LAST_LAP
-            self._draining = self._on_their_way()
+        if all(feed.caught_up for feed in self._feeds.values()):
+            self.phase = Phase.FINAL_CATCH_UP
+            self._draining = self._in_flight()
             self._check_drained()
 
-    def _tell_marks(self) -> None:
-        """What a queue has remembered until now; what changes from now on is told with what changes it."""
-        for browser in self._browsers.values():
-            if browser.queue.marks is not None:
-                browser.tell_marks()
+    def _send_site_progress(self) -> None:
+        """The site progress until now; later changes travel with their causes."""
+        for feed in self._feeds.values():
+            if feed.queue.site_progress is not None:
+                feed.send_site_progress()
 
-    def _on_their_way(self) -> set[tuple[Browser, int]]:
-        return {(b, number) for b in self._browsers.values() for number in b.unacknowledged}
+    def _in_flight(self) -> set[tuple[QueueFeed, int]]:
+        return {(b, number) for b in self._feeds.values() for number in b.unacknowledged}
 
     def expect(self) -> None:
         """A message waits for this replica: its time to answer runs."""
@@ -203,55 +205,55 @@ class Replica:
             self._moved_at = self._clock()
         self._due += 1
 
-    def acknowledged(self, browser: Browser, number: int, message: Message | None) -> None:
+    def acknowledged(self, feed: QueueFeed, number: int, message: Message | None) -> None:
         """The replica has a message, or the queue has it no more."""
         self._moved_at = self._clock()
         if self._draining:
-            self._draining.discard((browser, number))
+            self._draining.discard((feed, number))
             self._check_drained()
         if message is not None:
             self._due -= 1
-            self._lead.has(message)
+            self._owner.acknowledged(message)
 
     def sent(self, size: int) -> None:
         """Count what was given to its connection."""
-        self._outlet.sent(size)
+        self._connection.sent(size)
 
     def _check_drained(self) -> None:
-        if not self._draining and self.phase is Phase.LAST_LAP:
+        if not self._draining and self.phase is Phase.FINAL_CATCH_UP:
             self.phase = Phase.WAITING
-            self._tell_marks()
-            self._draining = self._on_their_way()
-            logger.info("%s has caught up, %d messages on their way", self.name, len(self._draining))
-            self._lead.replica_started_waiting(self)
+            self._send_site_progress()
+            self._draining = self._in_flight()
+            logger.info("%s has caught up, %d messages are unacknowledged", self.name, len(self._draining))
+            self._owner.replica_started_waiting(self)
         if not self._draining and self.phase is Phase.WAITING:
-            self._lead.replica_caught_up(self)
+            self._owner.replica_caught_up(self)
 
     # -- the end --------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> None:
         """Something makes it unfit."""
         if self.phase is not Phase.DROPPED:
-            self._lead.replica_failed(self, reason)
+            self._owner.replica_failed(self, reason)
 
-    def hang_up(self, why: str) -> None:
+    def close(self, why: str) -> None:
         """Let it know that it was dropped: it has to come again."""
-        self._outlet.hang_up(why)
+        self._connection.close(why)
 
     def drop(self) -> list[Message]:
-        """Feed it no longer; returns the messages that wait for it, which nobody has released yet."""
+        """Feed it no longer; the messages that wait for it: the caller must acknowledge them."""
         self.phase = Phase.DROPPED
         self._draining.clear()
         waiting: list[Message] = []
-        for browser in self._browsers.values():
-            browser.queue.unobserve(browser)
-            waiting += browser.waited_for.values()
-            browser.waited_for.clear()
-        self._browsers.clear()
-        for waiter in self._order_waiters:
+        for feed in self._feeds.values():
+            feed.queue.unobserve(feed)
+            waiting += feed.waited_for.values()
+            feed.waited_for.clear()
+        self._feeds.clear()
+        for waiter in self._command_waiters:
             if not waiter.done():
                 waiter.set_exception(ReplicaLostError(self.name))
-        self._order_waiters.clear()
+        self._command_waiters.clear()
         return waiting
 
     # -- the control link's owner ---------------------------------------------------------------
@@ -265,25 +267,25 @@ class Replica:
         self.fail("it detached its control link")
 
     def credit_given(self, link: SenderLink) -> None:
-        """The replica takes orders."""
-        self._send_orders()
+        """The replica takes commands."""
+        self._send_commands()
 
     def settled(self, link: SenderLink, token: None, outcome: Outcome | None) -> None:
-        """The oldest order is carried out, or refused."""
+        """The oldest command is executed, or refused."""
         if outcome is None or not outcome.accepted:
-            self.fail("it refused an order")
-        elif self._order_waiters:
+            self.fail("it refused a command")
+        elif self._command_waiters:
             self._moved_at = self._clock()
-            waiter = self._order_waiters.popleft()
+            waiter = self._command_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
 
 class ReplicaLostError(Exception):
-    """The replica was dropped before it carried an order out."""
+    """The replica was dropped before it executed a command."""
 
 
 def _retrieve(waiter: asyncio.Future[None]) -> None:
-    """An order that nobody awaits may fail without a warning."""
+    """A command that is not awaited may fail without a warning."""
     if not waiter.cancelled():
         waiter.exception()

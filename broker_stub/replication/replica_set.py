@@ -2,14 +2,14 @@
 
 Theory of operation
 -------------------
-A backup joins with its control link and is fed by its browsers (``replica``, ``browser``).  The
-machines of ``generation`` say what to do next when it has caught up (``BecomeReady``) and when a
-ready one drops (``GoAlone``); this class carries their steps out and tells them what happened.
-Only one ``GoAlone`` runs at a time; a replica that drops meanwhile is told to the running one.
+A backup joins with its control link and its queue feeds send it what it lacks (``replica``, ``queue_feed``).
+The machines of ``generation`` say what to do next when it has caught up (``BecomeReady``) and when a
+ready one drops (``ShrinkInSync``); this class executes their steps and reports the results to them.
+Only one ``ShrinkInSync`` runs at a time; a replica that drops meanwhile is reported to the running one.
 
 Rules
 -----
-* From the drop of a ready replica until ``GoAlone`` is done the guard's gate is shut.
+* From the drop of a ready replica until ``ShrinkInSync`` is done the guard is suspended.
 * What waits for a dropped replica is released only then.
 * A replica that owes acknowledgements and sends none for ``backup_timeout`` is dropped.
 * A primary whose store commits nothing for that long, although it should, steps down: it would
@@ -31,14 +31,14 @@ from broker_stub.election import generation_steps as steps
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.queueing.message import SAFE, Message
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication.replica import Outlet, Phase, Replica
+from broker_stub.replication.replica import OutgoingConnection, Phase, Replica
 from haclient.engine.links import SenderLink
 
 logger = logging.getLogger("broker_stub.replication")
 
-_ALONE = "going alone"
+_SHRINKING = "shrinking the in-sync set"
 # How often the acknowledgements that are due are looked at, as a part of the time-out.
-_LOOKS = 10
+_TICKS = 10
 
 
 class SteppedDownError(Exception):
@@ -48,8 +48,8 @@ class SteppedDownError(Exception):
         super().__init__("this member has stepped down")
 
 
-class Throne(Protocol):
-    """The member, as its leading part sees it."""
+class PrimaryTerm(Protocol):
+    """The primary's term of office: what the member does for its replica set."""
 
     async def write_state(self, state: rules.GenerationState) -> None:
         """Write number and pending durably."""
@@ -76,7 +76,7 @@ class Commits(Protocol):
         """The last one that is durable."""
 
 
-class Leading:
+class ReplicaSet:
     """The replicas of one primary.
 
     :param state, held: what the promotion left: this member's state, the arbiter's record.
@@ -87,7 +87,7 @@ class Leading:
 
     def __init__(
         self,
-        throne: Throne,
+        term: PrimaryTerm,
         arbiter: Arbiter,
         guard: Guard,
         state: rules.GenerationState,
@@ -101,26 +101,26 @@ class Leading:
         self.state = state
         self.held = held
         self.replicas: dict[str, Replica] = {}
-        self._throne = throne
+        self._term = term
         self._arbiter = arbiter
         self._guard = guard
         self._store = store
-        self._idle_looks = 0
+        self._idle_ticks = 0
         self._committed = store.committed
         self._wiring = wiring
         self._queues = queues
         self._timeout = backup_timeout
         self._loop = asyncio.get_running_loop()
         self._machines: dict[str, rules.BecomeReady] = {}
-        self._alone: rules.GoAlone | None = None
-        self._going: asyncio.Task[None] | None = None
+        self._shrink: rules.ShrinkInSync | None = None
+        self._shrink_task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._orphans: list[Message] = []
-        self._told: dict[asyncio.Future[None], str] = {}
-        """Orders about wiring that are not carried out yet, and whose they are."""
+        self._pending_commands: dict[asyncio.Future[None], str] = {}
+        """Commands about wiring that are not applied yet, and whose they are."""
         self._settling: set[asyncio.Future[None]] = set()
-        self._over = False
-        self._watch = self._loop.call_later(backup_timeout / _LOOKS, self._look)
+        self._ended = False
+        self._watch = self._loop.call_later(backup_timeout / _TICKS, self._tick)
 
     @property
     def ready(self) -> frozenset[str]:
@@ -129,71 +129,71 @@ class Leading:
 
     async def close(self) -> None:
         """The member serves no longer."""
-        self._over = True
+        self._ended = True
         self._watch.cancel()
-        # The guard is finished, so nobody is told; but a later reign must not wait for these replicas.
+        # The guard is finished and settles nothing; but a later term must not wait for these replicas.
         for replica in self.replicas.values():
             self._orphans += replica.drop()
         self.replicas.clear()
         for message in self._orphans:
-            self._guard.has(message)
+            self._guard.acknowledged(message)
         self._orphans.clear()
         for waiter in self._settling:
             if not waiter.done():
                 waiter.set_exception(SteppedDownError)
-        if self._going is not None and self._going is not asyncio.current_task():
-            self._going.cancel()
-            await asyncio.wait([self._going])
+        if self._shrink_task is not None and self._shrink_task is not asyncio.current_task():
+            self._shrink_task.cancel()
+            await asyncio.wait([self._shrink_task])
 
     # -- joining --------------------------------------------------------------------------------
 
-    def join(self, name: str, outlet: Outlet, control: SenderLink) -> Replica:
+    def join(self, name: str, connection: OutgoingConnection, control: SenderLink) -> Replica:
         """A backup attached its control link; one of the same name is replaced."""
         former = self.replicas.get(name)
         if former is not None:
-            self.replica_failed(former, "it came again")
-        replica = Replica(name, self, outlet, self._loop.time)
+            self.replica_failed(former, "it joined again")
+        replica = Replica(name, self, connection, self._loop.time)
         self.replicas[name] = replica
         self._machines[name] = rules.BecomeReady(name)
         for queue in self._queues():
             replica.add(queue)
         control.owner = replica
         replica.begin(control, self._wiring())
-        logger.info("%s joined, it catches up", name)
+        logger.info("%s joined and is catching up", name)
         return replica
 
     # -- wiring ---------------------------------------------------------------------------------
 
     def wiring_changed(self, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Tell every replica."""
+        """Send it to every replica."""
         for replica in tuple(self.replicas.values()):
-            self._await(replica, replica.order(operation, arguments))
+            self._await(replica, replica.command(operation, arguments))
 
-    def _await(self, replica: Replica, order: asyncio.Future[None]) -> None:
-        self._told[order] = replica.name
-        order.add_done_callback(self._carried_out)
+    def _await(self, replica: Replica, command: asyncio.Future[None]) -> None:
+        self._pending_commands[command] = replica.name
+        command.add_done_callback(self._command_done)
 
-    def _carried_out(self, order: asyncio.Future[None]) -> None:
-        del self._told[order]
+    def _command_done(self, command: asyncio.Future[None]) -> None:
+        del self._pending_commands[command]
 
     async def wiring_settled(self) -> None:
-        """Wait until every ready replica has what it was told of the wiring durably.
+        """Wait until every ready replica has the wiring so far durably.
 
         One that is dropped meanwhile is waited for as a transfer waits: until this member has gone
-        on alone.  One that still catches up need not be: it is told its number last of all.
+        the in-sync set.  One that still catches up need not be: it gets its generation last of all.
 
-        :raises SteppedDownError: when nobody can know any more.
+        :raises SteppedDownError: when it cannot be known any more.
         """
         ready = self.ready
-        orders = [order for order, name in self._told.items() if name in ready]
-        if orders:
-            await asyncio.wait(orders)
-        if self._over:
+        commands = [command for command, name in self._pending_commands.items() if name in ready]
+        if commands:
+            await asyncio.wait(commands)
+        if self._ended:
             raise SteppedDownError
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._settling.add(waiter)
         try:
-            self._guard.hold(SAFE, _settle, waiter)
+            self._guard.when_complete(SAFE, _settle, waiter)
             await waiter
         finally:
             self._settling.discard(waiter)
@@ -212,78 +212,78 @@ class Leading:
 
     # -- becoming ready -------------------------------------------------------------------------
 
-    def has(self, message: Message) -> None:
+    def acknowledged(self, message: Message) -> None:
         """A replica has acknowledged a message that waits for it."""
-        self._guard.has(message)
+        self._guard.acknowledged(message)
 
     def replica_started_waiting(self, replica: Replica) -> None:
-        """Its browsers are at their seams: nothing is settled without it from now on."""
+        """Its queue feeds are caught up: nothing is settled without it from now on."""
         self._advance(replica.name, rules.StartWaiting())
 
     def replica_caught_up(self, replica: Replica) -> None:
         """It has acknowledged everything from before."""
         self._advance(replica.name, rules.AwaitDrained())
-        self._pass_gate()
+        self._make_ready()
 
-    def _advance(self, name: str, step: object, number: int | None = None) -> None:
-        self._machines[name] = self._machines[name].finished(step, number=number)
+    def _advance(self, name: str, step: object, generation: int | None = None) -> None:
+        self._machines[name] = self._machines[name].finished(step, generation=generation)
 
-    def _pass_gate(self) -> None:
-        """Hand the number to every replica that waits for it, unless one is being taken now."""
-        if self._alone is not None:
+    def _make_ready(self) -> None:
+        """Hand the generation to every replica that waits for it, unless a new one is being claimed."""
+        if self._shrink is not None:
             return
-        passed = False
+        made_ready = False
         for name, machine in tuple(self._machines.items()):
-            if isinstance(machine.step, rules.AwaitGate):
-                self._advance(name, rules.AwaitGate(), self.held.number)
+            if isinstance(machine.step, rules.AwaitNoShrink):
+                self._advance(name, rules.AwaitNoShrink(), self.held.generation)
                 self.replicas[name].phase = Phase.READY
                 self._advance(name, self._machines[name].step)
-                passed = True
-                logger.info("%s is ready in generation %d", name, self.held.number)
-        if passed:
+                made_ready = True
+                logger.info("%s is ready in generation %d", name, self.held.generation)
+        if made_ready:
             self._hand_over(self.ready)
-            self._throne.replicas_changed()
+            self._term.replicas_changed()
 
     def _hand_over(self, names: Iterable[str]) -> None:
         ready = sorted(self.ready)
         for name in names:
             replica = self.replicas.get(name)
             if replica is not None:
-                replica.order("number", {"number": self.held.number, "ready": ready})
+                replica.command("number", {"number": self.held.generation, "ready": ready})
 
     # -- dropping -------------------------------------------------------------------------------
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
-        """Drop a replica; if it was ready, nothing is settled until this member goes on alone."""
-        if self._over or self.replicas.get(replica.name) is not replica:
+        """Drop a replica; if it was ready, nothing is settled until this member shrinks the in-sync set."""
+        if self._ended or self.replicas.get(replica.name) is not replica:
             return
         ready = self.ready
         del self.replicas[replica.name]
         del self._machines[replica.name]
-        logger.warning("%s is dropped: %s", replica.name, reason)
-        self._loop.call_soon(replica.hang_up, f"{replica.name} is dropped: {reason}")
-        if rules.must_go_alone(ready, replica.name):
-            self._guard.shut(_ALONE)
+        logger.warning("dropped the replica %s: %s", replica.name, reason)
+        self._loop.call_soon(replica.close, f"{replica.name} is dropped: {reason}")
+        if rules.must_shrink(ready, replica.name):
+            self._guard.suspend(_SHRINKING)
             self._orphans += replica.drop()
-            self._go_alone_without(replica.name)
-            self._throne.replicas_changed()
+            self._shrink_without(replica.name)
+            self._term.replicas_changed()
         else:
             for message in replica.drop():
-                self._guard.has(message)
+                self._guard.acknowledged(message)
 
-    def _go_alone_without(self, name: str) -> None:
-        if self._alone is not None:
-            self._alone = self._alone.dropped(name)
+    def _shrink_without(self, name: str) -> None:
+        if self._shrink is not None:
+            self._shrink = self._shrink.dropped(name)
             self._changed.set()
             return
-        self._alone = rules.GoAlone.begin(self.state, self.held, self.ready)
-        self._going = self._loop.create_task(self._go_alone(), name="go alone")
-        self._going.add_done_callback(self._gone)
+        self._shrink = rules.ShrinkInSync.begin(self.state, self.held, self.ready)
+        self._shrink_task = self._loop.create_task(self._run_shrink(), name="shrink in-sync set")
+        self._shrink_task.add_done_callback(self._shrink_ended)
 
-    def _look(self) -> None:
-        self._watch = self._loop.call_later(self._timeout / _LOOKS, self._look)
+    def _tick(self) -> None:
+        self._watch = self._loop.call_later(self._timeout / _TICKS, self._tick)
         if self._store_hangs():
-            self._throne.step_down(f"the store has committed nothing for {self._timeout:g} s")
+            self._term.step_down(f"the store has committed nothing for {self._timeout:g} s")
             return
         for replica in tuple(self.replicas.values()):
             if replica.stalled_for() > self._timeout:
@@ -293,89 +293,89 @@ class Leading:
         """Whether what it was given stays uncommitted.  Looks are counted, for a process that was paused."""
         store = self._store
         if store.committed == store.sequence or store.committed != self._committed:
-            self._idle_looks = 0
-        self._idle_looks += 1
+            self._idle_ticks = 0
+        self._idle_ticks += 1
         self._committed = store.committed
-        return self._idle_looks > _LOOKS
+        return self._idle_ticks > _TICKS
 
-    # -- going alone ----------------------------------------------------------------------------
+    # -- shrinking the in-sync set --------------------------------------------------------------
 
-    def _gone(self, going: asyncio.Task[None]) -> None:
-        """The gate must not stay shut, with clients behind it, because of an error."""
-        error = None if going.cancelled() else going.exception()
-        if error is not None and not self._over:
-            logger.error("going alone failed", exc_info=error)
-            self._throne.step_down(f"generation {self.held.number} is over: {error}")
+    def _shrink_ended(self, task: asyncio.Task[None]) -> None:
+        """An error must not leave the guard suspended, with clients waiting."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._ended:
+            logger.error("shrinking the in-sync set failed", exc_info=error)
+            self._term.step_down(f"generation {self.held.generation} has ended: {error}")
 
-    async def _go_alone(self) -> None:
-        while self._alone is not None:
-            step = self._alone.step
+    async def _run_shrink(self) -> None:
+        while self._shrink is not None:
+            step = self._shrink.step
             match step:
                 case rules.Done(record):
                     self._done(record)
                     return
                 case rules.StepDown(reason):
-                    self._throne.step_down(reason)
+                    self._term.step_down(reason)
                     return
                 case _:
-                    await self._carry_out(step)
+                    await self._run_step(step)
 
-    async def _carry_out(self, step: steps.GoAloneStep) -> None:
+    async def _run_step(self, step: steps.ShrinkInSyncStep) -> None:
         match step:
             case rules.MakeClaim():
-                self._tell(lambda alone: alone.with_claim(str(uuid.uuid4())))
+                self._update_shrink(lambda shrink: shrink.with_claim(str(uuid.uuid4())))
             case rules.NotePending(replicas, pending):
                 self._note_pending(replicas, pending)
-                self._tell(lambda alone: alone.finished(step))
+                self._update_shrink(lambda shrink: shrink.finished(step))
             case rules.AwaitNoted():
                 self._changed.clear()
                 await self._changed.wait()
-            case rules.WritePending(state) | rules.WriteNumber(state):
-                await self._throne.write_state(state)
-                self._tell(lambda alone: alone.finished(step))
+            case rules.WritePending(state) | rules.WriteGeneration(state):
+                await self._term.write_state(state)
+                self._update_shrink(lambda shrink: shrink.finished(step))
             case rules.CompareAndSet(expected, new):
                 await self._compare_and_set(expected, new)
-            case rules.HandOver(replicas, number):
-                self.held = rules.ArbiterRecord(number, self.held.claim)
+            case rules.HandOver(replicas, generation):
+                self.held = rules.ArbiterRecord(generation, self.held.claim)
                 self._hand_over(replicas)
-                self._tell(lambda alone: alone.finished(step))
+                self._update_shrink(lambda shrink: shrink.finished(step))
 
     async def _compare_and_set(self, expected: rules.ArbiterRecord, new: rules.ArbiterRecord) -> None:
         try:
             won = await self._arbiter.compare_and_set(expected, new)
         except ArbiterUnavailableError as error:
             reason = str(error)
-            self._tell(lambda alone: alone.unreachable(reason))
+            self._update_shrink(lambda shrink: shrink.unreachable(reason))
         else:
-            self._tell(lambda alone: alone.compared(won=won))
+            self._update_shrink(lambda shrink: shrink.compared(won=won))
 
     def _note_pending(self, replicas: Iterable[str], pending: rules.Pending) -> None:
         for name in replicas:
             replica = self.replicas.get(name)
             if replica is None:
                 continue
-            noted = replica.order("pending", {"number": pending.number, "claim": pending.claim})
+            noted = replica.command("pending", {"number": pending.generation, "claim": pending.claim})
             noted.add_done_callback(functools.partial(self._noted, name, pending))
 
     def _noted(self, name: str, pending: rules.Pending, future: asyncio.Future[None]) -> None:
         if not future.cancelled() and future.exception() is None:
-            self._tell(lambda alone: alone.noted(name, pending))
+            self._update_shrink(lambda shrink: shrink.noted(name, pending))
             self._changed.set()
 
-    def _tell(self, change: Callable[[rules.GoAlone], rules.GoAlone]) -> None:
-        if self._alone is not None:
-            self._alone = change(self._alone)
+    def _update_shrink(self, change: Callable[[rules.ShrinkInSync], rules.ShrinkInSync]) -> None:
+        if self._shrink is not None:
+            self._shrink = change(self._shrink)
 
     def _done(self, record: rules.ArbiterRecord) -> None:
-        assert self._alone is not None
-        self.state, self.held = self._alone.state, record
-        self._alone = None
+        assert self._shrink is not None
+        self.state, self.held = self._shrink.state, record
+        self._shrink = None
         orphans, self._orphans = self._orphans, []
-        self._throne.generation_changed(record)
+        self._term.generation_changed(record)
         for message in orphans:
-            self._guard.has(message)
-        self._guard.reopen(_ALONE)
-        self._pass_gate()
+            self._guard.acknowledged(message)
+        self._guard.resume(_SHRINKING)
+        self._make_ready()
 
 
 def _settle(waiter: asyncio.Future[None]) -> None:

@@ -68,7 +68,7 @@ def encode_ids(operation: str, ids: Iterable[int]) -> bytes:
     return bytes(proton.Message(subject=operation, body=packed, inferred=True).encode())
 
 
-def encode_order(operation: str, arguments: Mapping[str, Any]) -> bytes:
+def encode_command(operation: str, arguments: Mapping[str, Any]) -> bytes:
     """An event with a map of arguments."""
     return bytes(proton.Message(subject=operation, body=dict(arguments)).encode())
 

@@ -1,9 +1,9 @@
-"""What a cluster's resource manager runs: a Pacemaker agent, and two scripts for rgmanager.
+"""Scripts that a resource manager runs: a Pacemaker agent, and two scripts for rgmanager.
 
 ``broker-stub``          OCF agent, a promotable clone.
-``broker-stub-backup``   LSB script: the broker, on every node.
-``broker-stub-primary``  LSB script: which of them serves.
-``probe``                what the agent asks a member at each monitor.
+``broker-stub-backup``   LSB script: runs the broker on every node.
+``broker-stub-primary``  LSB script: makes one of them the primary.
+``probe``                reads a member's role and promotion score at each monitor.
 
-docs/resource-managers.md tells how they are installed and configured.
+docs/resource-managers.md describes how to install and configure them.
 """

@@ -1,16 +1,16 @@
-"""What a member is, and how good a primary it would make: ``ROLE SCORE``, for the Pacemaker agent.
+"""Prints a member's role and promotion score (``ROLE SCORE``) for the Pacemaker agent.
 
     python -m broker_stub.resource_agents.probe 127.0.0.1:5672 --arbiter directory:/shared/arbiter \
         --password-file /etc/broker-stub/password
 
 Rules
 -----
-* The score is a wish.  Who may be primary is decided by the generation rule when a member is promoted.
-* A member in ``connecting`` that is an heir (``generation``) has every settled message: it must have a
-  score.  After the death of the primary, or of all members, nobody is ``ready``, and Pacemaker promotes
-  nobody that has none.
-* What cannot be told, since the arbiter does not answer, is no heir: its promotion would be refused.
-* Everything together takes no longer than ``--timeout``.
+* The score is a preference.  The generation rule decides at the promotion which member may be primary.
+* A member in ``connecting`` that is eligible (``generation``) has every settled message: it must have a
+  score.  After the death of the primary, or of all members, no member is ``ready``, and Pacemaker promotes
+  no member without a score.
+* While the arbiter does not answer, no member counts as eligible: its promotion would be refused.
+* All steps together take no longer than ``--timeout``.
 
 Exit codes are those of the other commands: 0 done, 1 refused, 2 usage, 3 not reachable.
 
@@ -37,28 +37,28 @@ from broker_stub.election.roles import Role
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 
 NEVER = "-INFINITY"
-# An heir that is not connected to a primary is as complete as a ready one.  But while somebody is ready
-# there is a primary, which the heir does not reach: the ready one is the better choice.
-HEIR, READY, PRIMARY = "50", "100", "1000"
+# An eligible member that is not connected to a primary is as complete as a ready one.  But while a member is
+# ready there is a primary, which the eligible one does not reach: the ready one is the better choice.
+ELIGIBLE, READY, PRIMARY = "50", "100", "1000"
 
 
-def score(role: str, *, heir: bool) -> str:
+def score(role: str, *, eligible: bool) -> str:
     """The promotion score of a member, as ``crm_attribute`` takes it.
 
-    :param heir: whether the generation rule lets it be promoted now; matters while it is connecting.
+    :param eligible: whether the generation rule lets it be promoted now; matters while it is connecting.
     """
     match role:
         case Role.PRIMARY | Role.RECOVERING:
             return PRIMARY
         case Role.READY:
             return READY
-        case Role.CONNECTING if heir:
-            return HEIR
+        case Role.CONNECTING if eligible:
+            return ELIGIBLE
         case _:
             return NEVER
 
 
-def is_heir(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
+def is_eligible(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
     """Whether a member with this status may be promoted under that record."""
     replication = facts.get("replication", {})
     pending = None
@@ -67,10 +67,10 @@ def is_heir(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
     return may_promote(GenerationState(replication.get("number"), pending), record) is None
 
 
-async def ask(
+async def read_role_and_score(
     member: Address, arbiter: str, credentials: Credentials, tls_ca: Path | None, timeout: float
 ) -> tuple[str, str]:
-    """Role and score of a member.
+    """Read a member's role and compute its score.
 
     :param timeout: seconds for all of it.
     :raises MemberUnreachableError, MemberRefusedError: see there.
@@ -83,14 +83,14 @@ async def ask(
                 status = await client.status()
     except TimeoutError:
         raise MemberUnreachableError(f"{member}: no answer within {timeout:g} s") from None
-    heir = status.role == Role.CONNECTING and await _is_heir_now(status.facts, arbiter, timeout)
-    return status.role, score(status.role, heir=heir)
+    eligible = status.role == Role.CONNECTING and await _is_eligible_now(status.facts, arbiter, timeout)
+    return status.role, score(status.role, eligible=eligible)
 
 
-async def _is_heir_now(facts: Mapping[str, Any], arbiter: str, timeout: float) -> bool:
+async def _is_eligible_now(facts: Mapping[str, Any], arbiter: str, timeout: float) -> bool:
     opened = open_arbiter(arbiter, timeout=timeout)
     try:
-        return is_heir(facts, await opened.read())
+        return is_eligible(facts, await opened.read())
     except ArbiterUnavailableError as error:
         click.echo(str(error), err=True)
         return False
@@ -103,15 +103,17 @@ async def _is_heir_now(facts: Mapping[str, Any], arbiter: str, timeout: float) -
 @click.option("--arbiter", required=True, help="directory:PATH or zookeeper:HOST:PORT/PATH.")
 @click.option("--user", default=DEFAULT_ADMIN, show_default=True)
 @click.option("--password-file", type=FILE, required=True, help="File with the cluster-admin's password.")
-@click.option("--tls-ca", type=FILE, help="Who signs the member's certificate (PEM).")
-@click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds, for all of it.")
+@click.option("--tls-ca", type=FILE, help="Certificates of the authority that signs the member's (PEM).")
+@click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds for all steps together.")
 def main(
     *, member: Address, arbiter: str, user: str, password_file: Path, tls_ca: Path | None, timeout: float
 ) -> None:
     """Print a member's role and its promotion score."""
     credentials = Credentials(password_file.read_text().strip(), user)
     try:
-        role, wish = asyncio.run(ask(member, arbiter, credentials, tls_ca, timeout / 2))
+        role, promotion_score = asyncio.run(
+            read_role_and_score(member, arbiter, credentials, tls_ca, timeout / 2)
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     except MemberRefusedError as error:
@@ -120,7 +122,7 @@ def main(
     except MemberUnreachableError as error:
         click.echo(str(error), err=True)
         sys.exit(UNREACHABLE)
-    click.echo(f"{role} {wish}")
+    click.echo(f"{role} {promotion_score}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Another site follows: events of queues, and what carries them out; docs/sites.md is the theory.
+"""Asynchronous replication between two sites; docs/sites.md is its theory.
 
-* ``modes``, ``marks``, ``event``  the words: what a queue has, what it remembers, what is sent
-* ``source``, ``agreeing``, ``copied``  the source: its primary, a new one, its backups
-* ``applying``, ``link``  the other side: the ``replication`` exchange, and how it gets its events
-* ``way``, ``password_file``  where a link's source is, and who it is there; no secret is stored
-* ``odd``  events that are not as they should be, told without a flood
+* ``modes``, ``marks``, ``event``  which events a queue has, what it remembers, the events themselves
+* ``outbound``, ``reconcile``, ``backup_state``  the source: its primary, a new primary, its backups
+* ``inbound``, ``site_link``  the other side: the ``replication`` exchange, and how it gets its events
+* ``source_config``, ``password_file``  where a link's source is, and the link's user there
+* ``anomalies``  reports of events that are not as they should be
 * ``site``  all of it in one member
 """
 

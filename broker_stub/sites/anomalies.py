@@ -1,10 +1,11 @@
-"""Events that are not as they should be: counted, and told without a flood of words.
+"""Anomalies in site events are counted, and reported without flooding the log.
 
 Rules
 -----
-* The first of a case is told at once.  Those that follow are told together, once a second, with their number.
-* After a second without any the next one is the first again.
-* Nothing is left untold at the end of the exchange, or of this member.
+* The first of a case is reported at once.  Those that follow are reported together, once a
+  second, with their count.
+* After a second without any, the next one is the first again.
+* Everything is reported before the exchange, or this member, ends.
 """
 
 from __future__ import annotations
@@ -14,52 +15,52 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class Anomaly:
     """Events of one case.
 
     :param link: name of the exchange that they came to.
-    :param case: as the tally names it.
+    :param case: as the counts name it.
     :param count: how many there were since the last time.
     :param sequence: of the last one; ``None`` when it has none.
-    :param words: what was odd about the last one.
+    :param description: what was wrong with the last one.
     """
 
     link: str
     case: str
     count: int
     sequence: int | None
-    words: str
+    description: str
 
 
-Tell = Callable[[Odd], None]
+ReportAnomaly = Callable[[Anomaly], None]
 
 
-class OddCases:
+class Anomalies:
     """Of one exchange.
 
-    :param tell: is told at once, or by ``look``.
+    :param report: called at once, or by ``tick``.
     """
 
-    def __init__(self, link: str, tell: Tell) -> None:
+    def __init__(self, link: str, report: ReportAnomaly) -> None:
         self._link = link
-        self._tell = tell
-        self._untold: dict[str, Odd | None] = {}
-        """By case; ``None`` when all of them were told just now."""
+        self._report = report
+        self._unreported: dict[str, Anomaly | None] = {}
+        """By case; ``None`` when all of them were reported just now."""
 
-    def happened(self, case: str, words: str, sequence: int | None = None) -> None:
+    def record(self, case: str, description: str, sequence: int | None = None) -> None:
         """One more."""
-        if case not in self._untold:
-            self._untold[case] = None
-            self._tell(Odd(self._link, case, 1, sequence, words))
+        if case not in self._unreported:
+            self._unreported[case] = None
+            self._report(Anomaly(self._link, case, 1, sequence, description))
             return
-        before = self._untold[case]
+        before = self._unreported[case]
         count = 1 if before is None else before.count + 1
-        self._untold[case] = Odd(self._link, case, count, sequence, words)
+        self._unreported[case] = Anomaly(self._link, case, count, sequence, description)
 
-    def look(self) -> None:
-        """A second is over: tell what has come in it."""
-        untold, self._untold = self._untold, {}
-        for odd in untold.values():
-            if odd is not None:
-                self._untold[odd.case] = None
-                self._tell(odd)
+    def tick(self) -> None:
+        """A second has passed: report what arrived in it."""
+        unreported, self._unreported = self._unreported, {}
+        for anomaly in unreported.values():
+            if anomaly is not None:
+                self._unreported[anomaly.case] = None
+                self._report(anomaly)

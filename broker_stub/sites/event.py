@@ -84,12 +84,12 @@ class Event(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """What the applied message is told by."""
+        """The origin that the applied message carries."""
         return Origin(self.stream, self.sequence, self.queue_id, self.position)
 
     @property
     def stream_name(self) -> str:
-        """The stream as marks and people write it."""
+        """The stream as site progress and people write it."""
         return str(uuid.UUID(bytes=self.stream))
 
 
@@ -102,13 +102,13 @@ class Origin(NamedTuple):
     position: int
 
     @property
-    def place(self) -> tuple[bytes, int]:
+    def queue_position(self) -> tuple[bytes, int]:
         """Its queue and its position there: no two messages have the same."""
         return self.queue_id, self.position
 
     @property
     def stream_name(self) -> str:
-        """The stream as marks and people write it."""
+        """The stream as site progress and people write it."""
         return str(uuid.UUID(bytes=self.stream))
 
 

@@ -1,10 +1,10 @@
-"""What a queue has to remember for another site's sake, also when it is empty.  No I/O.
+"""What a queue remembers for another site, also when it is empty.  No I/O.
 
 Rules
 -----
-* Every mark only grows.  Two marks of one queue are made one by taking the higher of each.
-* A backup forgets its marks when it attaches to a queue, for its own may be from a reign that was
-  cut short; its primary tells it all of them before it is ready.
+* Every value only grows.  Two records of one queue are merged by taking the higher of each.
+* A backup clears its record when it attaches to a queue, for its own may be from a generation that was cut
+  short; its primary sends all of it before the backup is ready.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Marks:
-    """The marks of one queue.
+class SiteProgress:
+    """The site progress of one queue.
 
     :ivar issued: of the replication queue: the last sequence that was given.
-    :ivar evented: of a queue with events: the highest position that was told.
-    :ivar applied: of a target queue: the last sequence that was carried out, by stream.
+    :ivar evented: of a queue with events: the highest position that has its event.
+    :ivar applied: of a target queue: the last sequence that was applied, by stream.
     """
 
     __slots__ = ("applied", "evented", "issued")
@@ -29,11 +29,11 @@ class Marks:
         self.applied: dict[str, int] = {}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Marks:
-        """As a store or a primary tells them."""
-        marks = cls()
-        marks.merge(plain)
-        return marks
+    def of(cls, plain: Mapping[str, Any]) -> SiteProgress:
+        """From a store's or a primary's map."""
+        progress = cls()
+        progress.merge(plain)
+        return progress
 
     def plain(self) -> dict[str, Any]:
         """For a store or a replica: what JSON and AMQP can hold."""
@@ -47,5 +47,5 @@ class Marks:
             self.apply(str(stream), int(sequence))
 
     def apply(self, stream: str, sequence: int) -> None:
-        """An event was carried out."""
+        """An event was applied."""
         self.applied[stream] = max(self.applied.get(stream, 0), sequence)

@@ -10,7 +10,7 @@ REPLICATION_QUEUE = "site-replication"
 
 
 FOLLOW = "haclient:follow"
-"""What a link asks for in its Open: to be served by the primary only, whoever it is there."""
+"""What a link asks for in its Open: to be served by the primary only, as any client is."""
 
 
 class SiteMode(enum.StrEnum):

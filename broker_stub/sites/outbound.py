@@ -1,18 +1,18 @@
-"""The source's primary: an event for each message that comes, and in mode ``all`` that leaves.
+"""The source's primary makes an event for each message that is enqueued, and in mode ``all`` dequeued.
 
 Theory of operation
 -------------------
-A queue tells (``messages.Teller``) in the turn in which it changes, when its observers know
-already.  The event is put into the replication queue in that turn, and *withheld* there.  The
+A queue reports (``message.SiteEventListener``) in the iteration of the event loop in which it changes, after
+its observers.  The event is put into the replication queue in the same iteration, and *held* there.  The
 message waits for its event, and the event for its message; when both are on the disk and on
-the replicas, the producer is told and the event is handed out.  The event of a removal is handed
-out when it is there itself.
+the replicas, the producer's transfer is settled and the event is published.  The event of a removal is
+published when it is safe itself.
 
 Rules
 -----
-* Events are handed out in their order, each when all before it are.
-* While this member does not serve nothing is told: what changes its queues has its event already.
-* When it begins to serve, a message above the mark ``evented`` gets its event (``agreeing``).  So does
+* Events are published in their order, each when all before it are.
+* A member that does not serve makes no events: what changes its queues has its event already.
+* When it begins to serve, a message above the position ``evented`` gets its event (``reconcile``).  So does
   everything in a queue that had no events before.
 """
 
@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from broker_stub.queueing.message import Message, Replicate
 from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
-from broker_stub.sites.marks import Marks
+from broker_stub.sites.marks import SiteProgress
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 
 
@@ -40,8 +40,8 @@ class Addresses(Protocol):
         """Make a queue."""
 
 
-class _Entry:
-    """An event that is withheld.
+class _HeldEvent:
+    """An event that is held.
 
     :ivar waiting: the message that waits for it, ``None`` for none (any more).
     """
@@ -54,39 +54,39 @@ class _Entry:
         self.complete = False
 
 
-class _Line:
-    """Events that are withheld, in order."""
+class _HeldEvents:
+    """Events that are held, in order."""
 
     __slots__ = ("_entries", "log")
 
     def __init__(self, log: Queue) -> None:
         self.log = log
-        self._entries: deque[_Entry] = deque()
+        self._entries: deque[_HeldEvent] = deque()
 
-    def add(self, event: Message) -> _Entry:
+    def add(self, event: Message) -> _HeldEvent:
         """A new event, the last one."""
-        entry = _Entry(event)
+        entry = _HeldEvent(event)
         self._entries.append(entry)
         return entry
 
-    def safe(self, entry: _Entry) -> None:
+    def safe(self, entry: _HeldEvent) -> None:
         """Everyone has the event: its message need not wait for it any more."""
         message, entry.waiting = entry.waiting, None
         if message is not None and self.log.guard is not None:
-            self.log.guard.has(message)
+            self.log.guard.acknowledged(message)
 
-    def done(self, entry: _Entry) -> None:
+    def done(self, entry: _HeldEvent) -> None:
         """An event is complete: hand out what has nothing incomplete before it."""
         entry.complete = True
         entries = self._entries
         while entries and entries[0].complete:
-            self.log.hand_out(entries.popleft().event)
+            self.log.publish(entries.popleft().event)
 
     def end(self) -> None:
-        """This member serves no longer: no message waits for an event of this reign."""
+        """This member serves no longer: no message waits for an event of this generation."""
         for entry in self._entries:
             if entry.waiting is not None:
-                entry.waiting.waits -= 1
+                entry.waiting.pending_acks -= 1
                 entry.waiting = None
         self._entries.clear()
 
@@ -95,94 +95,94 @@ class Source:
     """Makes the events of one site.
 
     :param now_ms: milliseconds since the epoch.
-    :param put_marks: writes the marks of a queue down.
+    :param put_marks: writes the site progress of a queue down.
     """
 
     def __init__(
-        self, addresses: Addresses, now_ms: Callable[[], int], put_marks: Callable[[Queue], object]
+        self, addresses: Addresses, now_ms: Callable[[], int], put_site_progress: Callable[[Queue], object]
     ) -> None:
         self._addresses = addresses
         self._now_ms = now_ms
-        self._put_marks = put_marks
-        self._line: _Line | None = None
+        self._put_site_progress = put_site_progress
+        self._held: _HeldEvents | None = None
         self._encoders: dict[str, Encoder] = {}
 
     # -- life -----------------------------------------------------------------------------------
 
-    def hand_out(self) -> None:
-        """This member begins to serve: what its replication queue has, every heir has."""
+    def publish(self) -> None:
+        """This member begins to serve: what its replication queue has, every eligible member has."""
         log = self._addresses.find_queue(REPLICATION_QUEUE)
         for number in () if log is None else log.ids():
             assert log is not None, "its numbers were given just now"
             event = log.message(number)
             if event is not None:
-                log.hand_out(event)
+                log.publish(event)
 
     def begin(self, queue: Queue) -> None:
         """Make events of a queue, if it has any; first of what has none yet."""
         if queue.site is SiteMode.NONE:
             return
-        self._open_line()
-        if queue.marks is None:
-            queue.marks = Marks()
+        self._open_held()
+        if queue.site_progress is None:
+            queue.site_progress = SiteProgress()
         for number in queue.ids():
             message = queue.message(number)
-            if message is not None and number > queue.marks.evented:
+            if message is not None and number > queue.site_progress.evented:
                 self.enqueued(queue, message)
-        queue.teller = self
+        queue.site_listener = self
 
     def change(self, queue: Queue) -> None:
         """Another site gets more or less of a queue than before."""
-        queue.teller = None
+        queue.site_listener = None
         self._encoders.pop(queue.identity, None)
         self.begin(queue)
 
     def end(self, queue: Queue) -> None:
         """This member serves no longer: make no more events of a queue."""
-        queue.teller = None
-        if self._line is not None:
-            self._line.end()
-            self._line = None
+        queue.site_listener = None
+        if self._held is not None:
+            self._held.end()
+            self._held = None
             self._encoders.clear()
 
-    # -- what a queue tells ---------------------------------------------------------------------
+    # -- the listener of a queue ----------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A message has come: producer and event wait for each other."""
-        line = self._open_line()
-        entry = self._put(line, queue, Op.ENQUEUE, message)
-        marks = queue.marks
-        assert marks is not None, "begin made them"
-        marks.evented = message.number
-        self._put_marks(queue)
-        if entry.event.waits:
-            message.waits += 1
+        held = self._open_held()
+        entry = self._put(held, queue, Op.ENQUEUE, message)
+        progress = queue.site_progress
+        assert progress is not None, "begin made them"
+        progress.evented = message.number
+        self._put_site_progress(queue)
+        if entry.event.pending_acks:
+            message.pending_acks += 1
             entry.waiting = message
-            entry.event.calls = [(line.safe, entry)]
-        if message.waits:
-            message.calls = [*(message.calls or ()), (line.done, entry)]
+            entry.event.on_complete = [(held.safe, entry)]
+        if message.pending_acks:
+            message.on_complete = [*(message.on_complete or ()), (held.done, entry)]
         else:
-            line.done(entry)
+            held.done(entry)
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """A message has left."""
         if queue.site is not SiteMode.ALL:
             return
-        line = self._open_line()
-        entry = self._put(line, queue, Op.DEQUEUE, message)
-        if entry.event.waits:
-            entry.event.calls = [(line.done, entry)]
+        held = self._open_held()
+        entry = self._put(held, queue, Op.DEQUEUE, message)
+        if entry.event.pending_acks:
+            entry.event.on_complete = [(held.done, entry)]
         else:
-            line.done(entry)
+            held.done(entry)
 
-    def _put(self, line: _Line, queue: Queue, op: Op, message: Message) -> _Entry:
-        log, now = line.log, self._now_ms()
-        marks = log.marks
-        assert marks is not None, "the replication queue always has them"
-        marks.issued += 1
-        numbers = Numbers(marks.issued, message.number, now, message.expires_at_ms or 0)
+    def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> _HeldEvent:
+        log, now = held.log, self._now_ms()
+        progress = log.site_progress
+        assert progress is not None, "the replication queue always has them"
+        progress.issued += 1
+        numbers = Numbers(progress.issued, message.number, now, message.expires_at_ms or 0)
         data = message.data if op is Op.ENQUEUE else b""
-        return line.add(log.withhold(self._encoder(queue, log).encode(op, numbers, data)))
+        return held.add(log.hold(self._encoder(queue, log).encode(op, numbers, data)))
 
     def _encoder(self, queue: Queue, log: Queue) -> Encoder:
         encoder = self._encoders.get(queue.identity)
@@ -191,28 +191,28 @@ class Source:
             encoder = self._encoders[queue.identity] = Encoder(queue.name, next(ids), queue.site, next(ids))
         return encoder
 
-    def _open_line(self) -> _Line:
-        line = self._line
-        if line is None or line.log.deleted:
+    def _open_held(self) -> _HeldEvents:
+        held = self._held
+        if held is None or held.log.deleted:
             log = self._addresses.find_queue(REPLICATION_QUEUE)
             if log is None:
                 log = self._addresses.declare(REPLICATION_QUEUE, replicate=Replicate.ALL)
-            line = self._line = _Line(log)
+            held = self._held = _HeldEvents(log)
             self._encoders.clear()
-        return line
+        return held
 
     # -- status ---------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any] | None:
         """What another site lacks; ``None`` when there are no events here."""
         log = self._addresses.find_queue(REPLICATION_QUEUE)
-        if log is None or log.marks is None:
+        if log is None or log.site_progress is None:
             return None
         oldest = log.oldest
         age = 0.0 if oldest is None else (self._now_ms() - decode(oldest.data).time_ms) / 1000
         return {
             "stream": log.identity,
-            "last_sequence": log.marks.issued,
+            "last_sequence": log.site_progress.issued,
             "lag_events": log.depth,
             "lag_seconds": max(0.0, age),
         }

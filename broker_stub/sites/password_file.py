@@ -3,7 +3,7 @@
 Rules
 -----
 * The path is stored and replicated.  What is in the file is not, and no error holds any of it.
-* It is read before every attempt: whoever changes the password changes the file.
+* It is read before every attempt: the password is changed by changing the file.
 * A file that others than its owner and its group may read or write holds no secret, and is not used.
 
 Source: the words and the first line are those of ``haclient.configuration``.
@@ -29,7 +29,7 @@ def read(path: str) -> str:
         open to others.
     """
     try:
-        # A pipe must not hold up whoever opens it.
+        # A pipe must not block its opener.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise PasswordFileError(f"password file {path} cannot be read: {error.strerror}") from None

@@ -1,7 +1,7 @@
-"""What a member does for another site, and what it does with another site's events.
+"""What a member does for another site, and with another site's events.
 
-Rule: a member that does not serve makes no events, carries none out and has no link.  What it is told
-to do then (a queue, an exchange, a link) waits until it serves.
+Rule: a member that does not serve makes no events, applies none and has no link.  Queues, exchanges and links
+that are made meanwhile start when it serves.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from broker_stub.connections.outgoing_links import Subscription
+from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.anomalies import Odd, Tell
-from broker_stub.sites.inbound import Applier
+from broker_stub.sites.anomalies import Anomaly, ReportAnomaly
+from broker_stub.sites.inbound import Inbound
 from broker_stub.sites.modes import REPLICATION_QUEUE
 from broker_stub.sites.outbound import Source
 from broker_stub.sites.site_link import Link
-from broker_stub.sites.source_config import Way, WayError
+from broker_stub.sites.source_config import SourceConfig, SourceConfigError
 
 logger = logging.getLogger("broker_stub.sites")
 
 
 class Site:
-    """The site's part in one member (``addresses.SiteWatcher``).
+    """The site's part in one member (``nodes.SiteWatcher``).
 
     :param now_ms: milliseconds since the epoch.
-    :param put_marks: writes the marks of a queue down.
-    :param tell: is told of events that are not as they should be, after the log.
+    :param put_marks: writes the site progress of a queue down.
+    :param report: gets the anomalies, after the log.
     """
 
     def __init__(
         self,
         addresses: Addresses,
         now_ms: Callable[[], int],
-        put_marks: Callable[[Queue], object],
-        tell: Tell,
+        put_site_progress: Callable[[Queue], object],
+        report: ReportAnomaly,
     ) -> None:
         self._addresses = addresses
         self._now_ms = now_ms
-        self._tell = tell
-        self._source = Source(addresses, now_ms, put_marks)
+        self._report = report
+        self._outbound = Source(addresses, now_ms, put_site_progress)
         self._serves = False
-        self._reader: Subscription | None = None
-        self._appliers: dict[Exchange, Applier] = {}
+        self._reader: OutgoingLink | None = None
+        self._inbounds: dict[Exchange, Inbound] = {}
         self._links: dict[Exchange, Link] = {}
         self._ending: set[asyncio.Task[None]] = set()
         addresses.site = self
@@ -65,24 +65,24 @@ class Site:
             self._end()
 
     def _begin(self) -> None:
-        self._source.hand_out()
+        self._outbound.publish()
         for queue in self._addresses:
-            self._source.begin(queue)
-        for exchange in self._appliers:
+            self._outbound.begin(queue)
+        for exchange in self._inbounds:
             self._begin_exchange(exchange)
 
     def _end(self) -> None:
-        for exchange in self._appliers:
-            exchange.carry_out = None
-            self._hang_up(exchange)
+        for exchange in self._inbounds:
+            exchange.apply_event = None
+            self._stop_link(exchange)
         for queue in self._addresses:
-            self._source.end(queue)
+            self._outbound.end(queue)
 
     async def close(self) -> None:
         """The member stops: its links have ended when this returns.  What clients still do has its events."""
         for exchange in tuple(self._links):
-            self._hang_up(exchange)
-        self.look()
+            self._stop_link(exchange)
+        self.tick()
         if self._ending:
             await asyncio.wait(self._ending)
 
@@ -91,24 +91,26 @@ class Site:
     def queue_added(self, queue: Queue) -> None:
         """A queue is new."""
         if self._serves:
-            self._source.begin(queue)
-            for applier in self._appliers.values():
-                applier.queue_added(queue)
+            self._outbound.begin(queue)
+            for inbound in self._inbounds.values():
+                inbound.queue_added(queue)
 
     def queue_changed(self, queue: Queue) -> None:
         """Another site gets more or less of a queue than before."""
         if self._serves:
-            self._source.change(queue)
+            self._outbound.change(queue)
 
-    def read_by(self, reader: Subscription) -> None:
+    def read_by(self, reader: OutgoingLink) -> None:
         """A link takes the events from now on; the one before does no more."""
         former, self._reader = self._reader, reader
         if former is not None and not former.link.dead:
             former.steal()
 
     def owns(self, name: str | None) -> bool:
-        """Whether a queue of that name holds events: nobody else puts anything into it."""
-        return name == REPLICATION_QUEUE or any(name == each.parking for each in self._appliers.values())
+        """Whether a queue of that name holds events: no client may send to it."""
+        return name == REPLICATION_QUEUE or any(
+            name == each.unroutable_queue for each in self._inbounds.values()
+        )
 
     # -- the other side -------------------------------------------------------------------------
 
@@ -116,79 +118,79 @@ class Site:
         """An exchange is new, or its options are."""
         if exchange.type is not ExchangeType.REPLICATION:
             return
-        if exchange not in self._appliers:
-            self._appliers[exchange] = Applier(exchange, self._addresses, self._now_ms, self._tell_odd)
+        if exchange not in self._inbounds:
+            self._inbounds[exchange] = Inbound(exchange, self._addresses, self._now_ms, self._report_anomaly)
         if self._serves:
             self._begin_exchange(exchange)
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """An exchange is gone."""
-        applier = self._appliers.pop(exchange, None)
-        if applier is not None:
-            self._hang_up(exchange)
-            applier.odd.look()
+        inbound = self._inbounds.pop(exchange, None)
+        if inbound is not None:
+            self._stop_link(exchange)
+            inbound.anomalies.tick()
 
     def _begin_exchange(self, exchange: Exchange) -> None:
-        applier = self._appliers[exchange]
-        if exchange.carry_out is None:
-            exchange.carry_out = applier.carry_out
-            applier.begin()
-        self._hang_up(exchange)
-        way, error = _way(exchange)
+        inbound = self._inbounds[exchange]
+        if exchange.apply_event is None:
+            exchange.apply_event = inbound.apply_event
+            inbound.begin()
+        self._stop_link(exchange)
+        source, error = _source_config(exchange)
         if error:
-            logger.error("link %s cannot begin: %s", exchange.name, error)
-        elif way is not None and applier.applying:
-            self._links[exchange] = Link(exchange, way)
+            logger.error("link %s cannot start: %s", exchange.name, error)
+        elif source is not None and inbound.applying:
+            self._links[exchange] = Link(exchange, source)
 
-    def _hang_up(self, exchange: Exchange) -> None:
+    def _stop_link(self, exchange: Exchange) -> None:
         link = self._links.pop(exchange, None)
         if link is not None:
             task = link.stop()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    # -- odd cases ------------------------------------------------------------------------------
+    # -- anomalies ------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """A second is over: tell of the odd events in it."""
-        for applier in self._appliers.values():
-            applier.odd.look()
+    def tick(self) -> None:
+        """A second has passed: report the anomalies in it."""
+        for inbound in self._inbounds.values():
+            inbound.anomalies.tick()
 
-    def _tell_odd(self, odd: Odd) -> None:
-        times = "" if odd.count == 1 else f" ({odd.count} times)"
-        logger.warning("%s: %s%s: %s", odd.link, odd.case, times, odd.words)
-        self._tell(odd)
+    def _report_anomaly(self, anomaly: Anomaly) -> None:
+        times = "" if anomaly.count == 1 else f" ({anomaly.count} times)"
+        logger.warning("%s: %s%s: %s", anomaly.link, anomaly.case, times, anomaly.description)
+        self._report(anomaly)
 
     # -- status ---------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
         """What an operator wants to know; empty where there is no other site."""
-        source = self._source.status()
-        links = [self._link_status(exchange, applier) for exchange, applier in self._appliers.items()]
+        source = self._outbound.status()
+        links = [self._link_status(exchange, inbound) for exchange, inbound in self._inbounds.items()]
         return {
             **({} if source is None else {"source": source}),
             **({"links": links} if links else {}),
         }
 
-    def _link_status(self, exchange: Exchange, applier: Applier) -> dict[str, Any]:
-        link, (way, error) = self._links.get(exchange), _way(exchange)
+    def _link_status(self, exchange: Exchange, inbound: Inbound) -> dict[str, Any]:
+        link, (source, error) = self._links.get(exchange), _source_config(exchange)
         return {
             "name": exchange.name,
-            "from": None if way is None else str(way),
-            "password_file": None if way is None else way.password_file,
-            "applying": applier.applying,
+            "from": None if source is None else str(source),
+            "password_file": None if source is None else source.password_file,
+            "applying": inbound.applying,
             "state": "stopped" if link is None else link.state,
             "error": error if link is None else link.error,
-            "last_sequence": dict(applier.last),
-            "queues": applier.targets() if self._serves else [],
-            "delay_seconds": None if applier.delay_ms is None else applier.delay_ms / 1000,
-            **asdict(applier.tally),
+            "last_sequence": dict(inbound.last),
+            "queues": inbound.targets() if self._serves else [],
+            "delay_seconds": None if inbound.delay_ms is None else inbound.delay_ms / 1000,
+            **asdict(inbound.counts),
         }
 
 
-def _way(exchange: Exchange) -> tuple[Way | None, str]:
+def _source_config(exchange: Exchange) -> tuple[SourceConfig | None, str]:
     """The way of an exchange's link, or why there is none: an older version stored more than is allowed."""
     try:
-        return Way.of(exchange.options), ""
-    except WayError as error:
+        return SourceConfig.of(exchange.options), ""
+    except SourceConfigError as error:
         return None, str(error)

@@ -1,16 +1,16 @@
-"""A link: receives the events of another site, and has its exchange carry them out.
+"""A link: receives the events of another site, and has its exchange apply them.
 
 Theory of operation
 -------------------
-``run`` goes round for ever: find the primary of the source (``haclient`` does), receive from its
-replication queue, hand each event to the exchange in the turn in which it comes, and accept it
-when that says that it is safe.  What is not accepted when the connection is lost comes again.
+``run`` repeats for ever: find the primary of the source (``haclient`` does), receive from its
+replication queue, hand each event to the exchange in the iteration of the event loop in which it arrives,
+and accept it when it is safe here.  What is not accepted when the connection is lost is sent again.
 
 Rules
 -----
 * Events are accepted in the order in which they became safe.
-* An event of a connection that is lost is not accepted any more: it is known when it comes again.
-* When the source says no (there is no such queue, another link took over) it is asked again later.
+* An event of a connection that is lost is not accepted any more: its second copy is recognised.
+* When the source refuses (there is no such queue, another link took over) the link retries later.
 * The password is read before every attempt; while its file cannot be used, that is the link's error.
 """
 
@@ -28,11 +28,11 @@ from broker_stub.sites import password_file
 from broker_stub.sites.inbound import OwnEventError
 from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
 from broker_stub.sites.password_file import PasswordFileError
-from broker_stub.sites.source_config import Way
+from broker_stub.sites.source_config import SourceConfig
 from haclient import Credentials, aio
 from haclient.core.connection import State
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery
-from haclient.events import AttemptFailed, Connected, Event, Lost, Reconnected
+from haclient.events import AttemptFailed, Connected, Disconnected, Event, Reconnected
 from haclient.factory import FactoryArguments
 
 logger = logging.getLogger("broker_stub.sites")
@@ -46,15 +46,15 @@ _PAUSE = 2.0
 class Link:
     """The link of one exchange.
 
-    :param way: to the cluster of the source.
+    :param source: the cluster of the source.
     """
 
-    def __init__(self, exchange: Exchange, way: Way) -> None:
-        self._way = way
+    def __init__(self, exchange: Exchange, source: SourceConfig) -> None:
+        self._source = source
         self._stopping = False
         self._route = Route(exchange)
         self._connection: aio.Connection | None = None
-        self._ended = self._missed = self._no_password = ""
+        self._ended = self._attempt_error = self._password_error = ""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link {exchange.name}")
 
     @property
@@ -66,13 +66,13 @@ class Link:
     @property
     def error(self) -> str:
         """Why it is not connected; when it is, why it last had to begin anew."""
-        return self._no_password or self._missed or self._ended
+        return self._password_error or self._attempt_error or self._ended
 
     def stop(self) -> asyncio.Task[None]:
-        """Carry out nothing more from now on; the task ends soon.
+        """Apply nothing more from now on; the task ends soon.
 
         The flag is for a cancellation that a task group swallows, as one does that ends with an error
-        in the same turn.
+        in the same iteration of the loop.
         """
         self._stopping = True
         self._task.cancel()
@@ -81,21 +81,21 @@ class Link:
     async def _run(self) -> None:
         while not self._stopping:
             try:
-                async with aio.connect(self._way.url, **self._arguments()) as connection:
+                async with aio.connect(self._source.url, **self._arguments()) as connection:
                     self._connection = connection
                     receiver = await connection.create_receiver(REPLICATION_QUEUE, credit=_CREDIT)
                     await _Reception(self._route, receiver).run()
             except* (HaclientError, AddressRefusedError, OwnEventError, OSError) as group:
-                self._begin_anew(str(group.exceptions[0]))
+                self._restart(str(group.exceptions[0]))
             except* Exception:
                 # Whatever it was, the next event may be another one.
-                self._begin_anew("it failed; see the member's log")
+                self._restart("an unexpected error; see the member's log")
                 logger.exception("link %s failed", self._route.name)
             self._connection = None
             if not self._stopping:
                 await asyncio.sleep(_PAUSE)
 
-    def _begin_anew(self, why: str) -> None:
+    def _restart(self, why: str) -> None:
         if why != self._ended:
             logger.info("link %s: %s", self._route.name, why)
         self._ended = why
@@ -107,37 +107,37 @@ class Link:
             "startup_deadline": None,
             "telemetry": "",
             "desired_capabilities": (FOLLOW,),
-            "on_event": self._happened,
+            "on_event": self._on_event,
         }
-        if self._way.password_file is not None:
+        if self._source.password_file is not None:
             arguments["credentials"] = self._credentials
         return arguments
 
     async def _credentials(self) -> Credentials:
-        path = self._way.password_file
-        assert path is not None, "there is one, or nobody asks"
+        path = self._source.password_file
+        assert path is not None, "only a link with a password file has credentials"
         try:
             password = await asyncio.to_thread(password_file.read, path)
         except PasswordFileError as error:
-            if not self._no_password:
+            if not self._password_error:
                 logger.warning("link %s: %s", self._route.name, error)
-            self._no_password = str(error)
+            self._password_error = str(error)
             raise
-        self._no_password = ""
-        return Credentials(self._way.user, password)
+        self._password_error = ""
+        return Credentials(self._source.user, password)
 
-    def _happened(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Runs on a thread of its own."""
         if isinstance(event, AttemptFailed):
-            self._missed = f"{event.record.endpoint}: {event.record.miss.detail}"
-        elif isinstance(event, Lost):
-            self._missed = f"{event.endpoint}: {event.reason}"
+            self._attempt_error = f"{event.record.endpoint}: {event.record.failure.detail}"
+        elif isinstance(event, Disconnected):
+            self._attempt_error = f"{event.endpoint}: {event.reason}"
         elif isinstance(event, Connected | Reconnected):
-            self._missed = ""
+            self._attempt_error = ""
 
 
 class _Reception:
-    """What comes over one connection.  What becomes safe after its end is nobody's business any more."""
+    """The events of one connection.  What becomes safe after its end is ignored."""
 
     def __init__(self, route: Route, receiver: aio.Receiver) -> None:
         self._route = route
@@ -145,20 +145,20 @@ class _Reception:
         self._safe: deque[aio.Delivery] = deque()
         self._unsafe = 0
         self._became_safe = asyncio.Event()
-        self._room = asyncio.Event()
+        self._below_limit = asyncio.Event()
 
     async def run(self) -> None:
-        """Carry out what comes, until the connection or the link ends."""
+        """Apply events until the connection or the link ends."""
         async with asyncio.TaskGroup() as group:
             accepting = group.create_task(self._accept())
             async for delivery in self._receiver:
-                await self._carry_out(delivery)
+                await self._apply(delivery)
                 while self._unsafe >= _CREDIT:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._below_limit.clear()
+                    await self._below_limit.wait()
             accepting.cancel()
 
-    async def _carry_out(self, delivery: aio.Delivery) -> None:
+    async def _apply(self, delivery: aio.Delivery) -> None:
         self._unsafe += 1
         try:
             self._route.enqueue(delivery.data, self._done, delivery)
@@ -175,7 +175,7 @@ class _Reception:
         self._unsafe -= 1
         self._safe.append(delivery)
         self._became_safe.set()
-        self._room.set()
+        self._below_limit.set()
 
     async def _accept(self) -> None:
         while True:
@@ -185,4 +185,4 @@ class _Reception:
                 try:
                     await self._safe.popleft().accept()
                 except (StaleDelivery, AlreadySettled):
-                    continue  # it comes again, and is known then
+                    continue  # it is sent again, and is known then

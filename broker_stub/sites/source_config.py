@@ -1,4 +1,4 @@
-"""How a link comes to its source: what its exchange says of that, without any secret.
+"""Where a link's source is and as whom the link connects: options of its exchange, without any secret.
 
 Rules
 -----
@@ -26,15 +26,15 @@ _INSTEAD = (
 )
 
 
-class WayError(ValueError):
+class SourceConfigError(ValueError):
     """A way that no link can take; says what to do instead, and holds no password."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SourceConfig:
     """The source of a link.
 
-    :param user: who the link is there; ``None`` for nobody in particular.
+    :param user: as whom the link connects; ``None`` for anonymous.
     :param password_file: ``None`` when no password is needed.
     """
 
@@ -43,7 +43,7 @@ class Way:
     password_file: str | None = None
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Way | None:
+    def of(cls, options: Mapping[str, Any]) -> SourceConfig | None:
         """What the options of an exchange say; ``None`` when it has no link.
 
         :raises WayError: when that cannot be used.
@@ -51,12 +51,12 @@ class Way:
         text, file = options.get(FROM), options.get(PASSWORD_FILE)
         if text is None:
             if file is not None:
-                raise WayError("there is no source that the password file belongs to")
+                raise SourceConfigError("there is no source that the password file belongs to")
             return None
         try:
             url = ClusterURL.parse(str(text))
         except ClusterURLError as error:
-            raise WayError(str(error)) from error
+            raise SourceConfigError(str(error)) from error
         _check_url(url)
         users = {seed.user for seed in url.seeds}
         if file is not None:
@@ -69,13 +69,15 @@ class Way:
 
 def _check_url(url: ClusterURL) -> None:
     if any(seed.password is not None for seed in url.seeds):
-        raise WayError(f"the URL of a link has no password in it, for it is stored: {_INSTEAD}")
+        raise SourceConfigError(f"the URL of a link has no password in it, for it is stored: {_INSTEAD}")
     if url.options.dr:
-        raise WayError("a link follows one site: leave the option 'dr' out")
+        raise SourceConfigError("a link follows one site: leave the option 'dr' out")
 
 
 def _check_file(path: str, users: set[str | None]) -> None:
     if None in users or len(users) > 1:
-        raise WayError("a password file belongs to one user: write amqp://user@host:port,host:port")
+        raise SourceConfigError("a password file belongs to one user: write amqp://user@host:port,host:port")
     if not PurePosixPath(path).is_absolute() or not path.isprintable():
-        raise WayError(f"a password file is named by its whole path, the same on each member: not {path!r}")
+        raise SourceConfigError(
+            f"a password file is named by its whole path, the same on each member: not {path!r}"
+        )

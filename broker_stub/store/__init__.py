@@ -1,9 +1,9 @@
-"""What a member keeps: generation, wiring, messages.  ``Store`` is the seam; two implementations.
+"""What a member keeps: generation, wiring, messages.  ``Store`` is the interface; two implementations.
 
 * ``interface``  the rules of a store, its operations and what it holds
 * ``sqlite``, ``batch``, ``writer``  the durable one: the loop's side, one transaction, the thread
-* ``schema``, ``reading``  the tables and the seals on their rows
-* ``opening``, ``files``, ``mark``  fresh, wiped or damaged; the directory; lost commits
+* ``schema``, ``reading``  the tables and the checksums of their rows
+* ``opening``, ``files``, ``commit_count``  fresh, wiped or corrupted; the directory; lost commits
 * ``memory``  the one without a file
 * ``commits``, ``errors``  shared by both
 """

@@ -2,7 +2,7 @@
 
 Rules
 -----
-* A batch belongs to the loop's thread until it is handed to the writer, and to the writer then.
+* A batch belongs to the loop's thread until it is given to the writer, and to the writer then.
 * Operations on messages of different ids commute, so they are gathered by kind: a message that is
   put and removed within a batch is never written.  A statement about anything else stays where it
   is in the order, and closes what was gathered before it.
@@ -35,13 +35,13 @@ class Read(NamedTuple):
 class Changes:
     """What happens to the content of one queue."""
 
-    __slots__ = ("_counted", "_removed", "duplicates", "last_id", "marks", "puts")
+    __slots__ = ("_counted", "_removed", "duplicates", "last_id", "puts", "site_progress")
 
     def __init__(self) -> None:
         self.puts: dict[int, tuple[bytes, int, int | None]] = {}
         self.duplicates: list[tuple[int, bytes, int]] = []
         self.last_id = 0
-        self.marks: Mapping[str, Any] | None = None
+        self.site_progress: Mapping[str, Any] | None = None
         self._removed: dict[int, None] = {}
         self._counted: dict[int, int] = {}
 

@@ -1,12 +1,12 @@
-"""How many commits were reported, beside the database: a tail that was lost shows.
+"""How many commits were reported, in a file beside the database: lost commits show.
 
-SQLite takes a write-ahead log up to the first frame whose checksum is wrong, and cannot know
-whether what follows was ever committed.  A damaged or truncated log is thus a shorter history, and
-no error.  So the writer notes after each commit how many there have been, in place, in a file of
-its own.  A database that knows of fewer than the mark has lost commits.
+SQLite reads a write-ahead log up to the first frame whose checksum is wrong, and cannot know
+whether what follows was ever committed.  A corrupted or truncated log is thus a shorter history, and
+no error.  So the writer records after each commit how many there have been, in place, in a file of
+its own.  A database that has fewer than this count has lost commits.
 
-The mark is not synced for each commit.  It survives the death of the process; after the death of
-the machine it may be older than the database, and then it accuses nobody: what a disk lost then,
+The file is not synced for each commit.  It survives the death of the process; after the death of
+the machine it may be older than the database, and then it shows nothing: what a disk lost then,
 although it had confirmed it, can go unnoticed.
 """
 
@@ -18,7 +18,7 @@ import uuid
 from pathlib import Path
 from zlib import crc32
 
-from broker_stub.store.errors import StoreDamagedError
+from broker_stub.store.errors import StoreCorruptedError
 
 # Magic, identity of the store, commits; behind them the CRC of these.  One disk sector holds it all.
 _CONTENT = struct.Struct(">8s16sQ")
@@ -38,14 +38,14 @@ def decode(data: bytes) -> tuple[uuid.UUID, int]:
     :raises StoreDamagedError: when it is not what was written.
     """
     if len(data) != _CONTENT.size + _CHECKSUM.size:
-        raise StoreDamagedError(f"the commit mark has {len(data)} bytes")
+        raise StoreCorruptedError(f"the commit count has {len(data)} bytes")
     magic, identity, commits = _CONTENT.unpack_from(data)
     if magic != _MAGIC or _CHECKSUM.unpack_from(data, _CONTENT.size)[0] != crc32(data[: _CONTENT.size]):
-        raise StoreDamagedError("the commit mark has a wrong checksum")
+        raise StoreCorruptedError("the commit count has a wrong checksum")
     return uuid.UUID(bytes=identity), commits
 
 
-class CommitMark:
+class CommitCount:
     """The open file."""
 
     def __init__(self, path: Path, identity: uuid.UUID) -> None:

@@ -10,7 +10,7 @@ from broker_stub.store.errors import StoreFailedError
 
 
 class Commits:
-    """Gives sequences, and tells when they are committed.
+    """Gives sequences, and reports when they are committed.
 
     :param refusal: why no operation is taken any more, ``None`` while they are.
     """
@@ -88,7 +88,7 @@ class Commits:
 
 
 class Committing:
-    """The part of ``Store`` that tells what is committed."""
+    """The part of ``Store`` that reports what is committed."""
 
     _commits: Commits
 

@@ -32,8 +32,8 @@ class StoreLockedError(StoreFailedError):
         return type(self), (self.directory, self.holder)
 
 
-class StoreDamagedError(Exception):
-    """What was read cannot be what was written.  ``open_store`` handles it; callers see ``damage``."""
+class StoreCorruptedError(Exception):
+    """What was read cannot be what was written.  ``open_store`` handles it; callers see ``corruption``."""
 
 
 class UnknownQueueError(KeyError):

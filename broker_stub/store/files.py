@@ -1,19 +1,19 @@
-"""The directory of a store: which files there are, who holds it, and how damaged ones are kept.
+"""The directory of a store: which files there are, who holds it, and how corrupted ones are kept.
 
 Files
 -----
 ``store.db``, ``store.db-wal``  the database and its write-ahead log (gone after a clean close)
 ``identity``                    the store's UUID, as text
-``committed``                   how many commits were reported: see ``mark``
+``committed``                   how many commits were reported: see ``commit_count``
 ``lock``                        held (flock) while the store is open; its content is the holder's pid
 ``store.db.new``                a database that is being made
-``damaged-<time>/``             what was found damaged, unchanged
+``damaged-<time>/``             what was found corrupted, unchanged
 
 Rules
 -----
 * A store exists from the moment ``store.db.new`` becomes ``store.db``.  The other files are there
   by then, so that whichever of them is missing later was taken away.
-* Nothing damaged is deleted or changed.
+* Nothing corrupted is deleted or changed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pathlib import Path
 
 from broker_stub import fsync
 from broker_stub.store import commit_count
-from broker_stub.store.errors import StoreDamagedError, StoreLockedError
+from broker_stub.store.errors import StoreCorruptedError, StoreLockedError
 
 DATABASE, NEW_DATABASE = "store.db", "store.db.new"
-IDENTITY, MARK, LOCK = "identity", "committed", "lock"
-_PARTS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", IDENTITY, MARK)
+IDENTITY, COMMIT_COUNT, LOCK = "identity", "committed", "lock"
+_PARTS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", IDENTITY, COMMIT_COUNT)
 _DAMAGED = "damaged-"
 
 
@@ -66,14 +66,14 @@ def present(directory: Path) -> list[str]:
 
 
 def was_set_aside(directory: Path) -> bool:
-    """Whether there has been a store that was damaged."""
+    """Whether a corrupted store was set aside here."""
     return any(directory.glob(f"{_DAMAGED}*"))
 
 
-def forget_unfinished(directory: Path) -> None:
+def remove_unfinished(directory: Path) -> None:
     """Remove a store that never came into being: nothing was ever put into it."""
     if (directory / NEW_DATABASE).exists() and not (directory / DATABASE).exists():
-        for name in (IDENTITY, MARK, f"{NEW_DATABASE}-wal", f"{NEW_DATABASE}-journal", NEW_DATABASE):
+        for name in (IDENTITY, COMMIT_COUNT, f"{NEW_DATABASE}-wal", f"{NEW_DATABASE}-journal", NEW_DATABASE):
             (directory / name).unlink(missing_ok=True)
 
 
@@ -94,30 +94,30 @@ def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
 
 
 def read_identity(directory: Path) -> tuple[uuid.UUID, int]:
-    """The identity that the files beside the database tell, and how many commits were reported.
+    """The identity in the files beside the database, and how many commits were reported.
 
     :raises StoreDamagedError: when one is missing, no longer readable, or they differ.
     """
-    for name in (DATABASE, IDENTITY, MARK):
+    for name in (DATABASE, IDENTITY, COMMIT_COUNT):
         if not (directory / name).exists():
-            raise StoreDamagedError(f"the file {name} is missing")
+            raise StoreCorruptedError(f"the file {name} is missing")
     if not (directory / DATABASE).stat().st_size:
         # SQLite would take it for a new one, and delete the log that is beside it.
-        raise StoreDamagedError("the database is empty")
+        raise StoreCorruptedError("the database is empty")
     try:
         identity = uuid.UUID((directory / IDENTITY).read_text("ascii").strip())
     except ValueError as error:
-        raise StoreDamagedError("the identity file holds no identity") from error
-    marked, commits = commit_count.decode((directory / MARK).read_bytes())
-    if marked != identity:
-        raise StoreDamagedError("the identity file and the commit mark belong to different stores")
+        raise StoreCorruptedError("the identity file holds no identity") from error
+    counted, commits = commit_count.decode((directory / COMMIT_COUNT).read_bytes())
+    if counted != identity:
+        raise StoreCorruptedError("the identity file and the commit count belong to different stores")
     return identity, commits
 
 
 def write_identity(directory: Path, identity: uuid.UUID) -> None:
-    """Make the files that tell the identity."""
+    """Make the files that hold the identity."""
     fsync.write(directory / IDENTITY, f"{identity}\n".encode())
-    fsync.write(directory / MARK, commit_count.encode(identity, 0))
+    fsync.write(directory / COMMIT_COUNT, commit_count.encode(identity, 0))
 
 
 def finish_new(directory: Path) -> None:

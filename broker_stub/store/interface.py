@@ -1,4 +1,4 @@
-"""What a member keeps from one life to the next, and the seam to whoever keeps it.
+"""What a member keeps from one life to the next, and the interface of a store.
 
 Rules
 -----
@@ -11,7 +11,7 @@ Rules
   operation is appended by the call, not by the ``await``.
 * The first error of the medium is the last: the store fails.  Every operation that waits, and
   every later one, gets ``StoreFailedError``, and nothing is reported as committed any more.  An
-  operation that failed may still be there after a restart (a failed fsync tells nothing).
+  operation that failed may still be there after a restart (a failed fsync proves nothing).
 * A queue has an identity (UUID) for the world and a small integer key within one open store.  A
   key is never given again while the store is open.  Message ids are above 0 and have 63 bits.
 
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Protocol
 
 from broker_stub.store.errors import StoreFailedError
 
-FIRST_NUMBER = 0
+FIRST_GENERATION = 0
 MAX_MESSAGE_ID = 2**63 - 1
 
 
@@ -39,7 +39,7 @@ class Pending:
     :param claim: an id that is never used twice.
     """
 
-    number: int
+    generation: int
     claim: str
 
 
@@ -116,13 +116,13 @@ class StoredQueue:
 
     :param key: names the queue in the operations on its messages.
     :param last_id: the highest message id ever put, 0 for none; also of messages long gone.
-    :param marks: what ``put_marks`` wrote last; empty for nothing.
+    :param site progress: what ``put_marks`` wrote last; empty for nothing.
     """
 
     key: int
     record: QueueRecord
     last_id: int
-    marks: Mapping[str, Any] = field(default_factory=dict)
+    site_progress: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Snapshot:
     """
 
     was_clean: bool = True
-    number: int | None = FIRST_NUMBER
+    generation: int | None = FIRST_GENERATION
     pending: Pending | None = None
     replicas: tuple[Replica, ...] = ()
     cluster: str = ""
@@ -150,10 +150,10 @@ class Store(Protocol):
 
     @property
     def identity(self) -> uuid.UUID:
-        """Which store this is; a store that replaced a damaged one has another identity."""
+        """Which store this is; a store that replaced a corrupted one has another identity."""
 
     @property
-    def damage(self) -> str:
+    def corruption(self) -> str:
         """What was wrong with the store that was found, in words; empty when nothing was."""
 
     @property
@@ -197,11 +197,11 @@ class Store(Protocol):
 
     # -- generation and cluster -----------------------------------------------------------------
 
-    def write_generation(self, number: int | None) -> asyncio.Future[None]:
-        """Set the own number, or erase it with ``None``."""
+    def write_generation(self, generation: int | None) -> asyncio.Future[None]:
+        """Set the own generation, or erase it with ``None``."""
 
     def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
-        """Set what is about to be claimed, or forget it."""
+        """Set what is about to be claimed, or clear it."""
 
     def put_replicas(self, replicas: Iterable[Replica]) -> int:
         """Set the other ready replicas."""
@@ -260,7 +260,7 @@ class Store(Protocol):
     def clear_duplicates(self, queue: int) -> int:
         """Forget the duplicate-detection ids of a queue."""
 
-    def put_marks(self, queue: int, marks: Mapping[str, Any]) -> int:
+    def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:
         """Set what a queue remembers beside its messages: what JSON can hold.
 
         Of one commit the last ones are written.  They end with the queue, and with nothing else.
@@ -274,5 +274,5 @@ class Store(Protocol):
     async def close(self, *, clean: bool = True) -> None:
         """Commit what was appended and end; only ``clean`` leaves the store marked as clean.
 
-        :raises StoreFailedError: when the mark could not be written.
+        :raises StoreFailedError: when the commit count could not be written.
         """

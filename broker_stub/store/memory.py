@@ -1,7 +1,7 @@
 """The store that ends with the process: the same rules, no file.
 
-It commits on the loop's next turn, so that whoever works with it meets the same order of things as
-with a disk.  It shares the bytes of the messages with the queue, and keeps no copy of them.
+It commits in the loop's next iteration, so that its callers see the same sequence as with a disk.
+It shares the bytes of the messages with the queue, and keeps no copy of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Queue:
     duplicates: deque[tuple[bytes, int]]
     last_id: int = 0
     messages: dict[int, StoredMessage] = field(default_factory=dict)
-    marks: Mapping[str, Any] = field(default_factory=dict)
+    site_progress: Mapping[str, Any] = field(default_factory=dict)
 
 
 class MemoryStore(Committing):
@@ -47,7 +47,7 @@ class MemoryStore(Committing):
 
     def __init__(self, *, duplicates: int = DEFAULT_WINDOW) -> None:
         self.identity = uuid.uuid4()
-        self.damage = ""
+        self.corruption = ""
         self._window = duplicates
         self._commits = Commits()
         self._scheduled = False
@@ -66,7 +66,7 @@ class MemoryStore(Committing):
         return replace(
             self._facts,
             queues=tuple(
-                StoredQueue(key, queue.record, queue.last_id, queue.marks)
+                StoredQueue(key, queue.record, queue.last_id, queue.site_progress)
                 for key, queue in self._queues.items()
             ),
             exchanges=tuple(
@@ -104,10 +104,10 @@ class MemoryStore(Committing):
 
     # -- generation and cluster -----------------------------------------------------------------
 
-    def write_generation(self, number: int | None) -> asyncio.Future[None]:
+    def write_generation(self, generation: int | None) -> asyncio.Future[None]:
         """See ``Store``."""
         self._check()
-        self._facts = replace(self._facts, number=number)
+        self._facts = replace(self._facts, generation=generation)
         return self.when_committed(self._appended())
 
     def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
@@ -146,7 +146,7 @@ class MemoryStore(Committing):
         """See ``Store``."""
         identity = self._queue(queue).record.identity
         del self._queues[queue], self._keys[identity]
-        self._bindings = {place: item for place, item in self._bindings.items() if item.queue != identity}
+        self._bindings = {key: item for key, item in self._bindings.items() if item.queue != identity}
         return self._appended()
 
     def put_exchange(self, record: ExchangeRecord) -> int:
@@ -159,7 +159,7 @@ class MemoryStore(Committing):
         """See ``Store``."""
         self._check()
         self._exchanges.pop(identity, None)
-        self._bindings = {place: item for place, item in self._bindings.items() if item.exchange != identity}
+        self._bindings = {key: item for key, item in self._bindings.items() if item.exchange != identity}
         return self._appended()
 
     def put_binding(self, record: BindingRecord) -> int:
@@ -225,9 +225,9 @@ class MemoryStore(Committing):
         self._queue(queue).duplicates.clear()
         return self._appended()
 
-    def put_marks(self, queue: int, marks: Mapping[str, Any]) -> int:
+    def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:
         """See ``Store``."""
-        self._queue(queue).marks = marks
+        self._queue(queue).site_progress = progress
         return self._appended()
 
     def discard_content(self, queue: int) -> int:

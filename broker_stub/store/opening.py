@@ -2,21 +2,20 @@
 
 Fresh or wiped
 --------------
-* A directory with no part of a store and no ``damaged-...`` beside it is *fresh*: number 0.  A
-  directory that was emptied completely looks the same, and that is harmless: the arbiter's number
-  is 0 only until the very first promotion, so number 0 is current only where nothing was ever
-  acknowledged.  Who knows the identity of the store that should be there says so
-  (``expected_identity``), and gets *wiped*.
-* A directory with only some parts of a store is *damaged*.
-* A damaged or wiped store is replaced by an empty one whose number is erased (``None``): only
-  catching up gives it a number again.  That holds after a crash in the middle of it, too: where
+* A directory with no part of a store and no ``damaged-...`` beside it is *fresh*: generation 0.  A
+  directory that was emptied completely looks the same, and that is harmless: the arbiter's
+  generation is 0 only until the very first promotion, so generation 0 is current only where nothing was ever
+  acknowledged.  A caller that expects a store there gives ``expected_identity``; the store is *wiped* then.
+* A directory with only some parts of a store is *corrupted*.
+* A corrupted or wiped store is replaced by an empty one whose generation is erased (``None``): only
+  catching up gives it a generation again.  That holds after a crash in the middle of it, too: where
   something was set aside, nothing is fresh.
 
 What is checked, in this order
 ------------------------------
 The files beside the database and that they are of one store; the database's header and schema;
-SQLite's ``quick_check`` (every page is where it belongs); the seal on every row, the order of the
-keys and that each message's queue is there; that no reported commit is missing (``mark``).
+SQLite's ``quick_check`` (every page is where it belongs); the checksum on every row, the order of the
+keys and that each message's queue is there; that no reported commit is missing (``commit_count``).
 
 An error that is not the store's fault (no permission, disk full, busy) is raised and moves nothing.
 """
@@ -32,9 +31,9 @@ from pathlib import Path
 
 from broker_stub import fsync
 from broker_stub.store import files, reading
-from broker_stub.store.commit_count import CommitMark
-from broker_stub.store.errors import StoreDamagedError, StoreFailedError
-from broker_stub.store.interface import FIRST_NUMBER
+from broker_stub.store.commit_count import CommitCount
+from broker_stub.store.errors import StoreCorruptedError, StoreFailedError
+from broker_stub.store.interface import FIRST_GENERATION
 from broker_stub.store.schema import (
     APPLICATION_ID,
     COMMITS,
@@ -43,11 +42,11 @@ from broker_stub.store.schema import (
     TABLES,
     connect,
     create,
-    sealed,
+    with_checksum,
 )
 
-# Primary result codes that tell of the surroundings and not of the files: sqlite.org/rescode.html.
-_NOT_DAMAGE = frozenset(
+# Primary result codes whose cause is outside of the files: sqlite.org/rescode.html.
+_NOT_CORRUPTION = frozenset(
     {
         sqlite3.SQLITE_PERM,
         sqlite3.SQLITE_BUSY,
@@ -70,7 +69,7 @@ _UNREADABLE = (sqlite3.Error, ValueError, TypeError, KeyError, OverflowError)
 
 @dataclass(slots=True)
 class QueueState:
-    """What the loop must know of a queue to number what comes in.
+    """What the loop needs of a queue to number new entries.
 
     :param position: of the last duplicate-detection id.
     """
@@ -86,12 +85,12 @@ class Opened:
     """A store whose files are open and marked dirty."""
 
     connection: sqlite3.Connection
-    mark: CommitMark
+    commit_count: CommitCount
     lock: int
     identity: uuid.UUID
     commits: int
     was_clean: bool
-    damage: str
+    corruption: str
     queues: dict[uuid.UUID, QueueState] = field(default_factory=dict)
 
 
@@ -118,35 +117,35 @@ def open_files(directory: Path, *, expected_identity: uuid.UUID | None, clock: C
 def _open_locked(
     directory: Path, lock: int, expected_identity: uuid.UUID | None, clock: Callable[[], float]
 ) -> Opened:
-    files.forget_unfinished(directory)
-    damage, fresh = "", False
+    files.remove_unfinished(directory)
+    corruption, fresh = "", False
     if files.present(directory):
         try:
             return _open_found(directory, lock, expected_identity, clock)
-        except StoreDamagedError as error:
-            damage = str(error)
+        except StoreCorruptedError as error:
+            corruption = str(error)
     elif files.was_set_aside(directory):
-        damage = "there was a store, and it was set aside as damaged"
+        corruption = "a former store was set aside as corrupted"
     elif expected_identity is not None:
-        damage = f"the directory is empty, but store {expected_identity} should be here"
+        corruption = f"the directory is empty, but store {expected_identity} should be here"
     else:
         fresh = True
-    _create(directory, FIRST_NUMBER if fresh else None)
+    _create(directory, FIRST_GENERATION if fresh else None)
     identity, commits = files.read_identity(directory)
     connection = connect(directory / files.DATABASE)
     try:
-        return _take(directory, lock, connection, identity, commits, damage=damage, is_new=True)
+        return _take(directory, lock, connection, identity, commits, corruption=corruption, is_new=True)
     except BaseException:
         connection.close()
         raise
 
 
-def _create(directory: Path, number: int | None) -> None:
+def _create(directory: Path, generation: int | None) -> None:
     identity = uuid.uuid4()
     meta = {
         "identity": str(identity),
         "clean": True,
-        "number": number,
+        "number": generation,
         "pending": None,
         "replicas": [],
         "cluster": "",
@@ -176,52 +175,52 @@ def _open_found(
         commits = _verify(connection, identity, reported)
         return _take(directory, lock, connection, identity, commits)
     except BaseException as error:
-        damage = _damage(error)
-        if damage:
+        corruption = _corruption(error)
+        if corruption:
             # Before the connection is closed: one whose files have moved neither writes nor deletes them.
-            place = files.set_aside(directory, clock)
-            damage = f"{damage}; the files are in {place.name}"
+            target = files.set_aside(directory, clock)
+            corruption = f"{corruption}; the files are in {target.name}"
         if connection is not None:
             connection.close()
-        if damage:
-            raise StoreDamagedError(damage) from error
+        if corruption:
+            raise StoreCorruptedError(corruption) from error
         raise
 
 
 def _expect(identity: uuid.UUID, expected: uuid.UUID | None) -> None:
     if expected not in (None, identity):
-        raise StoreDamagedError(f"this is store {identity}, but store {expected} should be here")
+        raise StoreCorruptedError(f"this is store {identity}, but store {expected} should be here")
 
 
-def _damage(error: BaseException) -> str:
+def _corruption(error: BaseException) -> str:
     """What is wrong with the files, empty when it is not them."""
-    if isinstance(error, StoreDamagedError):
+    if isinstance(error, StoreCorruptedError):
         return str(error)
     code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code not in _UNREADABLE_CODES and code & _PRIMARY_CODE in _NOT_DAMAGE:
+    if code is not None and code not in _UNREADABLE_CODES and code & _PRIMARY_CODE in _NOT_CORRUPTION:
         return ""
     return f"the database cannot be read: {error}" if isinstance(error, _UNREADABLE) else ""
 
 
 def _verify(connection: sqlite3.Connection, identity: uuid.UUID, reported: int) -> int:
-    """Check all that the module's head tells; how many commits there are."""
+    """Check all that the module's docstring lists; how many commits there are."""
     _verify_schema(connection)
     verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != [("ok",)]:
-        raise StoreDamagedError(
-            f"SQLite's check of the database says: {verdict[0][0] if verdict else 'nothing'}"
+        raise StoreCorruptedError(
+            f"SQLite's check of the database reports: {verdict[0][0] if verdict else 'nothing'}"
         )
     found = reading.snapshot(connection, was_clean=True)
     if reading.meta(connection)["identity"] != str(identity):
-        raise StoreDamagedError("the database belongs to another store than the identity file")
+        raise StoreCorruptedError("the database belongs to another store than the identity file")
     keys = {queue.key for queue in found.queues}
     counters = reading.counters(connection)
     if not counters.keys() - {COMMITS} <= keys:
-        raise StoreDamagedError("there is a message id of a queue that is not there")
+        raise StoreCorruptedError("there is a message id of a queue that is not there")
     reading.check_all_messages(connection, keys)
     reading.check_all_duplicates(connection, keys)
     if counters[COMMITS] < reported:
-        raise StoreDamagedError(
+        raise StoreCorruptedError(
             f"{reported} commits were reported, and the database knows of {counters[COMMITS]}"
         )
     return counters[COMMITS]
@@ -232,12 +231,12 @@ def _verify_schema(connection: sqlite3.Connection) -> None:
     for pragma, value in wanted.items():
         found = connection.execute(f"PRAGMA {pragma}").fetchone()
         if found != (value,):
-            raise StoreDamagedError(
+            raise StoreCorruptedError(
                 f"{pragma} is {found and found[0]}, where a store of this version has {value}"
             )
     schema = sorted(sql for (sql,) in connection.execute("SELECT coalesce(sql, '') FROM sqlite_schema"))
     if schema != sorted(TABLES):
-        raise StoreDamagedError("the database has other tables than a store of this version")
+        raise StoreCorruptedError("the database has other tables than a store of this version")
 
 
 def _take(
@@ -247,24 +246,24 @@ def _take(
     identity: uuid.UUID,
     commits: int,
     *,
-    damage: str = "",
+    corruption: str = "",
     is_new: bool = False,
 ) -> Opened:
     """Mark the store dirty, and hand it over."""
     snapshot = reading.snapshot(connection, was_clean=True)
     was_clean = is_new or reading.meta(connection)["clean"] is True
     positions = reading.last_positions(connection)
-    connection.execute(PUT_META, sealed("clean", json.dumps(obj=False)))
-    mark = CommitMark(directory / files.MARK, identity)
-    mark.write(commits)
+    connection.execute(PUT_META, with_checksum("clean", json.dumps(obj=False)))
+    commit_count = CommitCount(directory / files.COMMIT_COUNT, identity)
+    commit_count.write(commits)
     return Opened(
         connection=connection,
-        mark=mark,
+        commit_count=commit_count,
         lock=lock,
         identity=identity,
         commits=commits,
         was_clean=was_clean,
-        damage=damage,
+        corruption=corruption,
         queues={
             queue.record.identity: QueueState(
                 queue.key, queue.record.identity, queue.last_id, positions.get(queue.key, 0)

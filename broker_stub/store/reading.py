@@ -1,6 +1,6 @@
 """What is in the database, as the facts of ``interface``.  Runs where the connection is.
 
-Rule: every row that is read is checked against its seal; a wrong one raises ``StoreDamagedError``.
+Rule: every row that is read is checked against its checksum; a wrong one raises ``StoreDamagedError``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from broker_stub.store.errors import StoreDamagedError
+from broker_stub.store.errors import StoreCorruptedError
 from broker_stub.store.interface import (
     BindingRecord,
     ExchangeRecord,
@@ -22,7 +22,7 @@ from broker_stub.store.interface import (
     StoredMessage,
     StoredQueue,
 )
-from broker_stub.store.schema import check_message, marks_name, unsealed
+from broker_stub.store.schema import check_message, progress_name, without_checksum
 
 # A chunk ends with either: small messages by number, large ones by size.
 CHUNK_MESSAGES = 1000
@@ -38,7 +38,7 @@ _DUPLICATES = "SELECT * FROM duplicates WHERE queue = ? ORDER BY position"
 def rows(connection: sqlite3.Connection, table: str, order: str) -> Iterator[tuple[Any, ...]]:
     """The rows of a table, without their checksums."""
     for row in connection.execute(f"SELECT * FROM {table} ORDER BY {order}"):  # noqa: S608 - our own words
-        yield unsealed(table, row)
+        yield without_checksum(table, row)
 
 
 def meta(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -57,12 +57,12 @@ def snapshot(connection: sqlite3.Connection, *, was_clean: bool) -> Snapshot:
     pending = facts["pending"]
     return Snapshot(
         was_clean=was_clean,
-        number=facts["number"],
+        generation=facts["number"],
         pending=None if pending is None else Pending(*pending),
         replicas=tuple(Replica(*replica) for replica in facts["replicas"]),
         cluster=facts["cluster"],
         queues=tuple(
-            StoredQueue(key, record, last_ids.get(key, 0), facts.get(marks_name(key), {}))
+            StoredQueue(key, record, last_ids.get(key, 0), facts.get(progress_name(key), {}))
             for key, record in _queues(connection).items()
         ),
         exchanges=tuple(_exchanges(connection)),
@@ -119,7 +119,7 @@ def chunk(connection: sqlite3.Connection, queue: int, after: int) -> list[Stored
 
 def duplicates(connection: sqlite3.Connection, queue: int) -> list[tuple[int, bytes, int]]:
     """Position, id and message of what is remembered, oldest first."""
-    found = [unsealed("duplicates", row) for row in connection.execute(_DUPLICATES, (queue,))]
+    found = [without_checksum("duplicates", row) for row in connection.execute(_DUPLICATES, (queue,))]
     return [(position, duplicate_id, message) for _, position, duplicate_id, message in found]
 
 
@@ -129,7 +129,7 @@ def last_positions(connection: sqlite3.Connection) -> dict[int, int]:
 
 
 def check_all_messages(connection: sqlite3.Connection, queues: set[int]) -> None:
-    """Read every message: its seal, its queue, and that the order of the keys holds.
+    """Read every message: its checksum, its queue, and that the order of the keys holds.
 
     :raises StoreDamagedError: at the first that is wrong.
     """
@@ -139,20 +139,20 @@ def check_all_messages(connection: sqlite3.Connection, queues: set[int]) -> None
     ):
         check_message(checksum, queue, number, data, delivery_count, expires_at)
         if (queue, number) <= before or queue not in queues:
-            raise StoreDamagedError(f"message {number} of queue {queue} is not where it belongs")
+            raise StoreCorruptedError(f"message {number} of queue {queue} is not where it belongs")
         before = (queue, number)
 
 
 def check_all_duplicates(connection: sqlite3.Connection, queues: set[int]) -> None:
-    """Read every remembered id: its seal, its queue, and that the order of the keys holds.
+    """Read every remembered id: its checksum, its queue, and that the order of the keys holds.
 
     :raises StoreDamagedError: at the first that is wrong.
     """
     before = (0, 0)
     for row in connection.execute("SELECT * FROM duplicates"):
-        queue, position, _, _ = unsealed("duplicates", row)
+        queue, position, _, _ = without_checksum("duplicates", row)
         if (queue, position) <= before or queue not in queues:
-            raise StoreDamagedError(
+            raise StoreCorruptedError(
                 f"duplicate-detection id {position} of queue {queue} is not where it belongs"
             )
         before = (queue, position)

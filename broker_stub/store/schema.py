@@ -1,12 +1,12 @@
-"""The database: its tables, how a connection is set up, and the seal on each row.
+"""The database: its tables, how a connection is set up, and the checksum on each row.
 
 Rules
 -----
 * SQLite keeps no checksum of its pages: a flipped bit in a value is a valid value.  So every row
-  ends with a checksum over its key and its values, and a row whose checksum is wrong is damage.
+  ends with a checksum over its key and its values, and a row whose checksum is wrong is corruption.
 * A message's checksum is its CRC plus the delivery count: counting a delivery adds one to both
   columns, without reading the row.
-* The marks of a queue are a row of ``meta``, which only a queue with marks has.
+* The site progress of a queue are a row of ``meta``, which only a queue with site progress has.
 * ``counters`` holds the highest message id put into each queue, and under ``COMMITS`` how many
   commits the store has seen.  They share a table so that a commit touches one page for both.
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from broker_stub.store.errors import StoreDamagedError
+from broker_stub.store.errors import StoreCorruptedError
 
 # Kept in the header of the database file: that this is a store, and of which version.
 APPLICATION_ID = 0x68615374
@@ -87,13 +87,13 @@ def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
     for table in TABLES:
         connection.execute(table)
     for name, value in meta.items():
-        connection.execute(PUT_META, sealed(name, value))
-    connection.execute(PUT_COUNTER, sealed(COMMITS, 0))
+        connection.execute(PUT_META, with_checksum(name, value))
+    connection.execute(PUT_COUNTER, with_checksum(COMMITS, 0))
     connection.execute("COMMIT")
 
 
-def marks_name(queue: int) -> str:
-    """The name in ``meta`` of a queue's marks."""
+def progress_name(queue: int) -> str:
+    """The name in ``meta`` of a queue's site progress."""
     return f"marks:{queue}"
 
 
@@ -117,20 +117,20 @@ def put_rows(table: str, columns: int, count: int) -> str:
     return f"INSERT OR REPLACE INTO {table} VALUES {', '.join([row] * count)}"  # noqa: S608 - our own words
 
 
-def sealed(*values: Any) -> tuple[Any, ...]:
+def with_checksum(*values: Any) -> tuple[Any, ...]:
     """A row with its checksum, which is that of plain text where a text is an enum's: it is read as such."""
     plain = tuple([str(value) if isinstance(value, str) else value for value in values])
     return (*plain, crc32(repr(plain).encode()))
 
 
-def unsealed(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
+def without_checksum(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values of a row.
 
     :raises StoreDamagedError: when they are not those that were written.
     """
     *values, checksum = row
     if crc32(repr(tuple(values)).encode()) != checksum:
-        raise StoreDamagedError(f"a row of table {table} has a wrong checksum")
+        raise StoreCorruptedError(f"a row of table {table} has a wrong checksum")
     return tuple(values)
 
 
@@ -143,7 +143,7 @@ _NEVER = 0x5BD1E995
 def message_checksum(
     queue: int, message_id: int, data: bytes, delivery_count: int, expires_at: int | None
 ) -> int:
-    """The seal of a message.
+    """The checksum of a message.
 
     For given data CRC-32 differs whenever the seed does, and for a given seed whenever one run of
     up to 32 bits of the data does.
@@ -159,4 +159,4 @@ def check_message(checksum: int, *message: Any) -> None:
     :raises StoreDamagedError: when it is not; ``TypeError`` when a value is of another type.
     """
     if message_checksum(*message) != checksum:
-        raise StoreDamagedError(f"message {message[1]} of queue {message[0]} has a wrong checksum")
+        raise StoreCorruptedError(f"message {message[1]} of queue {message[0]} has a wrong checksum")

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 Each operation changes the current batch, which belongs to the loop.  When the writer is idle the
-batch is handed over at the end of the loop's turn, so that what one turn appended is one
+batch is handed over at the end of the loop's iteration, so that what one iteration appended is one
 transaction; while it is busy the batch grows.  When the writer has committed, the loop hands over
-the next batch first and tells the callbacks then: the disk works while they run.
+the next batch first and runs the callbacks then: the disk works while they run.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ async def open_store(
     expected_identity: uuid.UUID | None = None,
     clock: Callable[[], float] = time.time,
 ) -> SqliteStore:
-    """Open the store of a directory, or make one; ``damage`` tells when it replaces a damaged one.
+    """Open the store of a directory, or make one; ``corruption`` says when it replaces a corrupted one.
 
     :param duplicates: how many duplicate-detection ids a queue remembers.
     :param delay: seconds to collect operations after the first one, before they are written.
     :param expected_identity: the store that should be there, where somebody knows it.
-    :param clock: seconds since the epoch, for the names of damaged stores.
+    :param clock: seconds since the epoch, for the names of corrupted stores.
     :raises StoreLockedError: when another process has it open.
     :raises StoreFailedError: when the directory cannot be used.
     """
@@ -70,11 +70,11 @@ async def open_store(
 
 
 def _drop(opening: asyncio.Future[Opened]) -> None:
-    """Nobody waits for the opened files any more."""
+    """The opener was cancelled: close the files."""
     if not opening.cancelled() and opening.exception() is None:
         opened = opening.result()
         opened.connection.close()
-        opened.mark.close(sync=False)
+        opened.commit_count.close(sync=False)
         files.unlock(opened.lock)
 
 
@@ -83,7 +83,7 @@ class SqliteStore(Committing):
 
     def __init__(self, opened: Opened, *, duplicates: int, delay: float) -> None:
         self.identity = opened.identity
-        self.damage = opened.damage
+        self.corruption = opened.corruption
         self._was_clean = opened.was_clean
         self._lock = opened.lock
         self._identities = opened.queues
@@ -97,7 +97,7 @@ class SqliteStore(Committing):
         self._busy = False
         self._scheduled = False
         self._closing: asyncio.Task[None] | None = None
-        self._writer = Writer(opened.connection, opened.mark, opened.commits, duplicates, self._done)
+        self._writer = Writer(opened.connection, opened.commit_count, opened.commits, duplicates, self._done)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -129,13 +129,13 @@ class SqliteStore(Committing):
 
     # -- generation and cluster -----------------------------------------------------------------
 
-    def write_generation(self, number: int | None) -> asyncio.Future[None]:
+    def write_generation(self, generation: int | None) -> asyncio.Future[None]:
         """See ``Store``."""
-        return self.when_committed(self._put_meta("number", number))
+        return self.when_committed(self._put_meta("number", generation))
 
     def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
         """See ``Store``."""
-        value = None if pending is None else [pending.number, pending.claim]
+        value = None if pending is None else [pending.generation, pending.claim]
         return self.when_committed(self._put_meta("pending", value))
 
     def put_replicas(self, replicas: Iterable[Replica]) -> int:
@@ -147,7 +147,7 @@ class SqliteStore(Committing):
         return self._put_meta("cluster", name)
 
     def _put_meta(self, name: str, value: Any) -> int:
-        return self._append(schema.PUT_META, *schema.sealed(name, json.dumps(value)))
+        return self._append(schema.PUT_META, *schema.with_checksum(name, json.dumps(value)))
 
     # -- wiring ---------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class SqliteStore(Committing):
             state = QueueState(self._last_key, record.identity)
             self._identities[record.identity] = self._queues[state.key] = state
         facts = (record.identity.bytes, record.name, record.replicate, int(record.durable), arguments)
-        return self._append(schema.PUT_QUEUE, *schema.sealed(state.key, *facts))
+        return self._append(schema.PUT_QUEUE, *schema.with_checksum(state.key, *facts))
 
     def delete_queue(self, queue: int) -> int:
         """See ``Store``."""
@@ -169,13 +169,13 @@ class SqliteStore(Committing):
         del self._queues[queue], self._identities[identity]
         for table in ("queues", "messages", "duplicates", "counters"):
             self._batch.add(f"DELETE FROM {table} WHERE queue = ?", queue)  # noqa: S608 - our own words
-        self._batch.add("DELETE FROM meta WHERE name = ?", schema.marks_name(queue))
+        self._batch.add("DELETE FROM meta WHERE name = ?", schema.progress_name(queue))
         return self._append("DELETE FROM bindings WHERE queue = ?", identity.bytes)
 
     def put_exchange(self, record: ExchangeRecord) -> int:
         """See ``Store``."""
         facts = (record.identity.bytes, record.name, record.type, json.dumps(dict(record.arguments)))
-        return self._append(schema.PUT_EXCHANGE, *schema.sealed(*facts))
+        return self._append(schema.PUT_EXCHANGE, *schema.with_checksum(*facts))
 
     def delete_exchange(self, identity: uuid.UUID) -> int:
         """See ``Store``."""
@@ -184,13 +184,15 @@ class SqliteStore(Committing):
 
     def put_binding(self, record: BindingRecord) -> int:
         """See ``Store``."""
-        place = (record.exchange.bytes, record.queue.bytes, record.key)
-        return self._append(schema.PUT_BINDING, *schema.sealed(*place, json.dumps(dict(record.arguments))))
+        identity = (record.exchange.bytes, record.queue.bytes, record.key)
+        return self._append(
+            schema.PUT_BINDING, *schema.with_checksum(*identity, json.dumps(dict(record.arguments)))
+        )
 
     def delete_binding(self, record: BindingRecord) -> int:
         """See ``Store``."""
-        place = (record.exchange.bytes, record.queue.bytes, record.key)
-        return self._append("DELETE FROM bindings WHERE exchange = ? AND queue = ? AND key = ?", *place)
+        identity = (record.exchange.bytes, record.queue.bytes, record.key)
+        return self._append("DELETE FROM bindings WHERE exchange = ? AND queue = ? AND key = ?", *identity)
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -249,10 +251,10 @@ class SqliteStore(Committing):
         self._state(queue)
         return self._append("DELETE FROM duplicates WHERE queue = ?", queue)
 
-    def put_marks(self, queue: int, marks: Mapping[str, Any]) -> int:
+    def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:
         """See ``Store``."""
         self._state(queue)
-        self._batch.of(queue).marks = marks
+        self._batch.of(queue).site_progress = progress
         return self._appended()
 
     def discard_content(self, queue: int) -> int:
@@ -314,11 +316,11 @@ class SqliteStore(Committing):
     def _schedule(self) -> None:
         self._scheduled = True
         if self._delay:
-            self._loop.call_later(self._delay, self._turn)
+            self._loop.call_later(self._delay, self._run_once)
         else:
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._run_once)
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         self._scheduled = False
         if not self._busy and not self._batch.empty:
             self._hand_over()

@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 The loop's thread hands over a batch when the one before is done, so nothing is shared and there is
-no lock; what comes in meanwhile is the next batch.  The slower the disk, the larger the batches:
+no lock; later operations are the next batch.  The slower the disk, the larger the batches:
 group commit needs no delay.
 
 Rules
 -----
-* A batch is reported after its COMMIT has returned and the mark is written, in order.
+* A batch is reported after its COMMIT has returned and the commit count is written, in order.
 * The first error is final: roll back, close the connection, refuse every later batch.  After a
   failed fsync the kernel may have dropped the pages, and a second try would lie.
 * SQLite's module gives up the GIL for each step of a statement, and a loop that is busy may keep it
@@ -31,7 +31,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from broker_stub.store.batch import Batch, Changes, Statement
-from broker_stub.store.commit_count import CommitMark
+from broker_stub.store.commit_count import CommitCount
 from broker_stub.store.errors import StoreFailedError
 from broker_stub.store.schema import (
     COMMITS,
@@ -40,10 +40,10 @@ from broker_stub.store.schema import (
     PUT_META,
     REMOVE_MESSAGES,
     TRIM_DUPLICATES,
-    marks_name,
     message_checksum,
+    progress_name,
     put_rows,
-    sealed,
+    with_checksum,
 )
 
 # Rows in one statement: the widest of these tables then has 24,576 of the 32,766 variables that SQLite
@@ -62,7 +62,7 @@ class _Finish(NamedTuple):
 
 
 class Writer:
-    """Owns the connection and the mark.
+    """Owns the connection and the commit count.
 
     :param commits: how many commits the store has seen.
     :param window: how many duplicate-detection ids a queue keeps.
@@ -70,10 +70,10 @@ class Writer:
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, mark: CommitMark, commits: int, window: int, done: Done
+        self, connection: sqlite3.Connection, commit_count: CommitCount, commits: int, window: int, done: Done
     ) -> None:
         self._connection = connection
-        self._mark = mark
+        self._commit_count = commit_count
         self._commits = commits
         self._window = window
         self._done = done
@@ -91,9 +91,9 @@ class Writer:
         self._inbox.put(batch)
 
     async def finish(self, *, clean: bool) -> None:
-        """Commit what was submitted, mark the store if it is clean, and end the thread.
+        """Commit what was submitted, flag the store if it is clean, and end the thread.
 
-        :raises StoreFailedError: when the mark could not be written.
+        :raises StoreFailedError: when the commit count could not be written.
         """
         future: asyncio.Future[None] = self._loop.create_future()
         self._inbox.put(_Finish(clean, future))
@@ -107,10 +107,10 @@ class Writer:
     def _run(self) -> None:
         while not isinstance(item := self._inbox.get(), _Finish):
             results = self._attempt(self._execute, item) or []
-            self._tell(self._done, item, results, self._error)
+            self._post(self._done, item, results, self._error)
         before = self._error
         self._attempt(self._end, item)
-        self._tell(_resolve, item.future, self._error if before is None else None)
+        self._post(_resolve, item.future, self._error if before is None else None)
 
     def _attempt(self, job: Callable[[T], Any], item: T) -> Any:
         """Do it, unless something failed before; an error becomes the final one."""
@@ -118,7 +118,7 @@ class Writer:
             return None
         try:
             return job(item)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread must tell
+        except Exception as error:  # noqa: BLE001 - the thread must report any error
             self._error = StoreFailedError(f"the store failed: {error}")
             self._error.__cause__ = error
             self._abandon()
@@ -128,30 +128,34 @@ class Writer:
         if batch.sequence:
             commits = self._commits + 1
             commit(self._connection, batch, commits, self._window)
-            self._mark.write(commits)
+            self._commit_count.write(commits)
             self._commits = commits
         return [read.function(self._connection) for read in batch.reads]
 
     def _end(self, finish: _Finish) -> None:
         if finish.clean:
-            self._connection.execute(PUT_META, sealed("clean", json.dumps(obj=True)))
+            self._connection.execute(PUT_META, with_checksum("clean", json.dumps(obj=True)))
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         self._connection.close()
-        self._mark.close(sync=finish.clean)
+        self._commit_count.close(sync=finish.clean)
 
     def _abandon(self) -> None:
         """Close without another attempt to write: the log stays as it is for the next start."""
-        for end in (self._connection.rollback, self._connection.close, lambda: self._mark.close(sync=False)):
+        for end in (
+            self._connection.rollback,
+            self._connection.close,
+            lambda: self._commit_count.close(sync=False),
+        ):
             try:
                 end()
             except (sqlite3.Error, OSError):
-                continue  # the first error is told; these are its consequences
+                continue  # the first error is reported; these are its consequences
 
-    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
-            return  # the loop is closed: there is nobody left to tell
+            return  # the loop is closed: no one to report to
 
 
 def _resolve(future: asyncio.Future[None], error: StoreFailedError | None) -> None:
@@ -171,7 +175,7 @@ def commit(connection: sqlite3.Connection, batch: Batch, commits: int, window: i
             connection.execute(step.sql, step.parameters)
         elif step:
             _apply(connection, step, window)
-    connection.execute(PUT_COUNTER, sealed(COMMITS, commits))
+    connection.execute(PUT_COUNTER, with_checksum(COMMITS, commits))
     connection.execute("COMMIT")
 
 
@@ -193,13 +197,17 @@ def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: 
     _put(
         connection,
         "counters",
-        [sealed(queue, change.last_id) for queue, change in changes.items() if change.last_id],
+        [with_checksum(queue, change.last_id) for queue, change in changes.items() if change.last_id],
     )
-    marked = ((marks_name(queue), change.marks) for queue, change in changes.items() if change.marks)
-    _put(connection, "meta", [sealed(name, json.dumps(marks)) for name, marks in marked])
+    changed = (
+        (progress_name(queue), change.site_progress)
+        for queue, change in changes.items()
+        if change.site_progress
+    )
+    _put(connection, "meta", [with_checksum(name, json.dumps(progress)) for name, progress in changed])
     for queue, change in changes.items():
         if change.duplicates:
-            _put(connection, "duplicates", [sealed(queue, *entry) for entry in change.duplicates])
+            _put(connection, "duplicates", [with_checksum(queue, *entry) for entry in change.duplicates])
             connection.execute(TRIM_DUPLICATES, (queue, change.duplicates[-1][0] - window))
 
 

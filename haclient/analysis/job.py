@@ -1,4 +1,4 @@
-"""The batch job: telemetry in, tables, figures and a report out.
+"""The batch job: telemetry in, tables, a summary and a report out.
 
     spark-submit --py-files haclient.zip haclient_analyze.py DIR --out DIR
 
@@ -11,7 +11,7 @@ Rules
 * Input that cannot be used is an ``InputError`` that says what was looked for, and where.
 
 Under the output folder are ``events/`` and ``tables/`` (Parquet), ``json/`` (JSON lines),
-``summary.json`` (figures) and ``report.html``.
+``summary.json`` and ``report.html``.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
 from haclient.analysis.io.session import AnalysisError, spark_session
 from haclient.analysis.tables import build
-from haclient.analysis.tables.summary import figures
+from haclient.analysis.tables.summary import summarize
 
 OK, BROKEN, UNUSABLE = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
 
-_SMALL = 32 * 2**20  # bytes of JSON lines: 50,000 of them
+_LIGHT_LIMIT = 32 * 2**20  # bytes of JSON lines: 50,000 of them
 _PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is done next, its place, and the number of stages."""
+"""Called with the next stage, its number, and the number of stages."""
 
-Figures = Mapping[str, float | None]
+Summary = Mapping[str, float | None]
 
 
 class InputError(AnalysisError):
@@ -79,12 +79,12 @@ class Job:
         return self.stored or str(self.out.resolve())
 
 
-def silent(stage: str, place: int, stages: int) -> None:
+def silent(stage: str, number: int, stages: int) -> None:
     """Progress that nobody looks at."""
 
 
-def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Figures:
-    """Do the whole job; returns the figures.
+def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
+    """Do the whole job; returns the summary.
 
     :raises InputError: when there is nothing to analyse.
     """
@@ -98,7 +98,7 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Figures:
     try:
         return conclude(made, events, job.out, title=job.source)
     finally:
-        spark.catalog.clearCache()  # what the tables share is kept until here
+        spark.catalog.clearCache()  # what the tables share is cached until here
 
 
 def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
@@ -109,7 +109,7 @@ def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
     found = ingest.read(spark, local_source(job))
     events = _stored(spark, found.events, job)
     if not _any(events):
-        raise InputError(_why_empty(found.quarantine, job.source))
+        raise InputError(_empty_error(found.quarantine, job.source))
     return events, found.quarantine
 
 
@@ -143,23 +143,23 @@ def local_source(job: Job) -> str:
     return str(path)
 
 
-def is_small(job: Job) -> bool:
+def is_light(job: Job) -> bool:
     """Whether the input is on this machine, and so small that a light session suits it."""
     if job.remote or "://" in job.source:
         return False
     path = Path(job.source)
     files = path.rglob("*") if path.is_dir() else [path]
     sizes = (file.stat().st_size * _PACKED.get(file.suffix, 1) for file in files)
-    return sum(sizes) < _SMALL
+    return sum(sizes) < _LIGHT_LIMIT
 
 
-def _why_empty(quarantine: DataFrame, source: str) -> str:
+def _empty_error(quarantine: DataFrame, source: str) -> str:
     bad = quarantine.count()
     if not bad:
         return f"{source}: no line of telemetry in it"
-    first = quarantine.select("file", "why").first()
+    first = quarantine.select("file", "error").first()
     assert first is not None
-    return f"{source}: none of its {bad} lines is telemetry; the first, in {first['file']}: {first['why']}"
+    return f"{source}: none of its {bad} lines is telemetry; the first, in {first['file']}: {first['error']}"
 
 
 def narrowed(events: DataFrame, job: Job) -> DataFrame:
@@ -191,20 +191,20 @@ def compute(
     names = ("quarantine", *build.NAMES)
     frames = itertools.chain((quarantine,), build.each(events))
     made = {}
-    for place, name in enumerate(names, start=1):
-        progress(name, place, len(names) + 1)
+    for number, name in enumerate(names, start=1):
+        progress(name, number, len(names) + 1)
         made[name] = target.write(name, next(frames))
     progress("report", len(names) + 1, len(names) + 1)
     return made
 
 
-def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, title: str) -> Figures:
-    """Figures and report of stored tables, written to ``out``; returns the figures.
+def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, title: str) -> Summary:
+    """Summary and report of stored tables, written to ``out``; returns the summary.
 
     :param title: what was analysed, for the top of the report.
     """
-    found = figures(made)
-    _replace(out / "summary.json", json.dumps({"source": title, "figures": found}, indent=2) + "\n")
+    found = summarize(made)
+    _replace(out / "summary.json", json.dumps({"source": title, "summary": found}, indent=2) + "\n")
     if importlib.util.find_spec("jinja2") is not None:
         from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing
         from haclient.analysis.report.render import render  # noqa: PLC0415
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description="Analyse telemetry; the figures go to standard output, as JSON."
+        description="Analyse telemetry; the summary goes to standard output, as JSON."
     )
     parser.add_argument("source", metavar="DIR", help="folder or URI of telemetry, which all nodes can read")
     parser.add_argument("--out", type=Path, required=True, help="folder of the driver for the results")

@@ -1,4 +1,4 @@
-"""Follows a folder of telemetry: takes every line once, and keeps tables, figures and report current.
+"""Follows a folder of telemetry: takes every line once, and keeps tables, summary and report current.
 
 Rules
 -----
@@ -14,7 +14,7 @@ Theory of operation
 A round copies new lines to segments (``tail``), and lets Structured Streaming go through the new segments
 (``availableNow``, with a checkpoint).  Its ``foreachBatch`` gets names of segments, reads them with
 ``ingest.read``, drops the events that older batches have, and stores the others under the batch's id
-(``batches``), beside the state of outages (``away``).  After the batches come the alerts, and every
+(``batches``), beside the state of outages (``unmatched``).  After the batches come the alerts, and every
 ``refresh`` seconds the tables.  A line is thus in an alert after at most ``interval``
 and the time of a round, and in the tables ``refresh`` later.
 """
@@ -40,7 +40,7 @@ from haclient.analysis.io import ingest
 from haclient.analysis.io.batches import Batches
 from haclient.analysis.io.output import SparkOutput
 from haclient.analysis.io.tail import TORN_AFTER, Tail
-from haclient.analysis.job import Figures, InputError, Job, compute, conclude, narrowed
+from haclient.analysis.job import InputError, Job, Summary, compute, conclude, narrowed
 
 FILES = 64
 """Segments of one batch: with their largest size, what a laptop reads in a minute."""
@@ -54,7 +54,7 @@ class Pace:
 
     :param interval: between two looks for new lines.
     :param refresh: between two makings of tables and report.
-    :param alert_after: a client that is away for longer is told of; ``None`` for no alerts.
+    :param alert_after: the stream sends an alert for a client that is down for longer; ``None``: never.
     :param torn_after: see ``tail``.
     """
 
@@ -66,16 +66,16 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round brought.
+    """The result of a round.
 
     :param lines: whether there were new ones.
-    :param alerts: outages that are told of now.
-    :param figures: of the tables, when they were made again.
+    :param alerts: the new alerts.
+    :param summary: of the tables, when they were made again.
     """
 
     lines: bool
     alerts: list[dict[str, Any]]
-    figures: Figures | None
+    summary: Summary | None
 
 
 class Stream:
@@ -104,22 +104,24 @@ class Stream:
         nothing = self._read([str(self._segments)])
         self._events = Batches(spark, self._state / "events", nothing.events.schema)
         self._quarantine = Batches(spark, self._state / "quarantine", nothing.quarantine.schema)
-        self._away = Batches(spark, self._state / "away", unmatched.halves(nothing.events).schema)
+        self._unmatched = Batches(
+            spark, self._state / "away", unmatched.unmatched_events(nothing.events).schema
+        )
         self._alerts = unmatched.Alerts(job.out / "alerts.jsonl")
-        self._news = False
+        self._has_new = False
         self._stale = True
         self._refreshed = float("-inf")
 
     def round(self, *, refresh: bool = False) -> Round:
-        """Take what is new; make tables when it is time, or when told to."""
-        self._news = False
+        """Take what is new; make tables when it is time, or when ``refresh`` asks for it."""
+        self._has_new = False
         self._tail.copy()
         self._take()
-        if self._news:
+        if self._has_new:
             self._tidy()
-        self._stale |= self._news
+        self._stale |= self._has_new
         due = refresh or time.monotonic() - self._refreshed >= self._pace.refresh
-        return Round(self._news, self._tell(), self._refresh() if self._stale and due else None)
+        return Round(self._has_new, self._alert(), self._refresh() if self._stale and due else None)
 
     def _take(self) -> None:
         query = (
@@ -144,10 +146,10 @@ class Stream:
         events = found.events.persist()
         self._events.write(batch, self._events.fresh(batch, events))
         events.unpersist()
-        previous = self._away.last(before=batch)
-        halves = unmatched.halves(self._events.of(batch))
-        self._away.write(batch, unmatched.merged(self._away.of(previous), halves))
-        self._news = True
+        previous = self._unmatched.last(before=batch)
+        unmatched_rows = unmatched.unmatched_events(self._events.of(batch))
+        self._unmatched.write(batch, unmatched.merged(self._unmatched.of(previous), unmatched_rows))
+        self._has_new = True
 
     def _read(self, paths: list[str]) -> ingest.Ingested:
         return ingest.read_lines(self._spark.read.text(paths))
@@ -157,18 +159,18 @@ class Stream:
         self._tail.forget()
         self._events.compact()
         self._quarantine.compact()
-        last = self._away.last()
+        last = self._unmatched.last()
         if last is not None:
-            self._away.drop(before=last)
+            self._unmatched.drop(before=last)
 
-    def _tell(self) -> list[dict[str, Any]]:
+    def _alert(self) -> list[dict[str, Any]]:
         if self._pace.alert_after is None:
             return []
         since = self._now() - timedelta(seconds=self._pace.alert_after)
-        return self._alerts.tell(unmatched.away_since(self._away.of(self._away.last()), since))
+        return self._alerts.record(unmatched.down_since(self._unmatched.of(self._unmatched.last()), since))
 
-    def _refresh(self) -> Figures | None:
-        """Make tables, figures and report of everything that was taken; ``None`` while that is nothing."""
+    def _refresh(self) -> Summary | None:
+        """Make tables, summary and report of all events so far; ``None`` while there are none."""
         events = narrowed(self._events.everything(), self._job)
         self._refreshed = time.monotonic()
         if not events.take(1):
@@ -176,11 +178,11 @@ class Stream:
         fresh = self._state / "fresh"
         target = SparkOutput(self._spark, str(fresh))
         made = compute(events, self._quarantine.everything(), target)
-        figures = conclude(made, events, self._job.out, title=self._job.source)
+        summary = conclude(made, events, self._job.out, title=self._job.source)
         self._spark.catalog.clearCache()
         _put(fresh, self._job.out)
         self._stale = False
-        return figures
+        return summary
 
 
 @contextmanager
@@ -203,14 +205,14 @@ def following(
         yield Stream(spark, job, pace, now=now)
 
 
-def follow(stream: Stream, pace: Pace, stop: threading.Event, tell: Callable[[Round], None]) -> None:
+def follow(stream: Stream, pace: Pace, stop: threading.Event, report: Callable[[Round], None]) -> None:
     """Go round until ``stop`` is set; then take what is there, and make the tables a last time.
 
-    :param tell: is given what each round brought.
+    :param report: called with the result of each round.
     """
     while not stop.wait(pace.interval):
-        tell(stream.round())
-    tell(stream.round(refresh=True))
+        report(stream.round())
+    report(stream.round(refresh=True))
 
 
 def at_source(quarantine: DataFrame, folder: Path) -> DataFrame:
@@ -222,7 +224,7 @@ def at_source(quarantine: DataFrame, folder: Path) -> DataFrame:
 
 
 def _put(fresh: Path, out: Path) -> None:
-    """Put new tables in the place of the old ones; what a kill left of that is in the way."""
+    """Replace the old tables by the new ones; remove what an interrupted replacement left."""
     for name in ("tables", "json"):
         old = fresh / f"old-{name}"
         shutil.rmtree(old, ignore_errors=True)

@@ -1,12 +1,12 @@
-"""Which clients are away now: the stream's state, and the alerts that come of it.
+"""The stream's state of outages that have not ended, and the alerts for them.
 
 Rules
 -----
-* The state has halves of outages: a loss whose end was not seen, or an end whose loss was not.
-  Whichever comes first waits for the other, for the files of a fleet come in no order.
-* An end without its loss is forgotten a day later: the loss was among lost telemetry.
-* Whether a client is away too long is a question to the wall clock.  When all clients are away, no line
-  comes that could move a clock of events.
+* The state holds unmatched events of outages: a loss whose end was not seen, or an end whose loss was not.
+  Whichever arrives first waits for the other, for the files of a fleet arrive in no order.
+* An end without its loss is dropped a day later: the loss was among lost telemetry.
+* The wall clock decides whether a client is down for too long.  When all clients are down, no line
+  arrives that could move a clock of events.
 * One alert for an outage.  ``alerts.jsonl`` is the record of it, and is read back at a start.
 """
 
@@ -25,13 +25,13 @@ from pyspark.sql import functions as sf
 from haclient.telemetry.schema import Kind
 
 OUTAGE = ("client_id", "connection", "outage_id", "instance")
-"""What tells outages apart: a restarted process counts its own from 1 again."""
+"""The key of an outage: a restarted process counts its own from 1 again."""
 
 _FORGET = "INTERVAL 1 DAY"
-_MOST = 100_000  # alerts of one round; more are told in the next one
+_MOST = 100_000  # alerts of one round; more follow in the next one
 
 
-def halves(events: DataFrame) -> DataFrame:
+def unmatched_events(events: DataFrame) -> DataFrame:
     """One row per outage that ``events`` have a loss or an end of: when, and where it was lost."""
     lost = sf.col("type") == Kind.LOST.value
     over = sf.col("type").isin(Kind.CONNECTED.value, Kind.GAVE_UP.value, Kind.CLOSED.value)
@@ -50,7 +50,7 @@ def halves(events: DataFrame) -> DataFrame:
 
 
 def merged(before: DataFrame, now: DataFrame) -> DataFrame:
-    """The state after a batch: the halves that still wait."""
+    """The state after a batch: the events that are still unmatched."""
     everything = before.unionByName(now)
     rest = [name for name in everything.columns if name not in OUTAGE]
     whole = everything.groupBy(*OUTAGE).agg(*(sf.min(name).alias(name) for name in rest))
@@ -61,8 +61,8 @@ def merged(before: DataFrame, now: DataFrame) -> DataFrame:
     return whole.join(sf.broadcast(newest)).where(waiting).drop("newest")
 
 
-def away_since(state: DataFrame, time: datetime) -> list[dict[str, Any]]:
-    """The outages that began before ``time`` and are not over, the oldest first."""
+def down_since(state: DataFrame, time: datetime) -> list[dict[str, Any]]:
+    """The outages that began before ``time`` and have not ended, the oldest first."""
     rows = (
         state.where(sf.col("over_at").isNull() & (sf.col("lost_at") < sf.lit(time)))
         .withColumn("lost_at", sf.date_format("lost_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
@@ -78,17 +78,17 @@ class Alerts:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._told = {_outage(alert) for alert in _read(path)}
+        self._recorded = {_outage(alert) for alert in _read(path)}
 
-    def tell(self, away: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Record those that were not told before; returns them."""
-        new = [outage for outage in away if _outage(outage) not in self._told]
+    def record(self, down: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Record those that have no alert yet; returns them."""
+        new = [outage for outage in down if _outage(outage) not in self._recorded]
         if new:
             with self._path.open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps(outage) + "\n" for outage in new)
                 file.flush()
                 os.fsync(file.fileno())
-            self._told.update(map(_outage, new))
+            self._recorded.update(map(_outage, new))
         return new
 
 
@@ -97,7 +97,7 @@ def _outage(alert: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
-    """The alerts in the file; a line that a kill cut off is taken away, and told again."""
+    """The alerts in the file; a line that a kill cut off is removed, and written again."""
     if not path.exists():
         return
     data = path.read_bytes()

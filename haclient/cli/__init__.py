@@ -1,6 +1,6 @@
 """The command ``haclient``: look at a cluster, send and receive, analyse telemetry, simulate storms.
 
-Exit codes, for scripts: those of ``exits``, the same for every command.
+Exit codes, for scripts: those of ``exit_codes``, the same for every command.
 
 A command's module is imported when it is asked for.  A host of the analysis may have no proton, and one of
 the client no pyspark.
@@ -40,7 +40,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         try:
-            module = importlib.import_module(f"haclient.cli.{cmd_name}")
+            module = importlib.import_module(f"haclient.cli.commands.{cmd_name}")
         except ModuleNotFoundError as error:
             return _lacking(cmd_name, error)
         command: click.Command = getattr(module, cmd_name)

@@ -25,7 +25,7 @@ CODES: Mapping[int, str] = MappingProxyType(
 )
 
 
-# Tells click not to fill the lines that follow.
+# Stops click from filling the lines that follow.
 _AS_WRITTEN = "\b\n"
 
 

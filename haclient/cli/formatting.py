@@ -1,4 +1,4 @@
-"""Events in words, one line each, and as JSON."""
+"""Events as text, one line each, and as JSON."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ def name_of(event: Event) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
 
 
-def in_words(event: Event) -> str:
+def describe(event: Event) -> str:
     """What happened, without its name."""
     match event:
         case events.AttemptStarted():
             return f"{event.attempt}: {event.endpoint}"
         case events.AttemptFailed():
-            return f"{event.record.number}: {event.record.endpoint}: {miss_words(event.record.miss)}"
+            return f"{event.record.number}: {event.record.endpoint}: {describe_failure(event.record.failure)}"
         case events.Parked():
             return f"{event.attempt}: {event.endpoint} holds the connection until it serves"
         case events.Redirected():
             refusal = "" if event.followed else f", not followed: {event.detail}"
             return f"{event.by} names {event.target}{refusal}"
         case events.BackingOff():
-            return f"{event.delay:.3f} s after round {event.round}" + _hint(event.hint)
+            return f"{event.delay:.3f} s after round {event.round}" + _retry_after(event.retry_after)
         case events.Connected() | events.Reconnected():
             return _served(event)
-        case events.Lost():
+        case events.Disconnected():
             return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
         case events.GaveUp():
             return f"{event.reason}, after {event.attempts:,} attempts in {event.duration:.3f} s"
@@ -43,16 +43,16 @@ def in_words(event: Event) -> str:
             return ""
 
 
-def miss_words(miss: Failure) -> str:
+def describe_failure(failure: Failure) -> str:
     """Why an attempt failed."""
-    detail = f": {miss.detail}" if miss.detail else ""
-    return f"{miss.kind.value}{detail}" + _hint(miss.retry_after)
+    detail = f": {failure.detail}" if failure.detail else ""
+    return f"{failure.kind.value}{detail}" + _retry_after(failure.retry_after)
 
 
 def line_of(event: Event) -> str:
     """The time of day, what happened, and how."""
     time = datetime.fromtimestamp(event.stamp.time, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
-    return f"{time}  {name_of(event):<15}  {in_words(event)}".rstrip()
+    return f"{time}  {name_of(event):<15}  {describe(event)}".rstrip()
 
 
 def json_of(event: Event) -> dict[str, Any]:
@@ -70,8 +70,8 @@ def _served(event: events.Connected | events.Reconnected) -> str:
     return f"{event.endpoint}{generation}, {attempts} in {event.duration:.3f} s{again}"
 
 
-def _hint(hint: float | None) -> str:
-    return "" if hint is None else f" (the server asks for {hint:g} s)"
+def _retry_after(seconds: float | None) -> str:
+    return "" if seconds is None else f" (the server asks for {seconds:g} s)"
 
 
 def _plain(value: Any) -> Any:

@@ -41,7 +41,7 @@ _FIELDS: Mapping[str, Any] = {
     "expiry_time": 0.0,
     "annotations": None,
 }
-_TOLD = "delivery_count"  # the broker's; ignored in what is sent
+_READ_ONLY = "delivery_count"  # the broker's; ignored in what is sent
 _NAMES = (*_FIELDS, "properties", "body")
 _TIMES = {"ttl", "creation_time", "expiry_time"}
 # proton takes any object for some of them, and something else of it.
@@ -53,7 +53,7 @@ _KINDS: Mapping[str, type] = {
     "durable": bool,
     "user_id": bytes,
 }
-_WORDS = {
+_TYPE_NAMES = {
     float: "number",
     str: "text",
     int: "whole number",
@@ -75,7 +75,7 @@ def to_json(message: proton.Message) -> dict[str, Any]:
     if properties:
         found["properties"] = encoded(properties)
     if message.delivery_count:
-        found[_TOLD] = message.delivery_count
+        found[_READ_ONLY] = message.delivery_count
     return {**found, "body": encoded(message.body)}
 
 
@@ -85,12 +85,12 @@ def from_json(found: Any) -> proton.Message:
     :raises ValueError: names the field at fault.
     """
     if not isinstance(found, dict):
-        raise ValueError(  # noqa: TRY004 - whoever wrote the input is told, no programmer
+        raise ValueError(  # noqa: TRY004 - an error of the input, not of the program
             'a message is an object, as {"body": "one"}'
         )
     message = proton.Message()
     for name, value in found.items():
-        if name == _TOLD:
+        if name == _READ_ONLY:
             continue
         if name not in _NAMES:
             raise ValueError(f"field {name!r} is none of {', '.join(_NAMES)}")
@@ -104,7 +104,7 @@ def from_json(found: Any) -> proton.Message:
 def _set(message: proton.Message, name: str, value: Any) -> None:
     kind = _KINDS.get(name)
     if kind is not None and type(value) is not kind and not (kind is float and type(value) is int):
-        raise ValueError(f"{value!r} is no {_WORDS[kind]}")
+        raise ValueError(f"{value!r} is no {_TYPE_NAMES[kind]}")
     setattr(message, name, float(value) if name in _TIMES else value)
 
 

@@ -7,7 +7,7 @@ Rules
   but all of them.
 * A member is asked to the usable session and no further, with the credentials it would be given, and never
   to park the connection.  A session that is usable is closed in order.
-* One deadline holds for all.  Whoever has not answered by then is described by the last thing it did.
+* One deadline holds for all.  A member that has not answered by then is described by the last step it made.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import episode
-from haclient.core.attempt import Attempt, Reports
-from haclient.core.cluster import Seat
+from haclient.core.attempt import Attempt, AttemptCallbacks
+from haclient.core.cluster import PendingSearch
 from haclient.core.connection import Shared
 from haclient.discovery.evidence import Claimed, Failure, FailureReason, Pushed
 from haclient.engine import sasl
 
 # How long a member may take to answer the Close of a session that was usable.
-_FAREWELL = 0.25
+_PEER_CLOSE_TIMEOUT = 0.25
 _ANSWERS = frozenset(
     {
         FailureReason.AUTHENTICATION,
@@ -43,10 +43,10 @@ class Finding:
 
     :param reachable: whether it answered in AMQP.
     :param primary: whether it serves, and not as a stale primary.
-    :param role: in its own words, if it told them.
+    :param role: as it reports it.
     :param tcp_seconds: from the dial to the TCP connection; ``open_seconds``: to its Open.
     :param tls: the version of TLS; ``mechanism``: that of SASL.
-    :param kind: in one word why it is not usable, see ``MissKind``; ``why``: in a sentence.
+    :param kind: the reason that it is not usable, see ``FailureReason``; ``why``: as a sentence.
     """
 
     endpoint: Endpoint
@@ -69,21 +69,21 @@ class _Probe:
     """One attempt at one endpoint, and what came of it."""
 
     def __init__(
-        self, number: int, endpoint: Endpoint, shared: Shared, tell: Callable[[_Probe], None]
+        self, number: int, endpoint: Endpoint, shared: Shared, notify: Callable[[_Probe], None]
     ) -> None:
         self.endpoint = endpoint
-        self.miss: Failure | None = None
-        self.usable = self.over = self.opened = False
-        self.told: dict[str, object] = {}
-        self._tell = tell
+        self.failure: Failure | None = None
+        self.usable = self.finished = self.opened = False
+        self.announced: dict[str, object] = {}
+        self._notify = notify
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._tcp: float | None = None
         self._open: float | None = None
         self._tls: str | None = None
         self._mechanism: str | None = None
-        reports = Reports(self._connected, self._opened, lambda _: None, self._usable, self._missed)
-        self.attempt = Attempt(number, endpoint, shared.planner, shared.cluster.resolver, reports)
+        reports = AttemptCallbacks(self._connected, self._opened, lambda _: None, self._usable, self._failed)
+        self.attempt = Attempt(number, endpoint, shared.params_provider, shared.cluster.resolver, reports)
         self.task = self._loop.create_task(self.attempt.run(), name=f"haclient probe {endpoint}")
 
     def _connected(self, _: int) -> None:
@@ -95,33 +95,34 @@ class _Probe:
         self.opened = True
         self._open = self._loop.time() - self._began
         self._tls, self._mechanism = engine.tls_version, sasl.mechanism(engine.transport)
-        self.told = dict(engine.peer_properties)
-        self._tell(self)
+        self.announced = dict(engine.peer_properties)
+        self._notify(self)
 
     def _usable(self, _: int) -> None:
         assert self.attempt.engine is not None
         self.usable = True
         self.attempt.engine.close()
-        self._loop.call_later(_FAREWELL, self._finish)
+        self._loop.call_later(_PEER_CLOSE_TIMEOUT, self._finish)
 
-    def _missed(self, _: int, miss: Failure) -> None:
+    def _failed(self, _: int, failure: Failure) -> None:
         if not self.usable:
-            self.miss = miss
-            self._mechanism = miss.mechanism or self._mechanism
+            self.failure = failure
+            self._mechanism = failure.mechanism or self._mechanism
         self._finish()
 
     def _finish(self) -> None:
-        if not self.over:
-            self.over = True
-            self._tell(self)
+        if not self.finished:
+            self.finished = True
+            self._notify(self)
 
     def give_up(self, seconds: float) -> None:
-        """The time is over."""
+        """Mark it as timed out."""
         if not self.usable:
-            self.miss = Failure(
-                kind=FailureReason.TIMED_OUT, detail=f"{self._silence()} within {seconds:g} s: {self._guess()}"
+            self.failure = Failure(
+                kind=FailureReason.TIMED_OUT,
+                detail=f"{self._silence()} within {seconds:g} s: {self._guess()}",
             )
-        self.over = True
+        self.finished = True
 
     def _silence(self) -> str:
         engine = self.attempt.engine
@@ -129,7 +130,7 @@ class _Probe:
             return "TCP is not answered"
         if self.opened:
             return "it sent Open, but no answer to the Begin"
-        if engine is None or engine.ending is not None:
+        if engine is None or engine.close_reason is not None:
             return "TCP connects, but the TLS handshake is not answered"
         if sasl.mechanism(engine.transport) is None:
             return "TCP connects, but the AMQP header is not answered"
@@ -146,48 +147,48 @@ class _Probe:
 
     @property
     def generation(self) -> int | None:
-        """The one that it told."""
-        return episode.told_generation(self.told)
+        """The generation that it reported."""
+        return episode.generation_of(self.announced)
 
     @property
     def cluster(self) -> str | None:
-        """The id of the cluster that it told."""
-        return episode.told_cluster(self.told)
+        """The cluster id that it reported."""
+        return episode.cluster_of(self.announced)
 
     def finding(self, stale: str | None) -> Finding:
         """What is known in the end.
 
         :param stale: why it is no primary although it serves.
         """
-        miss = self.miss
+        failure = self.failure
         if stale is not None:
-            miss = Failure(kind=FailureReason.STALE_PRIMARY, detail=stale)
+            failure = Failure(kind=FailureReason.STALE_PRIMARY, detail=stale)
         return Finding(
             endpoint=self.endpoint,
-            reachable=self.opened or (miss is not None and miss.kind in _ANSWERS),
-            primary=stale is None and (self.usable or (miss is not None and miss.is_slot)),
-            role=_text(self.told.get("haclient:role")),
+            reachable=self.opened or (failure is not None and failure.kind in _ANSWERS),
+            primary=stale is None and (self.usable or (failure is not None and failure.is_reservation)),
+            role=_text(self.announced.get("haclient:role")),
             generation=self.generation,
             cluster=self.cluster,
-            product=_text(self.told.get("product")),
-            version=_text(self.told.get("version")),
+            product=_text(self.announced.get("product")),
+            version=_text(self.announced.get("version")),
             tls=self._tls,
             mechanism=self._mechanism,
             tcp_seconds=self._tcp,
             open_seconds=self._open,
-            kind=None if miss is None else miss.kind.value,
-            why=None if miss is None else miss.detail or miss.condition,
+            kind=None if failure is None else failure.kind.value,
+            why=None if failure is None else failure.detail or failure.condition,
         )
 
 
-class Survey:
+class ClusterProbe:
     """Asks all members of a cluster."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._cluster = shared.cluster
         self._woken = asyncio.Event()
-        self._seat = Seat(self._woken.set)
+        self._search = PendingSearch(self._woken.set)
         self._probes: dict[Endpoint, _Probe] = {}
         self._asked: set[Endpoint] = set()
         self._unresolved: dict[Endpoint, str] = {}
@@ -197,15 +198,15 @@ class Survey:
 
         :param timeout: seconds for all of it.
         """
-        self._cluster.join(self._seat)
-        self._cluster.lead(self._seat)
+        self._cluster.join(self._search)
+        self._cluster.own_search(self._search)
         try:
             async with asyncio.timeout(timeout):
                 await self._until_answered()
         except TimeoutError:
             self._give_up(timeout)
         finally:
-            self._cluster.leave(self._seat)
+            self._cluster.leave(self._search)
             await asyncio.gather(*(probe.end() for probe in self._probes.values()))
         return self._findings()
 
@@ -219,28 +220,28 @@ class Survey:
             for endpoint in self._cluster.topology.candidates(other_site=True):
                 if endpoint not in names:
                     self._ask(endpoint)
-            if not self._cluster.resolving and all(probe.over for probe in self._probes.values()):
+            if not self._cluster.resolving and all(probe.finished for probe in self._probes.values()):
                 return
             await self._woken.wait()
 
     def _ask(self, endpoint: Endpoint) -> None:
         if endpoint not in self._probes:
             number = len(self._probes) + 1
-            self._probes[endpoint] = _Probe(number, endpoint, self._shared, self._heard)
+            self._probes[endpoint] = _Probe(number, endpoint, self._shared, self._on_change)
 
     def _not_resolved(self, name: Endpoint, reason: str) -> None:
         self._unresolved[name] = reason
 
-    def _heard(self, probe: _Probe) -> None:
+    def _on_change(self, probe: _Probe) -> None:
         topology = self._cluster.topology
-        if not probe.over:
+        if not probe.finished:
             members = episode.pushed_members(probe.attempt)
             if members:
-                self._cluster.learn(Pushed(members, topology.epoch))
+                self._cluster.learn(Pushed(members, topology.version))
         elif probe.usable:
-            self._cluster.learn(Claimed(probe.endpoint, probe.generation, probe.cluster, topology.epoch))
-        elif probe.miss is not None and probe.miss.redirect is not None:
-            self._follow(probe.endpoint, probe.miss.redirect)
+            self._cluster.learn(Claimed(probe.endpoint, probe.generation, probe.cluster, topology.version))
+        elif probe.failure is not None and probe.failure.redirect is not None:
+            self._follow(probe.endpoint, probe.failure.redirect)
         self._woken.set()
 
     def _follow(self, source: Endpoint, target: Endpoint) -> None:
@@ -251,7 +252,7 @@ class Survey:
 
     def _give_up(self, seconds: float) -> None:
         for probe in self._probes.values():
-            if not probe.over:
+            if not probe.finished:
                 probe.give_up(seconds)
         topology = self._cluster.topology
         for name in topology.names():

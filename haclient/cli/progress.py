@@ -1,4 +1,4 @@
-"""What ``send`` and ``receive`` tell about their progress, on standard error.
+"""The progress of ``send`` and ``receive``, on standard error.
 
 A bar where that is a terminal, a line for each loss and return, and a summary at the end.
 """
@@ -29,19 +29,19 @@ QUIET = click.option("-q", "--quiet", is_flag=True, help="Nothing on standard er
 VERBOSE = click.option(
     "-v", "--verbose", is_flag=True, help="Every event of the connection on standard error."
 )
-_SHOWN = (events.Lost, events.Reconnected)
+_SHOWN = (events.Disconnected, events.Reconnected)
 _STATES = {
     events.Connected: "connected",
     events.Reconnected: "connected",
-    events.Lost: "reconnecting",
+    events.Disconnected: "reconnecting",
     events.Parked: "parked",
     events.Closed: "closed",
     events.GaveUp: "gave up",
 }
 
 
-class Meter:
-    """Counts, and shows how it goes.
+class MessageProgress:
+    """Counts messages, and shows the progress.
 
     :param verb: what is counted, as ``sent``.
     :param total: how many there will be, if that is known.
@@ -93,15 +93,15 @@ class Meter:
         if not self._bar.disable:
             self._bar.update(self._task, completed=self.count, rate=f"{self._rate:,.0f}/s")
 
-    def take(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """An event of the connection, on whatever thread."""
         self.failovers += isinstance(event, events.Reconnected)
         if type(event) in _STATES:
             self._bar.update(self._task, state=_STATES[type(event)])
         if self._verbose or isinstance(event, _SHOWN):
-            self.say(line_of(event))
+            self.print_line(line_of(event))
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """A line on standard error."""
         self._console.print(text, soft_wrap=True)
 
@@ -119,7 +119,7 @@ class Meter:
         """The figures, for people."""
         times = {0: "", 1: ", 1 failover"}.get(self.failovers, f", {self.failovers} failovers")
         parts = (f"{self._verb} {self.count:,} in {self.seconds:.2f} s, {self._rate:,.0f}/s{times}", *more)
-        self.say("; ".join(parts))
+        self.print_line("; ".join(parts))
 
     @property
     def _rate(self) -> float:

@@ -56,7 +56,7 @@ class Pace:
         self._interval = 1 / rate if rate else 0.0
         self._due = 0.0
 
-    async def turn(self) -> None:
+    async def wait(self) -> None:
         """Wait for the next turn."""
         if not self._interval:
             return

@@ -29,11 +29,11 @@ from haclient.factory import FactoryCore
 VARIABLE = "HACLIENT_URL"
 _CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE")
 _MISSING = f"the URL is missing: write it, as in amqp://broker-a,broker-b, or set {VARIABLE}"
-_MOST_PLACES = 2
+_MOST_ARGUMENTS = 2
 _URL = re.compile(r"[a-z+]+://|amqp:|failover:", re.IGNORECASE)
 
 URL_ARGUMENT = click.argument("url", metavar="[URL]", required=False)
-PLACE_ARGUMENT = click.argument("place", metavar="[URL] ADDRESS", nargs=-1, required=True)
+ADDRESS_ARGUMENT = click.argument("url_and_address", metavar="[URL] ADDRESS", nargs=-1, required=True)
 
 
 class OverrideType(click.ParamType[tuple[str, str]]):
@@ -94,7 +94,7 @@ class Target:
         return self.configuration.make(aio.ConnectionFactory, {**self.overrides, "on_event": on_event})
 
     def core(self) -> FactoryCore:
-        """The factory without a face and without telemetry, for what looks below."""
+        """The factory without an API and without telemetry, for commands that need its parts."""
         return self.configuration.make(FactoryCore, {**self.overrides, "telemetry": ""})
 
 
@@ -139,17 +139,17 @@ class _Defects(logging.Handler):
 
 
 def _log_defects_only() -> None:
-    """Events are told by the commands themselves; the log of them would say it again."""
+    """The commands print events themselves; a log of them would repeat it."""
     logger = logging.getLogger("haclient")
     if not logger.handlers:
         logger.addHandler(_Defects())
 
 
-def divide(place: Sequence[str]) -> tuple[str | None, str]:
+def divide(url_and_address: Sequence[str]) -> tuple[str | None, str]:
     """``[URL] ADDRESS``: the URL, if it is there, and the address."""
-    if len(place) > _MOST_PLACES:
-        raise click.UsageError(f"there are {len(place)} arguments: write [URL] ADDRESS")
-    *url, address = place
+    if len(url_and_address) > _MOST_ARGUMENTS:
+        raise click.UsageError(f"there are {len(url_and_address)} arguments: write [URL] ADDRESS")
+    *url, address = url_and_address
     if not address:
         raise click.UsageError("ADDRESS is empty: it names a queue or another node")
     if not url and _URL.match(address):

@@ -5,7 +5,7 @@ section 2.1 (host names), RFC 5890 (A-labels).
 
 Rules:
 
-- A host comes out in one spelling: lower case, A-labels, the shortest form of an IPv6 address.
+- A host has one spelling after parsing: lower case, A-labels, the shortest form of an IPv6 address.
 - Names with an underscore are taken (container networks have them); names that end in a number
   and are not an IPv4 address are not (they are mistyped addresses).
 - IDNs go through the codec of the standard library, which knows IDNA 2003.  The four characters
@@ -92,7 +92,7 @@ def parse_port(host: str, text: str) -> int:
 
 
 def parse_host(text: str) -> str:
-    """A host in its one spelling; IPv6 addresses come in brackets and leave without."""
+    """A host in its one spelling; the brackets of an IPv6 address are removed."""
     if text.startswith("["):
         return _ipv6(text.removeprefix("[").removesuffix("]"))
     name = _ascii(percent_decode(text)).lower()
@@ -148,7 +148,7 @@ def _ascii(name: str) -> str:
     if name.isascii():
         return name
     if not _DEVIATIONS.isdisjoint(name):
-        raise ClusterURLError(f"{name!r} is read in two ways by IDNA 2003 and 2008: write its xn-- form")
+        raise ClusterURLError(f"{name!r} is a different name in IDNA 2003 and 2008: write its xn-- form")
     try:
         return name.encode("idna").decode("ascii")
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Where a member can be reached, and how this client came to know it.
+"""Where a member can be reached, and how this client learnt of it.
 
 An ``Endpoint`` is a plain fact: host, port, TLS or not.  Two endpoints are the same when
 those three agree; the name that TLS must verify and the origin are carried along but do not
@@ -53,7 +53,7 @@ class Endpoint:
         return self.server_name or self.host
 
     def with_origin(self, origin: Origin) -> Endpoint:
-        """The same endpoint, known by another way."""
+        """The same endpoint, with another origin."""
         return replace(self, origin=origin)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ Rules:
   dropped is a setting that somebody relies on.  Some are taken with one value only: that which this
   client has built in.
 - What is refused altogether is not quoted: it may be a password.
-- Whatever they count in passes over the list, we count in attempts: a pass is one for each member.
+- What they count in passes over the list, this client counts in attempts: a pass is one for each member.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the options of a ``failover:(...)`` URI mean here.
 
-Such URIs come from Qpid JMS and ActiveMQ.  The options of the list stand after the parenthesis, in
+Qpid JMS and ActiveMQ have such URIs.  The options of the list stand after the parenthesis, in
 Qpid JMS with the prefix ``failover.``, which may be left out; those of the members (``amqp.``,
 ``transport.``, ``jms.``) stand inside it, or after ``failover.nested.`` or ``nested.`` outside.
 
@@ -34,7 +34,7 @@ _BACKOFF = {"backoff_factor": "1"}
 _STARTUP = "the first connect is limited by time here: use startup_deadline"
 _ORDER = "members are tried in the order written, and jitter keeps clients apart"
 _LOGGED = "every failed attempt is an event, and logged"
-_STAYS = "a client stays with whoever is primary"
+_STAYS = "a client stays with the primary"
 
 
 def _startup() -> Counterpart:
@@ -82,9 +82,7 @@ ACTIVEMQ_LIST: Mapping[str, Counterpart] = MappingProxyType(
         "updateURIsSupported": switch("true", on={"pushed_members": "add"}, off={"pushed_members": "ignore"}),
         "updateURIsURL": refused("no list of members is read from a file: write a name that DNS resolves"),
         "rebalanceUpdateURIs": switch("true", on=_STAYS),
-        "reconnectSupported": switch(
-            "true", off="a primary that sends its clients elsewhere is always obeyed"
-        ),
+        "reconnectSupported": switch("true", off="a client always follows a primary that redirects it"),
         "trackMessages": switch(
             "false",
             on={"delivery": "at-least-once"},
@@ -125,7 +123,7 @@ QPID_JMS_MEMBER: Mapping[str, Counterpart] = MappingProxyType(
         "jms.connectTimeout": milliseconds("startup_deadline", "15000", endless=True),
         "jms.sendTimeout": milliseconds("send_timeout", "-1", "-1 is `none`", endless=True),
         "jms.closeTimeout": milliseconds("close_timeout", "60000"),
-        "jms.requestTimeout": refused("a link that waits for its answer waits as long as the search", "-1"),
+        "jms.requestTimeout": refused("a link request waits as long as the search lasts", "-1"),
         "jms.prefetchPolicy.all": equal("credit", "1000"),
         **_every(
             "queuePrefetch topicPrefetch queueBrowserPrefetch durableTopicPrefetch",

@@ -1,7 +1,7 @@
 """How the values of URL options are written: one small parser for each kind of value.
 
 A parser takes text and returns the value, or raises ``ValueError`` with a text that continues
-"option 'x': ...".  ``as_text`` is the way back, so that ``parse(as_text(value)) == value``.
+"option 'x': ...".  ``as_text`` is its inverse: ``parse(as_text(value)) == value``.
 Values given in Python are turned into text first: there is one validation, not two.
 """
 

@@ -1,14 +1,14 @@
 """Every option of a cluster URL: the fields of ``Options`` are the one table of them.
 
 Each field carries its kind of value, its default and one line of meaning; the parser, the
-keyword overrides, the way back to text and the table of the README all read that.
+keyword overrides, the formatter and the table of docs/options.md all read that.
 
 Rules:
 
 - An unknown, repeated, malformed or out-of-range option is an error that names the option.
 - The options of ``Policy`` have the names and the defaults of ``Policy``.
 - ``none`` is written for "no limit" or "not set", where an option has such a value.
-- Values are percent-decoded before they come here; a ``+`` is a plus.
+- Values are percent-decoded already; a ``+`` is a plus.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class Options:
     stagger: float = field(
         default=_POLICY.stagger,
         metadata=_about(
-            seconds(0.01), "an attempt that hangs this long lets the next endpoint be dialled beside it"
+            seconds(0.01), "after this long without TCP the client dials the next endpoint as well"
         ),
     )
     max_dials: int = field(
         default=_POLICY.max_dials,
-        metadata=_about(whole(1, 1000, "attempts"), "attempts in flight at once, for a whole factory"),
+        metadata=_about(whole(1, 1000, "attempts"), "attempts pending at once, for a whole factory"),
     )
     attempt_timeout: float = field(
         default=_POLICY.attempt_timeout,
@@ -140,11 +140,11 @@ class Options:
         default=_POLICY.backoff_strategy,
         metadata=_about(one_of(tuple(STRATEGIES)), "how a delay is drawn under that ceiling"),
     )
-    max_hint: float = field(
-        default=_POLICY.max_hint,
+    max_retry_after: float = field(
+        default=_POLICY.max_retry_after,
         metadata=_about(
             seconds(0),
-            "delays that servers ask for are obeyed up to here, in sum since the last stable connection",
+            "total delay that servers may ask for since the last stable connection",
         ),
     )
     dr: tuple[str, ...] | None = field(
@@ -167,7 +167,8 @@ class Options:
     park_timeout: float = field(
         default=_POLICY.park_timeout,
         metadata=_about(
-            seconds(0.01), "a parked connection lets the search rest this long; then rounds go on beside it"
+            seconds(0.01),
+            "while a connection is parked the search waits this long for it; then it starts rounds again",
         ),
     )
     # Twice this goes into Open as milliseconds in 32 bits; a day is far inside.
@@ -270,7 +271,7 @@ class Options:
         default=None,
         metadata=_about(
             DIRECTORY,
-            "where to write what connections go through, see `docs/telemetry.md`; empty: nowhere;"
+            "directory for the events of connections, see `docs/telemetry.md`; empty: nowhere;"
             " when it is not given the variable `HACLIENT_TELEMETRY` says",
         ),
     )
@@ -328,8 +329,8 @@ def options_table() -> str:
 def refuse_unknown(name: str, spelt: str) -> ClusterURLError:
     """The error for an option that does not exist, with the likeliest one that does."""
     near = difflib.get_close_matches(name.lower().replace("-", "_"), OPTION_NAMES, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ClusterURLError(f"unknown option {spelt!r}{hint}", spelt)
+    suggestion = f"; did you mean {near[0]!r}?" if near else ""
+    return ClusterURLError(f"unknown option {spelt!r}{suggestion}", spelt)
 
 
 def _value(name: str, value: object, spelt: str) -> object:

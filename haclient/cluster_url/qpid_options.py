@@ -70,8 +70,8 @@ QPID_CPP: Mapping[str, Counterpart] = MappingProxyType(
         "ssl_ignore_hostname_verification_failure": switch(
             "false", on="tls_verify=false checks neither name nor certificate"
         ),
-        "x_reconnect_on_limit_exceeded": switch("true", off="a member that is full is asked again"),
-        "locale": refused("errors come as the peer writes them"),
+        "x_reconnect_on_limit_exceeded": switch("true", off="the client dials a full member again"),
+        "locale": refused("error texts are those of the peer"),
         "max_channels": refused("a connection has one session"),
         "bounds": refused("the option window limits unsettled messages"),
         "nest_annotations": refused(_MESSAGES),

@@ -14,7 +14,7 @@ MASK = "***"
 
 
 class Secret:
-    """A text that must not be seen: every way to print it gives ``***``.
+    """A text that must not be shown: ``str``, ``repr`` and formatting give ``***``.
 
     Not a dataclass, for ``dataclasses.asdict`` would take it apart.
     """

@@ -1,4 +1,4 @@
-"""The cluster URL: who may be the primary, with which credentials, under which options.
+"""The cluster URL: which members there are, with which credentials and options.
 
     amqp://vip                                        one name or address
     amqps://user:pass@a:5671,b,[::1]:5673/?x=y        several; the credentials hold for all

@@ -1,12 +1,12 @@
 """One attempt: one try at one endpoint, from TCP connect to a usable session.
 
-Usable means: the Open came without ``amqp:connection-establishment-failed``, and the Begin was
-answered (DESIGN section 4, rule 3).  An attempt reports what it comes to and nothing else: the TCP
-connection stands, Open came, the member parks it, the session is usable, or how it failed.  Its
-deadline is the search's business; ``cancel`` ends it at any point.
+Usable means: the Open arrived without ``amqp:connection-establishment-failed``, and the Begin was
+answered (docs/internals/discovery.md, rule 3).  An attempt only reports its progress: TCP connected, Open
+received, parked by the member, session usable, or failed.  The search owns its deadline; ``cancel``
+ends it at any point.
 
-Parked (DESIGN section 6): the Open offers ``haclient:park``, and the Begin is answered when the member
-serves and this client's turn has come.  What that Open says about the generation is old by then.
+Parked (docs/storms.md): the Open offers ``haclient:park``, and the Begin is answered when the member
+serves and reaches this client's turn.  The generation in that Open may be outdated by then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine, EngineOwner
+from haclient.engine.protocol import CloseReason, Engine, EngineOwner
 from haclient.engine.settings import PARK, Settings
 from haclient.resolver.resolve import ResolutionError, Resolver
 
@@ -34,50 +34,50 @@ logger = logging.getLogger("haclient")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How to reach one endpoint: what the factory decided for it just before dialling.
+class ConnectParams:
+    """How to connect to one endpoint, as the factory decided just before the dial.
 
-    :param fresh: the credentials come from a callable and may differ next time.
-    :param refusal: why not to dial at all (the credentials were refused here already).
-    :param refused: to be called when the member refuses these credentials, with the mechanism.
+    :param fresh: a callable supplied the credentials, and may supply others next time.
+    :param refusal: why not to dial at all (this member refused the credentials already).
+    :param on_refused: called with the mechanism when the member refuses these credentials.
     """
 
     settings: Settings
     tls: ssl.SSLContext | None = None
     fresh: bool = False
     refusal: Failure | None = None
-    refused: Callable[[str | None], None] = lambda _: None
+    on_refused: Callable[[str | None], None] = lambda _: None
 
 
-Planner = Callable[[Endpoint], Awaitable[Plan]]
+ParamsProvider = Callable[[Endpoint], Awaitable[ConnectParams]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
-    """Whom an attempt tells.  Each is called on the event loop and must not block."""
+class AttemptCallbacks:
+    """What an attempt calls to report its progress, on the event loop.  None may block."""
 
     tcp_connected: Callable[[int], None]
     opened: Callable[[int], None]
     parked: Callable[[int], None]
     usable: Callable[[int], None]
-    missed: Callable[[int, Failure], None]
+    failed: Callable[[int, Failure], None]
 
 
 class Attempt:
-    """A try at one endpoint.  It owns its engine until somebody adopts it.
+    """One attempt to connect to an endpoint.  It owns its engine until it is adopted.
 
-    :param park: whether to ask the member to park it.
-    :ivar parked: whether the member did.
-    :ivar begun: the session that was asked for; ``session``: the same, when the Begin was answered.
+    :param park: whether to ask the member to park the connection.
+    :ivar parked: whether the member parked it.
+    :ivar begun: the session that was begun; ``session``: the same, once the peer answered the Begin.
     """
 
     def __init__(
         self,
         number: int,
         endpoint: Endpoint,
-        planner: Planner,
+        params_provider: ParamsProvider,
         resolver: Resolver,
-        reports: Reports,
+        callbacks: AttemptCallbacks,
         *,
         park: bool = False,
     ) -> None:
@@ -87,58 +87,58 @@ class Attempt:
         self.engine: Engine | None = None
         self.begun: proton.Session | None = None
         self.session: proton.Session | None = None
-        self.plan: Plan | None = None
-        self._planner = planner
+        self.params: ConnectParams | None = None
+        self._params_provider = params_provider
         self._resolver = resolver
-        self._reports = reports
+        self._callbacks = callbacks
         self._park = park
         self._opened = False
-        self._over = False
+        self._done = False
 
     async def run(self) -> None:
-        """Dial and open.  Returns when the bytes flow; the reports say how it goes on."""
+        """Dial and send Open.  Returns when TCP is connected; the callbacks report what follows."""
         loop = asyncio.get_running_loop()
         try:
-            self.plan = plan = await self._make_plan()
-            if plan.refusal is not None:
-                self._miss(plan.refusal)
+            self.params = params = await self._make_params()
+            if params.refusal is not None:
+                self._fail(params.refusal)
                 return
             connected = await self._connect_tcp(loop)
             if connected is not None:
-                await self._connect_amqp(loop, plan, connected)
+                await self._connect_amqp(loop, params, connected)
         except asyncio.CancelledError:
             self.cancel()
             raise
         except ResolutionError as error:
-            self._miss(Failure(kind=FailureReason.UNRESOLVED, detail=str(error)))
+            self._fail(Failure(kind=FailureReason.UNRESOLVED, detail=str(error)))
         except (OSError, ssl.SSLError) as error:
-            self._miss(failures.from_socket_error(error))
-        except Exception as error:  # a defect of ours must not leave the search waiting
+            self._fail(failures.from_socket_error(error))
+        except Exception as error:  # a defect in this package must not leave the search waiting
             logger.exception("the attempt at %s failed", self.endpoint)
-            self._miss(Failure(kind=FailureReason.ENDED, detail=f"internal error: {type(error).__name__}"))
+            self._fail(Failure(kind=FailureReason.ENDED, detail=f"internal error: {type(error).__name__}"))
 
-    async def _make_plan(self) -> Plan:
-        plan = await self._planner(self.endpoint)
+    async def _make_params(self) -> ConnectParams:
+        params = await self._params_provider(self.endpoint)
         if not self._park:
-            return plan
-        asked = (*plan.settings.desired_capabilities, PARK)
-        return replace(plan, settings=replace(plan.settings, desired_capabilities=asked))
+            return params
+        asked = (*params.settings.desired_capabilities, PARK)
+        return replace(params, settings=replace(params.settings, desired_capabilities=asked))
 
-    def hand_over(self, number: int, reports: Reports) -> None:
-        """From now on somebody else is told, and knows it by another number."""
-        self.number, self._reports = number, reports
+    def hand_over(self, number: int, callbacks: AttemptCallbacks) -> None:
+        """Report to other callbacks from now on, under another number."""
+        self.number, self._callbacks = number, callbacks
 
     def cancel(self) -> None:
-        """Drop whatever there is, without a word to the peer."""
-        self._over = True
+        """Drop the connection at any stage, without sending Close."""
+        self._done = True
         if self.engine is not None:
             self.engine.abort()
 
     def adopt(self, owner: EngineOwner) -> tuple[Engine, proton.Session]:
-        """Hand the usable connection over."""
+        """Transfer the usable connection to its new owner."""
         assert self.engine is not None
         assert self.session is not None
-        self._over = True
+        self._done = True
         self.engine.owner = owner
         return self.engine, self.session
 
@@ -160,7 +160,7 @@ class Attempt:
                 connection.close()
                 raise
             else:
-                self._reports.tcp_connected(self.number)
+                self._callbacks.tcp_connected(self.number)
                 return connection
         if error is not None:
             raise error
@@ -174,17 +174,17 @@ class Attempt:
         return (self.endpoint.host,)
 
     async def _connect_amqp(
-        self, loop: asyncio.AbstractEventLoop, plan: Plan, connection: socket.socket
+        self, loop: asyncio.AbstractEventLoop, params: ConnectParams, connection: socket.socket
     ) -> None:
         def make() -> Engine:
-            return Engine(self, plan.settings, loop)
+            return Engine(self, params.settings, loop)
 
         try:
             _, self.engine = await loop.create_connection(
                 make,
                 sock=connection,
-                ssl=plan.tls,
-                server_hostname=plan.settings.tls_name if plan.tls is not None else None,
+                ssl=params.tls,
+                server_hostname=params.settings.tls_name if params.tls is not None else None,
             )
         except BaseException:
             connection.close()
@@ -195,54 +195,54 @@ class Attempt:
     # -- the engine's side --------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """Open came; what counts is the Begin, or the Close that is on its way."""
+        """Handle the peer's Open; the Begin, or a Close right after, decides."""
         self._opened = True
-        if self._over:
+        if self._done:
             return
-        self._reports.opened(self.number)
+        self._callbacks.opened(self.number)
         failed = engine.peer_properties.get(failures.ESTABLISHMENT_FAILED)
         offered = engine.connection.remote_offered_capabilities or ()
         if self._park and not failed and PARK in map(str, offered):
             self.parked = True
-            self._reports.parked(self.number)
+            self._callbacks.parked(self.number)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Begin answered."""
-        if not self._over and not engine.peer_properties.get(failures.ESTABLISHMENT_FAILED):
+        """Handle the answer to the Begin: the session is usable."""
+        if not self._done and not engine.peer_properties.get(failures.ESTABLISHMENT_FAILED):
             self.session = session
-            self._reports.usable(self.number)
+            self._callbacks.usable(self.number)
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """A peer that attaches links on its own gets them refused."""
+        """Refuse a link that the peer attaches on its own."""
         engine.refuse(link, proton.Condition("amqp:not-allowed", "this client opens its own links"))
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """Close came.  The peer may leave the socket open for ever, so do not wait for it."""
-        self._miss(failures.from_close(condition, self.endpoint))
+        """Handle the peer's Close.  Do not wait for the socket: the peer may leave it open for ever."""
+        self._fail(failures.from_close(condition, self.endpoint))
         engine.abort()
 
     def writable_again(self, engine: Engine) -> None:
-        """Nothing is waiting to be written during an attempt."""
+        """Do nothing: an attempt queues no output."""
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The connection broke before anybody adopted it."""
-        if ending.error is not None:
-            self._miss(failures.from_socket_error(ending.error))
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """Handle the end of the connection before its adoption."""
+        if reason.error is not None:
+            self._fail(failures.from_socket_error(reason.error))
             return
-        plan = self.plan
-        assert plan is not None
-        miss = failures.from_engine_error(
-            ending.condition, engine.transport, fresh=plan.fresh, opened=self._opened
+        params = self.params
+        assert params is not None
+        failure = failures.from_engine_error(
+            reason.condition, engine.transport, fresh=params.fresh, opened=self._opened
         )
-        if miss.kind is FailureReason.TLS_VERIFICATION and is_address(plan.settings.tls_name or ""):
-            # This was proton's TLS, see engine.tls; asyncio's fails while it connects.
-            hint = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
-            miss = replace(miss, detail=f"{miss.detail}; {hint}")
-        if plan.fresh and failures.credentials_refused(engine.transport):
-            plan.refused(miss.mechanism)
-        self._miss(miss)
+        if failure.kind is FailureReason.TLS_VERIFICATION and is_address(params.settings.tls_name or ""):
+            # Only proton's TLS (see engine.tls) fails here; asyncio's fails during the connect.
+            advice = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
+            failure = replace(failure, detail=f"{failure.detail}; {advice}")
+        if params.fresh and failures.credentials_refused(engine.transport):
+            params.on_refused(failure.mechanism)
+        self._fail(failure)
 
-    def _miss(self, miss: Failure) -> None:
-        if not self._over:
-            self._over = True
-            self._reports.missed(self.number, miss)
+    def _fail(self, failure: Failure) -> None:
+        if not self._done:
+            self._done = True
+            self._callbacks.failed(self.number, failure)

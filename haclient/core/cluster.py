@@ -1,12 +1,12 @@
-"""What the connections of one factory share: the topology, the dials, and who leads the search.
+"""What the connections of one factory share: the topology, the dials, and the owner of the search.
 
-One of them finds the primary, the others follow (DESIGN section 4, rule 8).  The topology itself
-is immutable and its update is pure (``discovery.topology``); this class holds the current one and
+One of them finds the primary, the others follow (docs/internals/discovery.md, rule 8).  The topology itself
+is immutable and its update is pure (``discovery.topology``); ``Cluster`` holds the current one and
 wakes the searches that a change concerns.
 
-A thousand connections may wait here at once, so waking is frugal: everybody only when the answer
-to "who is primary?" changes, otherwise one search for a freed dial or a freed lead.  For the same
-reason nobody leads while a primary is known, but a search whose own dial to it hangs.
+A thousand connections may wait here at once, so ``Cluster`` wakes few of them: all of them only when the
+known primary changes, otherwise one search for a free dial or for a free ownership.  For the same reason
+no search becomes the owner while a primary is known, except one whose own dial to that primary hangs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from haclient.retry.policy import Policy
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
-    """The place of one search at the table.
+class PendingSearch:
+    """One search under way, as the cluster sees it.
 
-    :ivar dials: its attempts in flight; ``dialled_at``: when the last one began.
-    :ivar queued: waits for a free dial.
-    :ivar idle: has nothing to do until it may lead.
+    :ivar wake: called when the search may have something to do.
+    :ivar dials: its pending attempts; ``dialled_at``: when the last one began.
+    :ivar queued: it waits for a free dial.
+    :ivar idle: it has nothing to do until it may own the search.
     """
 
     wake: Callable[[], None]
@@ -42,7 +43,7 @@ class Seat:
 
 
 class Cluster:
-    """The shared view.  Belongs to one event loop."""
+    """The shared state of one factory's connections.  Belongs to one event loop."""
 
     def __init__(self, url: ClusterURL, policy: Policy, resolver: Resolver) -> None:
         self.policy = policy
@@ -53,84 +54,84 @@ class Cluster:
             dr=second_site(policy.dr, tls=url.seeds[0].endpoint.tls),
         )
         self._srv = url.srv
-        self._seats: dict[Seat, None] = {}
-        self._leader: Seat | None = None
+        self._searches: dict[PendingSearch, None] = {}
+        self._search_owner: PendingSearch | None = None
         self._dials = 0
-        self._waiting: deque[Seat] = deque()
+        self._waiting: deque[PendingSearch] = deque()
         self._resolving: dict[Endpoint, asyncio.Task[None]] = {}
 
     # -- searches -----------------------------------------------------------------------------
 
-    def join(self, seat: Seat) -> None:
-        """A search begins."""
-        self._seats[seat] = None
+    def join(self, search: PendingSearch) -> None:
+        """Add a search that begins."""
+        self._searches[search] = None
 
-    def leave(self, seat: Seat) -> None:
-        """A search ended: its lead and its dials are free."""
-        self._seats.pop(seat, None)
-        while seat.dials:
-            self.release(seat)
-        if self._leader is seat:
-            self._leader = None
-            successor = next((other for other in self._seats if other.idle), None)
+    def leave(self, search: PendingSearch) -> None:
+        """Remove a search that ended, and free its ownership and its dials."""
+        self._searches.pop(search, None)
+        while search.dials:
+            self.release_dial(search)
+        if self._search_owner is search:
+            self._search_owner = None
+            successor = next((other for other in self._searches if other.idle), None)
             if successor is not None:
                 successor.wake()
 
-    def may_lead(self, seat: Seat, now: float) -> bool:
-        """Whether this search may walk the list."""
-        if self._leader is not None:
-            return self._leader is seat
-        hangs = seat.dials > 0 and now - seat.dialled_at >= self.policy.stagger
+    def may_own_search(self, search: PendingSearch, now: float) -> bool:
+        """Whether this search may go through the list of candidates."""
+        if self._search_owner is not None:
+            return self._search_owner is search
+        hangs = search.dials > 0 and now - search.dialled_at >= self.policy.stagger
         return self.topology.primary is None or hangs
 
-    def lead(self, seat: Seat) -> None:
-        """This search walks the list from now on, until it leaves."""
-        self._leader = seat
+    def own_search(self, search: PendingSearch) -> None:
+        """Make this search the owner, until it leaves."""
+        self._search_owner = search
 
     # -- dials --------------------------------------------------------------------------------
 
     @property
-    def room(self) -> int:
-        """Dials still free in the factory."""
+    def free_dials(self) -> int:
+        """How many more attempts the factory allows now."""
         return self.policy.max_dials - self._dials
 
-    def take(self, seat: Seat, now: float) -> None:
-        """A search begins to dial."""
-        seat.dials += 1
-        seat.dialled_at = now
+    def take_dial(self, search: PendingSearch, now: float) -> None:
+        """Count an attempt that a search begins."""
+        search.dials += 1
+        search.dialled_at = now
         self._dials += 1
 
-    def release(self, seat: Seat) -> None:
-        """An attempt is over, or parked."""
-        seat.dials -= 1
+    def release_dial(self, search: PendingSearch) -> None:
+        """Free the dial of an attempt that ended or is parked."""
+        search.dials -= 1
         self._dials -= 1
-        self.pass_on()
+        self.wake_next()
 
-    def wait_for_room(self, seat: Seat) -> None:
+    def wait_for_dial(self, search: PendingSearch) -> None:
         """Wake this search when a dial is free."""
-        if not seat.queued:
-            seat.queued = True
-            self._waiting.append(seat)
+        if not search.queued:
+            search.queued = True
+            self._waiting.append(search)
 
-    def pass_on(self) -> None:
+    def wake_next(self) -> None:
         """Offer a free dial to the search that has waited longest."""
-        while self._waiting and self.room > 0:
-            seat = self._waiting.popleft()
-            seat.queued = False
-            if seat in self._seats:
-                seat.wake()
+        while self._waiting and self.free_dials > 0:
+            search = self._waiting.popleft()
+            search.queued = False
+            if search in self._searches:
+                search.wake()
                 return
 
     # -- evidence -----------------------------------------------------------------------------
 
     def learn(self, evidence: Evidence) -> None:
-        """Take evidence in, and wake the searches that it concerns."""
+        """Update the topology with evidence, and wake the searches that it concerns."""
         before, after = self.topology, update(self.topology, evidence)
         self.topology = after
-        if (before.primary, before.epoch) != (after.primary, after.epoch):
+        if (before.primary, before.version) != (after.primary, after.version):
             self._wake_all()
-        elif self._leader is not None and before is not after:
-            self._leader.wake()
+        elif self._search_owner is not None and before is not after:
+            self._search_owner.wake()
 
     @property
     def resolving(self) -> bool:
@@ -138,9 +139,9 @@ class Cluster:
         return bool(self._resolving)
 
     def resolve(self, failed: Callable[[Endpoint, str], None]) -> None:
-        """Look up every name anew; a lookup that is under way goes on.
+        """Look up every name again, except those whose lookup is running.
 
-        :param failed: told which name has no address, and why.
+        :param failed: called with a name that has no address, and the reason.
         """
         for name in self.topology.names():
             if name not in self._resolving:
@@ -164,12 +165,12 @@ class Cluster:
             self.learn(Resolved(name, endpoints))
         finally:
             del self._resolving[name]
-            if self._leader is not None:
-                self._leader.wake()
+            if self._search_owner is not None:
+                self._search_owner.wake()
 
     def _wake_all(self) -> None:
-        for seat in tuple(self._seats):
-            seat.wake()
+        for search in tuple(self._searches):
+            search.wake()
 
 
 async def _cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:

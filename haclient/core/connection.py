@@ -3,12 +3,12 @@
 Theory of operation
 -------------------
 ``_supervise`` is the one task of a connection.  It searches (``episode``), which ends with a session that
-was adopted and has every link attached, waits for its end, tells the links, and
+was adopted and has every link attached, waits for its end, calls ``on_disconnected`` on the links, and
 searches again, until the application closes it or the search gives up.  The application sees
-one connection all the while; ``epoch`` counts its sessions.  Beside the live session it keeps the
+one connection all the while; ``session_number`` counts its sessions.  Beside the live session it keeps the
 warm ``standby``, where the policy says so, and gives it to the next search.
 
-A session that was parked first has no generation until the first Attach tells it; one that is
+A session that was parked first has no generation until the first Attach reports it; one that is
 older than the newest known is a stale primary, and is dropped then.
 
     CONNECTING -> CONNECTED <-> RECONNECTING
@@ -36,7 +36,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.core import episode as episodes
 from haclient.core import failures, quirks
-from haclient.core.attempt import Attempt, Plan, Planner
+from haclient.core.attempt import Attempt, ConnectParams, ParamsProvider
 from haclient.core.cluster import Cluster
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
@@ -45,7 +45,7 @@ from haclient.discovery import decision as decide
 from haclient.discovery.evidence import AttemptRecord, Claimed, Failure, FailureReason
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import MOST_HELD, NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
 from haclient.retry.backoff import Backoff
@@ -70,14 +70,14 @@ class State(enum.Enum):
 class Shared:
     """What a factory gives each of its connections.
 
-    :param planner: how to reach an endpoint.
-    :param publish: where events go.
+    :param params_provider: gives the parameters to connect to an endpoint.
+    :param publish: receives the events.
     :param credentials: whether attempts send credentials.
     """
 
     options: Options
     cluster: Cluster
-    planner: Planner
+    params_provider: ParamsProvider
     publish: Callable[[int, events.Event], None]
     client_id: str
     credentials: bool
@@ -92,19 +92,19 @@ class ConnectionCore:
         self.state = State.CONNECTING
         self.endpoint: Endpoint | None = None
         self.generation: int | None = None
-        self.epoch = 0
+        self.session_number = 0
         self.error: HaclientError | None = None
         self.on_closed: Callable[[], None] = lambda: None
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng)
-        self._standby = Standby(shared.cluster, self._policy, self._plan, shared.rng)
+        self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
         self._search: Search | None = None
         self._links: dict[LinkCore, None] = {}
         self._engine: Engine | None = None
         self._session: proton.Session | None = None
-        self._over: asyncio.Future[Ending] | None = None
+        self._session_end: asyncio.Future[CloseReason] | None = None
         self._first = self._loop.create_future()
         self._task: asyncio.Task[None] | None = None
         self._sequence = 0
@@ -112,12 +112,12 @@ class ConnectionCore:
         self._link_number = 0
         self._began = 0.0
         self._usable_at = 0.0
-        self._topology_epoch = 0
+        self._topology_version = 0
         self._unresolved: dict[Endpoint, AttemptRecord] = {}
-        self._farewell: tuple[Endpoint, Failure] | None = None
+        self._peer_close: tuple[Endpoint, Failure] | None = None
         self._unstable: Endpoint | None = None
         self._was_parked = False
-        self._ahead: dict[LinkCore, Engine] = {}
+        self._attached_ahead: dict[LinkCore, Engine] = {}
         """Which links are attached already to a session that may become usable."""
         self._cluster_id: str | None = None
 
@@ -142,7 +142,7 @@ class ConnectionCore:
         name: str | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
     ) -> SenderCore:
-        """A sender; wait for its ``opened`` to know that the primary has it."""
+        """Create a sender; its ``opened`` is done when the primary accepts the link."""
         if address == "":
             raise ValueError("an address is a name; None asks for the anonymous terminus")
         options = self._shared.options
@@ -166,7 +166,7 @@ class ConnectionCore:
         browse: bool = False,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> ReceiverCore:
-        """A receiver; wait for its ``opened`` to know that the primary has it."""
+        """Create a receiver; its ``opened`` is done when the primary accepts the link."""
         core = ReceiverCore(
             self._loop,
             name or self._link_name(),
@@ -183,12 +183,12 @@ class ConnectionCore:
         if self.state in (State.CLOSED, State.FAILED):
             return
         self._set_closed(ConnectionClosed("the connection is closed"))
-        engine, over = self._engine, self._over
-        if engine is not None and over is not None:
+        engine, session_end = self._engine, self._session_end
+        if engine is not None and session_end is not None:
             engine.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._shared.options.close_timeout):
-                    await asyncio.shield(over)
+                    await asyncio.shield(session_end)
             engine.abort()
         await self._end_task()
         self._emit(events.Closed)
@@ -206,18 +206,18 @@ class ConnectionCore:
             while True:
                 attempt = await self._find(spare)
                 self._standby.start(attempt.endpoint)
-                ending = await self._ended()
+                reason = await self._wait_session_end()
                 spare = await self._standby.stop()
                 if self.error is not None:
                     if spare is not None:
                         spare.cancel()
                     return
-                self._drop(ending)
+                self._drop(reason)
         except episodes.GaveUpError as failure:
             self._give_up(failure.verdict)
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # a defect of ours must not leave the application waiting
+        except Exception as error:  # a defect in this package must not leave the application waiting
             logger.exception("connection %d failed", self.number)
             self._fail_inside(error)
         finally:
@@ -227,61 +227,61 @@ class ConnectionCore:
         shared = self._shared
         self._episode += 1
         self._unresolved.clear()
-        if self.epoch == 0:
+        if self.session_number == 0:
             self._began = self._loop.time()  # a later episode began with the loss
-        farewell, self._farewell = self._farewell, None
+        peer_close, self._peer_close = self._peer_close, None
         self._search = search = Search(
             policy=self._policy,
             backoff=self._backoff,
             now=self._began,
-            first=self.epoch == 0,
+            first=self.session_number == 0,
             credentials=shared.credentials,
             unstable=self._unstable,
-            farewell=farewell,
+            peer_close=peer_close,
         )
-        episode = episodes.Episode(shared.cluster, search, self._plan, self, self)
+        episode = episodes.Episode(shared.cluster, search, self._connect_params, self, self)
         if spare is not None:
             episode.resume(spare)
         return await episode.run()
 
-    async def _plan(self, endpoint: Endpoint) -> Plan:
-        """The factory's plan, with the number of this connection: each has its own slot at a busy primary."""
-        plan = await self._shared.planner(endpoint)
-        properties = {**plan.settings.properties, NUMBER: self.number}
-        return replace(plan, settings=replace(plan.settings, properties=properties))
+    async def _connect_params(self, endpoint: Endpoint) -> ConnectParams:
+        """The factory's parameters, with the number of this connection: a busy primary reserves by number."""
+        params = await self._shared.params_provider(endpoint)
+        properties = {**params.settings.properties, NUMBER: self.number}
+        return replace(params, settings=replace(params.settings, properties=properties))
 
     def attach_ahead(self, attempt: Attempt) -> None:
-        """A member holds this attempt: attach as many links as it holds with it."""
+        """Attach as many links as the member parks together with this attempt."""
         engine, session = attempt.engine, attempt.begun
         assert engine is not None
         assert session is not None
         may = (link for link in self._links if link.may_attach_ahead)
-        self._ahead = dict.fromkeys(itertools.islice(may, MOST_HELD), engine)
-        for link in self._ahead:
+        self._attached_ahead = dict.fromkeys(itertools.islice(may, MOST_HELD), engine)
+        for link in self._attached_ahead:
             self._attach(link, engine, session)
 
     def adopt(self, attempt: Attempt) -> None:
-        """The search found a usable session."""
-        self._over = self._loop.create_future()
+        """Use the session that the search found."""
+        self._session_end = self._loop.create_future()
         engine, session = attempt.adopt(self)
-        if engine.ending is not None:
-            self._over.set_result(engine.ending)
+        if engine.close_reason is not None:
+            self._session_end.set_result(engine.close_reason)
         self._engine, self._session = engine, session
         self.endpoint = attempt.endpoint
-        told = engine.peer_properties
-        self._was_parked, self._cluster_id = attempt.parked, episodes.told_cluster(told)
-        self.generation = None if attempt.parked else episodes.told_generation(told)
+        properties = engine.peer_properties
+        self._was_parked, self._cluster_id = attempt.parked, episodes.cluster_of(properties)
+        self.generation = None if attempt.parked else episodes.generation_of(properties)
         self._usable_at = self._loop.time()
-        self._topology_epoch = self._shared.cluster.topology.epoch
-        self.epoch += 1
+        self._topology_version = self._shared.cluster.topology.version
+        self.session_number += 1
         self.state = State.CONNECTED
         replayed = 0
         for link in tuple(self._links):
             replayed += link.to_replay
-            if engine.ending is None and self._ahead.get(link) is not engine:
+            if engine.close_reason is None and self._attached_ahead.get(link) is not engine:
                 self._attach(link, engine, session)
-        self._ahead.clear()
-        quirks.attend(engine, self._loop)
+        self._attached_ahead.clear()
+        quirks.apply(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
         if not self._first.done():
             self._first.set_result(None)
@@ -295,17 +295,17 @@ class ConnectionCore:
             "attempts": self._attempts_made,
             "duration": now - self._began,
         }
-        if self.epoch == 1:
+        if self.session_number == 1:
             self._emit(events.Connected, at=now, **known)
         else:
             self._emit(events.Reconnected, at=now, **known, replayed=replayed)
 
-    async def _ended(self) -> Ending:
-        assert self._over is not None
-        return await asyncio.shield(self._over)
+    async def _wait_session_end(self) -> CloseReason:
+        assert self._session_end is not None
+        return await asyncio.shield(self._session_end)
 
-    def _drop(self, ending: Ending) -> None:
-        self._engine = self._session = self._over = None
+    def _drop(self, reason: CloseReason) -> None:
+        self._engine = self._session = self._session_end = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
         self._began = self._loop.time()
@@ -315,35 +315,37 @@ class ConnectionCore:
             self._backoff.reset()
         unsettled = sum(link.unsettled for link in self._links)
         for link in tuple(self._links):
-            link.detach()
-        condition = None if ending.condition is None else str(ending.condition.name)
+            link.on_disconnected()
+        condition = None if reason.condition is None else str(reason.condition.name)
         self._emit(
-            events.Lost,
+            events.Disconnected,
             at=self._began,
             endpoint=self.endpoint,
-            reason=str(ending),
+            reason=str(reason),
             unsettled=unsettled,
             condition=condition,
         )
-        episodes.lost(self._shared.cluster, self.endpoint, self._topology_epoch)
-        if self._farewell is not None and (target := self._farewell[1].redirect) is not None:
+        episodes.report_primary_lost(self._shared.cluster, self.endpoint, self._topology_version)
+        if self._peer_close is not None and (target := self._peer_close[1].redirect) is not None:
             self._follow(self.endpoint, target)
 
     def _follow(self, source: Endpoint, target: Endpoint) -> None:
-        """The lost primary named its successor: that is where the search begins."""
+        """Begin the search at the successor that the lost primary named."""
         cluster = self._shared.cluster
-        objection = cluster.topology.may_follow(
+        refusal_reason = cluster.topology.may_follow(
             source, target, self._policy, credentials=self._shared.credentials
         )
-        followed = objection is None
-        self._emit(events.Redirected, by=source, target=target, followed=followed, detail=objection or "")
+        followed = refusal_reason is None
+        self._emit(
+            events.Redirected, by=source, target=target, followed=followed, detail=refusal_reason or ""
+        )
         if followed and cluster.topology.primary is None:
-            cluster.learn(Claimed(target, None, None, cluster.topology.epoch))
+            cluster.learn(Claimed(target, None, None, cluster.topology.version))
 
     def _give_up(self, verdict: decide.GiveUp) -> None:
         attempts = (*self._unresolved.values(), *verdict.attempts)
         verdict = replace(verdict, attempts=attempts)
-        last = attempts[-1].miss if attempts else None
+        last = attempts[-1].failure if attempts else None
         self._emit(
             events.GaveUp,
             reason=verdict.detail,
@@ -398,7 +400,7 @@ class ConnectionCore:
     def _register(self, core: L) -> L:
         if self.error is not None:
             raise self.error
-        if self._engine is not None and self._session is not None and self._engine.ending is None:
+        if self._engine is not None and self._session is not None and self._engine.close_reason is None:
             core.attach(self._engine, self._session)
         self._links[core] = None
         core.on_attached = self._attached
@@ -413,20 +415,20 @@ class ConnectionCore:
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
     def _attached(self, link: SenderLink | ReceiverLink) -> None:
-        """The primary answered an Attach; after a parked Open this is what tells the generation."""
+        """Read the generation from the first answered Attach, after a parked Open."""
         if not self._was_parked or self._engine is None:
             return
-        told = {str(key): value for key, value in (link.endpoint.remote_properties or {}).items()}
-        generation = episodes.told_generation(told)
+        properties = {str(key): value for key, value in (link.endpoint.remote_properties or {}).items()}
+        generation = episodes.generation_of(properties)
         if generation is None or generation == self.generation:
             return
         self.generation = generation
         cluster, known = self._cluster_id, self._shared.cluster
         if known.topology.is_stale(generation, cluster):
-            words = f"generation {generation} is not the newest of cluster {cluster}"
-            self._engine.abort(proton.Condition("haclient:stale-primary", words))
+            detail = f"generation {generation} is not the newest of cluster {cluster}"
+            self._engine.abort(proton.Condition("haclient:stale-primary", detail))
         elif self.endpoint is not None:
-            known.learn(Claimed(self.endpoint, generation, cluster, self._topology_epoch))
+            known.learn(Claimed(self.endpoint, generation, cluster, self._topology_version))
 
     def _link_name(self) -> str:
         self._link_number += 1
@@ -435,76 +437,82 @@ class ConnectionCore:
     # -- the engine's side --------------------------------------------------------------------
 
     def opened(self, engine: Engine) -> None:
-        """Open came long ago."""
+        """Do nothing: the Open arrived before the adoption."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Begin was answered long ago; a client refuses sessions that the peer begins."""
+        """Do nothing: the Begin was answered before the adoption; the peer's own sessions get no answer."""
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """A peer that attaches links on its own gets them refused."""
+        """Refuse a link that the peer attaches on its own."""
         engine.refuse(link, proton.Condition("amqp:not-allowed", "this client opens its own links"))
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The primary said goodbye: do not wait until it lets go of the socket."""
+        """End the session at the primary's Close, without waiting for its socket to close."""
         assert self.endpoint is not None
-        self._farewell = self.endpoint, failures.from_close(condition, self.endpoint)
-        self._finish(Ending(condition, by_peer=True))
+        self._peer_close = self.endpoint, failures.from_close(condition, self.endpoint)
+        self._finish(CloseReason(condition, by_peer=True))
         if self.state is not State.CLOSED:
             engine.abort()
 
     def writable_again(self, engine: Engine) -> None:
-        """The socket takes bytes again: let every link go on."""
+        """Let every link send again: the socket takes bytes."""
         for link in tuple(self._links):
             link.writable_again()
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The socket is gone."""
-        self._finish(ending)
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """End the session: the socket is closed."""
+        self._finish(reason)
 
-    def _finish(self, ending: Ending) -> None:
-        if self._over is not None and not self._over.done():
-            self._over.set_result(ending)
+    def _finish(self, reason: CloseReason) -> None:
+        if self._session_end is not None and not self._session_end.done():
+            self._session_end.set_result(reason)
 
     # -- what the search reports --------------------------------------------------------------
 
     def attempt_started(self, number: int, endpoint: Endpoint) -> None:
-        """An endpoint is being dialled."""
+        """Publish a dial."""
         self._emit(events.AttemptStarted, attempt=number, endpoint=endpoint)
 
     def attempt_failed(self, record: AttemptRecord) -> None:
-        """An attempt is over."""
+        """Publish an attempt that failed."""
         self._emit(events.AttemptFailed, record=record)
 
     def attempt_parked(self, number: int, endpoint: Endpoint) -> None:
-        """A member holds an attempt until it serves."""
+        """Publish an attempt that a member parks until it serves."""
         self._emit(events.Parked, attempt=number, endpoint=endpoint)
 
     def redirected(self, record: AttemptRecord) -> None:
-        """A passive member named another endpoint."""
-        miss = record.miss
-        assert miss.redirect is not None
-        followed = miss.kind is FailureReason.REDIRECTED
-        detail = "" if followed else miss.detail
+        """Publish that a passive member named another endpoint."""
+        failure = record.failure
+        assert failure.redirect is not None
+        followed = failure.kind is FailureReason.REDIRECTED
+        detail = "" if followed else failure.detail
         self._emit(
             events.Redirected,
             by=record.endpoint,
-            target=miss.redirect,
+            target=failure.redirect,
             followed=followed,
             detail=detail,
             record=record,
         )
 
-    def backing_off(self, order: decide.BackOff) -> None:
-        """Nobody served; the next round comes later."""
-        delay = order.delay
-        self._emit(events.BackingOff, delay=delay.delay, base=delay.base, hint=delay.hint, round=order.round)
+    def backing_off(self, decision: decide.BackOff) -> None:
+        """Publish the wait before the next round: no member served."""
+        delay = decision.delay
+        self._emit(
+            events.BackingOff,
+            delay=delay.delay,
+            base=delay.base,
+            retry_after=delay.retry_after,
+            round=decision.round,
+        )
 
     def unresolved(self, name: Endpoint, reason: str) -> None:
-        """A name has no address.  It is told even if another member was found meanwhile."""
+        """Publish a name without an address, even if another member was found meanwhile."""
         if self.error is None:
             now = self._loop.time()
-            miss = Failure(kind=FailureReason.UNRESOLVED, detail=reason)
-            record = AttemptRecord(number=0, endpoint=name, started=self._began, ended=now, miss=miss)
+            failure = Failure(kind=FailureReason.UNRESOLVED, detail=reason)
+            record = AttemptRecord(number=0, endpoint=name, started=self._began, ended=now, failure=failure)
             self._unresolved[name] = record
             self.attempt_failed(record)
 
@@ -526,11 +534,11 @@ class ConnectionCore:
 
 
 def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
-    """The error that tells the application why the search ended."""
+    """The error that says why the search gave up."""
     reason, attempts = verdict.reason, verdict.attempts
     if reason is decide.GiveUpReason.AUTHENTICATION:
         record = _last(attempts, FailureReason.AUTHENTICATION)
-        mechanism = record.miss.mechanism if record else None
+        mechanism = record.failure.mechanism if record else None
         where = f" at {record.endpoint}" if record else ""
         text = f"authentication failed{where} ({mechanism or 'no mechanism'})"
         return errors.AuthenticationFailed(text, attempts, mechanism, record.endpoint if record else None)
@@ -542,7 +550,7 @@ def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
 
 
 def _last(attempts: Iterable[AttemptRecord], kind: FailureReason) -> AttemptRecord | None:
-    found = [record for record in attempts if record.miss.kind is kind]
+    found = [record for record in attempts if record.failure.kind is kind]
     return found[-1] if found else None
 
 

@@ -1,4 +1,4 @@
-"""One message that came, and the ways to settle it (AMQP 1.0 part 3, section 3.4)."""
+"""One received message, and how to settle it (AMQP 1.0 part 3, section 3.4)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class DeliveryCore:
-    """A delivery of one epoch.  ``data`` is the encoded message.
+    """A delivery of one session.  ``data`` is the encoded message.
 
     A message that the peer sent settled has no ``pointer``; settling it changes nothing.
     """
 
-    __slots__ = ("_link", "_message", "_pointer", "_receiver", "data", "epoch", "settled")
+    __slots__ = ("_link", "_message", "_pointer", "_receiver", "data", "session_number", "settled")
 
     def __init__(
-        self, receiver: ReceiverCore, link: ReceiverLink, epoch: int, pointer: Any, data: bytes
+        self, receiver: ReceiverCore, link: ReceiverLink, session_number: int, pointer: Any, data: bytes
     ) -> None:
         self.data = data
-        self.epoch = epoch
+        self.session_number = session_number
         self.settled = False
         self._receiver = receiver
         self._link = link
@@ -41,19 +41,21 @@ class DeliveryCore:
             self._message = codec.decode(self.data)
         return self._message
 
-    def claim(self) -> None:
+    def mark_settled(self) -> None:
         """Mark as settled, if the delivery can be settled now.
 
-        :raises StaleDelivery: it came over a connection that is gone.
+        :raises StaleDelivery: its connection is lost.
         :raises AlreadySettled: it was settled before.
         """
-        if self.epoch != self._receiver.epoch:
-            raise StaleDelivery("the delivery came over a connection that is gone; its message comes again")
+        if self.session_number != self._receiver.session_number:
+            raise StaleDelivery(
+                "the delivery's connection was lost; the new primary delivers its message again"
+            )
         if self.settled:
             raise AlreadySettled("the delivery is settled already")
         self.settled = True
 
     def settle(self, outcome: Outcome) -> None:
-        """Send the outcome of a claimed delivery, unless its connection is gone meanwhile."""
-        if self._pointer is not None and self.epoch == self._receiver.epoch:
+        """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
+        if self._pointer is not None and self.session_number == self._receiver.session_number:
             self._link.settle(self._pointer, outcome)

@@ -1,7 +1,7 @@
-"""What a failed attempt means: socket errors, AMQP conditions and SASL outcomes as ``Miss``.
+"""What a failed attempt means: socket errors, AMQP conditions and SASL outcomes as ``Failure``.
 
 Sources: AMQP 1.0 part 2, sections 2.8.15 to 2.8.17 (error conditions; the redirect's info map);
-part 5, section 5.3.3.6 (SASL codes); DESIGN section 4, rules 4 to 6.
+part 5, section 5.3.3.6 (SASL codes); docs/internals/discovery.md, rules 4 to 6.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TLS_VERIFY = "certificate verify failed"
 
 
 def from_socket_error(error: Exception) -> Failure:
-    """A failed TCP connect, a failed TLS handshake, or a socket that broke."""
+    """Classify a failed TCP connect, a failed TLS handshake, or a broken socket."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(kind=FailureReason.TLS_VERIFICATION, detail=error.verify_message or str(error))
     if isinstance(error, ssl.SSLError):
@@ -45,7 +45,7 @@ def from_socket_error(error: Exception) -> Failure:
 
 
 def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
-    """The peer's Close (or End), with whatever it says."""
+    """Classify the peer's Close (or End) by its condition."""
     if condition is None:
         return Failure(kind=FailureReason.CLOSED, detail="closed without a condition")
     info = condition.info if isinstance(condition.info, Mapping) else {}
@@ -67,7 +67,9 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
             redirect=target,
             retry_after=retry_after,
         )
-    return Failure(kind=FailureReason.CLOSED, condition=condition.name, detail=detail, retry_after=retry_after)
+    return Failure(
+        kind=FailureReason.CLOSED, condition=condition.name, detail=detail, retry_after=retry_after
+    )
 
 
 def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:
@@ -92,25 +94,27 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
 def from_engine_error(
     condition: proton.Condition | None, transport: proton.Transport, *, fresh: bool, opened: bool = False
 ) -> Failure:
-    """proton found the connection broken: SASL, TLS, framing, idle time-out.
+    """Classify a connection that proton found broken: SASL, TLS, framing, idle time-out.
 
-    :param fresh: the credentials come from a callable that may give others next time.
-    :param opened: the peer's Open had come.
+    :param fresh: a callable supplied the credentials, and may supply others next time.
+    :param opened: the peer had sent Open.
     """
     name = condition.name if condition else None
     text = (condition.description or "") if condition else ""
     if name == _UNAUTHORIZED:
-        return _sasl_miss(transport, text, fresh=fresh)
+        return _sasl_failure(transport, text, fresh=fresh)
     if _TLS_FAILURE in text:
         kind = FailureReason.TLS_VERIFICATION if _TLS_VERIFY in text else FailureReason.TLS_FAILED
         return Failure(kind=kind, detail=text, condition=name)
     if name == "amqp:connection:framing-error" and "aborted" not in text:
         return Failure(kind=FailureReason.NOT_AMQP, detail=text, condition=name)
-    return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {_stage(transport, opened)}")
+    return Failure(
+        kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {_stage(transport, opened)}"
+    )
 
 
 def credentials_refused(transport: proton.Transport) -> bool:
-    """Whether the SASL exchange ended with a definite no."""
+    """Whether the peer refused the credentials for good in SASL."""
     layer = SASL(transport)
     return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
 
@@ -121,7 +125,7 @@ def _stage(transport: proton.Transport, opened: bool) -> str:  # noqa: FBT001
     return "after SASL" if SASL(transport).outcome == SASL.OK else "before SASL was done"
 
 
-def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Failure:
+def _sasl_failure(transport: proton.Transport, text: str, *, fresh: bool) -> Failure:
     layer = SASL(transport)
     mechanism = layer.mech or None
     temporary = layer.outcome in (SASL.TEMP, SASL.SYS)
@@ -137,7 +141,7 @@ def _sasl_miss(transport: proton.Transport, text: str, *, fresh: bool) -> Failur
 
 
 def _retry_after(info: Mapping[Any, Any]) -> float | None:
-    """The hint in seconds; anything but a finite number of milliseconds is no hint."""
+    """``retry-after`` in seconds; ``None`` for anything but a finite number of milliseconds."""
     value = {str(key): item for key, item in info.items()}.get("retry-after")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None

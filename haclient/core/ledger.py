@@ -1,14 +1,14 @@
-"""The ledger: everything a sender was given and the primary has not settled, in order.
+"""The ledger: every message that the primary has not settled yet, in order of sending.
 
 Rules
 -----
-* An entry stays until the primary settles it, the application takes it back, or, at most once,
+* An entry stays until the primary settles it, the application withdraws it, or (at most once)
   its connection is lost after it was sent.
-* After a loss every entry that stayed is sent again before anything newer, in its old order,
-  whole: the encoded bytes are kept, never proton's delivery.
+* After a loss every remaining entry is sent again before anything newer, in its old order and
+  whole: the ledger keeps the encoded bytes, never proton's delivery.
 * ``window`` bounds the entries, and so the memory.
 
-Pure: no clock, no socket, no event loop.  Source: DESIGN section 4; Apache Artemis manual,
+Pure: no clock, no socket, no event loop.  Source: docs/guarantees.md; Apache Artemis manual,
 "Duplicate Message Detection" (why the same id must go out with the second copy).
 """
 
@@ -27,22 +27,22 @@ class Waiter(Protocol):
         """Whether it has an outcome, an error, or was cancelled."""
 
     def set_result(self, result: Outcome, /) -> None:
-        """The message was settled."""
+        """Report the outcome of the message."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """The message was given up."""
+        """Report that the message was given up."""
 
 
 W = TypeVar("W", bound=Waiter)
 
 
 class Entry(Generic[W]):
-    """One message on its way.
+    """One unsettled message.
 
     :ivar data: the encoded message.
-    :ivar waiter: who waits for the outcome.
+    :ivar waiter: the future of its outcome.
     :ivar delivery: proton's delivery while on the wire of the current connection.
-    :ivar sent: whether it ever left on any connection.
+    :ivar sent: whether it was ever sent, on any connection.
     """
 
     __slots__ = ("data", "delivery", "sent", "waiter")
@@ -89,11 +89,11 @@ class Ledger(Generic[W]):
         return entry
 
     def remove(self, entry: Entry[W]) -> bool:
-        """Settled or taken back; ``False`` if it was not there any more."""
+        """Remove an entry that is settled or withdrawn; ``False`` if it was removed before."""
         return self._entries.pop(entry, None) is not None
 
-    def lost(self, *, keep_sent: bool) -> list[Entry[W]]:
-        """The connection is gone.
+    def on_disconnected(self, *, keep_sent: bool) -> list[Entry[W]]:
+        """Prepare the entries for the next connection.
 
         :param keep_sent: send again what was sent (at least once) instead of giving it up.
         :returns: the entries given up, whose delivery nobody can know.

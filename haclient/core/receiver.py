@@ -4,8 +4,8 @@ Rules
 -----
 * ``credit`` is a window: credit at the peer plus messages waiting in the inbox never exceed it.
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
-  new link is granted the window once, and nothing of the old.
-* A delivery remembers the epoch it came in; settling it in another raises ``StaleDelivery``.
+  new link is granted the window once, and nothing of the old link's credit.
+* A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ReceiverCore:
 
     :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a
         temporary one (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
-    :param credit: messages that may be on their way or waiting here.
+    :param credit: the window: credit at the peer plus messages in the inbox.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ReceiverCore:
     ) -> None:
         self.name = name
         self.address = address
-        self.epoch = 0
+        self.session_number = 0
         self.inbox: deque[DeliveryCore] = deque()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.error: HaclientError | None = None
@@ -61,23 +61,23 @@ class ReceiverCore:
         self._browse = browse
         self._configure = configure
         self._link: ReceiverLink | None = None
-        self._taken = 0
+        self._consumed = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     # -- the application's side ---------------------------------------------------------------
 
-    def taken(self, count: int, epoch: int) -> None:
-        """The application took deliveries of that epoch: their place in the window is free."""
-        if epoch != self.epoch:
+    def replenish_credit(self, count: int, session_number: int) -> None:
+        """Grant the peer new credit for deliveries that the application took from the inbox."""
+        if session_number != self.session_number:
             return
-        self._taken += count
+        self._consumed += count
         # Half a window at a time: one flow frame for many messages, and the pipe never runs dry.
-        if self._taken * 2 >= self._credit and self._link is not None:
-            self._link.grant(self._taken)
-            self._taken = 0
+        if self._consumed * 2 >= self._credit and self._link is not None:
+            self._link.grant(self._consumed)
+            self._consumed = 0
 
-    async def arrival(self) -> None:
-        """Wait until the inbox has something.
+    async def wait_message(self) -> None:
+        """Wait until the inbox holds a message.
 
         :raises HaclientError: when the receiver is closed.
         """
@@ -94,7 +94,7 @@ class ReceiverCore:
                 raise
 
     def close(self, error: HaclientError | None = None) -> None:
-        """Close the link; what waits in the inbox goes back to the queue."""
+        """Close the link; the queue gets back the messages in the inbox."""
         if self.error is None:
             self.closed_here = True
             if self._link is not None:
@@ -106,12 +106,12 @@ class ReceiverCore:
     may_attach_ahead = True
     """Whether it may be attached to a session whose Begin is not answered yet."""
     unsettled = to_replay = 0
-    """Nothing is sent here."""
+    """A receiver sends no messages."""
 
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """A new connection is usable: attach the link and grant the window."""
-        self.epoch += 1
-        self._taken = 0
+        """Attach the link over a new session, and grant the window."""
+        self.session_number += 1
+        self._consumed = 0
         link = engine.receiver(session, self.name, self)
         source = link.endpoint.source
         if self._dynamic:
@@ -127,24 +127,24 @@ class ReceiverCore:
         engine.attach(link)
         link.grant(self._credit)
 
-    def detach(self) -> int:
-        """The connection is lost: what was prefetched comes again from the new primary."""
+    def on_disconnected(self) -> int:
+        """Empty the inbox after a loss: the new primary delivers its messages again."""
         self._link = None
-        self.epoch += 1
+        self.session_number += 1
         self.inbox.clear()
         return 0
 
     def writable_again(self) -> None:
-        """The socket takes bytes again: nothing to do for a receiver."""
+        """Do nothing: a receiver queues no output."""
 
     def fail(self, error: HaclientError) -> None:
-        """Nothing can be received any more: everyone who waits gets the error."""
+        """End the receiver: every waiting call raises the error."""
         if self.error is not None:
             return
         self.error = error
         self.closed_here = self.closed_here or isinstance(error, ConnectionClosed)
         self._link = None
-        self.epoch += 1
+        self.session_number += 1
         self.inbox.clear()
         if not self.opened.done():
             self.opened.set_exception(error)
@@ -156,7 +156,7 @@ class ReceiverCore:
     # -- the engine's side --------------------------------------------------------------------
 
     def link_opened(self, link: ReceiverLink) -> None:
-        """The peer answered the Attach; an error follows at once if it gave no source."""
+        """Handle the peer's Attach; a Detach with an error follows at once if it has no source."""
         address = link.endpoint.remote_source.address
         if address is not None and self._dynamic:
             self.address = address
@@ -165,15 +165,15 @@ class ReceiverCore:
         self.on_attached(link)
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """The peer refused or detached the link."""
+        """End the receiver: the peer refused or detached the link."""
         if link is self._link:
             self._link = None
             self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message came."""
+        """Put a message into the inbox."""
         if link is self._link:
-            self.inbox.append(DeliveryCore(self, link, self.epoch, delivery, data))
+            self.inbox.append(DeliveryCore(self, link, self.session_number, delivery, data))
             if self._waiting:
                 self._wake_one()
 

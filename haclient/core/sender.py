@@ -2,7 +2,7 @@
 
 ``submit`` puts an encoded message into the ledger and, when the link has credit, on the wire;
 ``settled`` resolves its waiter.  Between two connections the ledger waits; see ``ledger`` for
-what is sent again.  Both faces use this class: the asyncio one directly, the blocking one
+what is sent again.  Both APIs use this class: the asyncio one directly, the blocking one
 through its loop thread.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from haclient.engine.links import SenderLink
     from haclient.engine.protocol import Engine
 
-# What a future raises that has its outcome, or was cancelled, when it is given one.
+# What a done or cancelled future raises when it is given an outcome.
 _DONE = (asyncio.InvalidStateError, concurrent.futures.InvalidStateError)
 
 
@@ -42,7 +42,7 @@ class SenderCore:
     :param address: the node to send to; ``None`` is the anonymous terminus (AMQP 1.0
         part 3, section 3.5.1: the message's ``to`` decides).
     :param window: unsettled messages at most.
-    :param at_most_once: give up what was on the wire at a loss instead of sending it again.
+    :param at_most_once: at a loss, give up the messages on the wire instead of sending them again.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class SenderCore:
         self._link: SenderLink | None = None
         # The link's credit, counted along: asking proton costs a C call a message.
         self._credit = 0
-        self._waiting_for_room: deque[asyncio.Future[None]] = deque()
+        self._waiting_for_window: deque[asyncio.Future[None]] = deque()
         self._flushing: list[asyncio.Future[None]] = []
 
     # -- the application's side ---------------------------------------------------------------
 
     def submit(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
-        """Take responsibility for an encoded message.  Never blocks; see ``room``.
+        """Take responsibility for an encoded message.  Never blocks; see ``wait_window``.
 
         :raises HaclientError: when the sender is closed.
         """
@@ -91,32 +91,32 @@ class SenderCore:
             ledger.unsent.append(entry)
         return entry
 
-    async def room(self) -> None:
-        """Wait until the window has room.
+    async def wait_window(self) -> None:
+        """Wait until the window allows another message.
 
         :raises HaclientError: when the sender is closed meanwhile.
         """
         while self.ledger.full and self.error is None:
             waiter = self._loop.create_future()
-            self._waiting_for_room.append(waiter)
+            self._waiting_for_window.append(waiter)
             try:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._admit()
+                    self._wake_waiters()
                 raise
         if self.error is not None:
             raise self.error
 
-    def take_back(self, entry: Entry[Waiter]) -> bool | None:
-        """Stop caring for an entry.
+    def withdraw(self, entry: Entry[Waiter]) -> bool | None:
+        """Withdraw an entry: it is not sent any more, and its outcome is ignored.
 
-        :returns: ``False`` when it never left (so it was not delivered), otherwise ``None``.
+        :returns: ``False`` when it was never sent (so it was not delivered), otherwise ``None``.
         """
         self.ledger.remove(entry)
         if entry.delivery is not None and self._link is not None:
             self._link.forget(entry.delivery)
-        self._admit()
+        self._wake_waiters()
         return None if entry.sent else False
 
     async def flush(self) -> None:
@@ -140,16 +140,16 @@ class SenderCore:
 
     @property
     def unsettled(self) -> int:
-        """Messages without an outcome."""
+        """How many messages have no outcome yet."""
         return len(self.ledger)
 
     @property
     def to_replay(self) -> int:
-        """Those of them that a connection was lost with: they are sent again."""
+        """How many of them were sent over a lost connection: they are sent again."""
         return self.ledger.sent
 
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """A new connection is usable: attach the link and send the ledger."""
+        """Attach the link over a new session; the ledger is sent when credit arrives."""
         link = engine.sender(session, self.name, self)
         if self.address is not None:
             link.endpoint.target.address = self.address
@@ -160,49 +160,49 @@ class SenderCore:
         self._engine, self._link, self._credit = engine, link, 0
         engine.attach(link)
 
-    def detach(self) -> int:
-        """The connection is lost.  Returns how many messages the next one must send again."""
-        self._leave()
-        for entry in self.ledger.lost(keep_sent=not self._at_most_once):
+    def on_disconnected(self) -> int:
+        """Handle a loss.  Returns how many messages the next connection must send again."""
+        self._clear_link()
+        for entry in self.ledger.on_disconnected(keep_sent=not self._at_most_once):
             _fail(entry.waiter, DeliveryUnknown("the connection was lost before the message was settled"))
-        self._admit()
+        self._wake_waiters()
         return sum(entry.sent for entry in self.ledger.unsent)
 
     def writable_again(self) -> None:
-        """The socket takes bytes again."""
+        """Go on sending: the socket takes bytes again."""
         self._pump()
 
     def fail(self, error: HaclientError) -> None:
-        """Nothing can be sent any more: everyone who waits gets the error."""
+        """End the sender: every waiting call and every entry gets the error."""
         if self.error is not None:
             return
         self.error = error
-        self._leave()
+        self._clear_link()
         for entry in self.ledger.clear():
             _fail(entry.waiter, _with_delivery(error, sent=entry.sent))
         if not self.opened.done():
             self.opened.set_exception(error)
             self.opened.exception()
-        self._admit()
+        self._wake_waiters()
         self.on_closed()
 
     # -- the engine's side --------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
-        """The peer answered the Attach; an error follows at once if it gave no target."""
+        """Handle the peer's Attach; a Detach with an error follows at once if it has no target."""
         refused = link.endpoint.remote_target.address is None and self.address is not None
         if not refused and not self.opened.done():
             self.opened.set_result(None)
         self.on_attached(link)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The peer refused or detached the link."""
+        """End the sender: the peer refused or detached the link."""
         if link is self._link:
-            self._leave()
+            self._clear_link()
             self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
 
     def credit_given(self, link: SenderLink) -> None:
-        """The peer allows more messages, or wants its credit back."""
+        """Send what the new credit allows; give it back if the peer drains and nothing is unsent."""
         if link is self._link:
             self._credit = link.credit
             self._pump()
@@ -211,15 +211,15 @@ class SenderCore:
                 self._credit = link.credit
 
     def settled(self, _link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """The primary settled a message."""
+        """Resolve the waiter of a message that the primary settled."""
         entry: Entry[Waiter] = token
         self.ledger.remove(entry)
-        if self._waiting_for_room or self._flushing:
-            self._admit()
+        if self._waiting_for_window or self._flushing:
+            self._wake_waiters()
         if outcome is not ACCEPTED:
             _fail(entry.waiter, _not_accepted(outcome))
             return
-        # Not asked first whether it is done: another thread may cancel it in between.
+        # No check whether it is done: another thread may cancel it in between.
         try:
             entry.waiter.set_result(outcome)
         except _DONE:
@@ -227,7 +227,7 @@ class SenderCore:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _leave(self) -> None:
+    def _clear_link(self) -> None:
         self._engine = self._link = None
         self._credit = 0
 
@@ -245,19 +245,19 @@ class SenderCore:
             self._credit -= 1
             entry.delivery = link.send(entry.data, entry)
             entry.sent = True
-        # Those that were cancelled have left the window without a settle.
-        if self._waiting_for_room or self._flushing:
-            self._admit()
+        # Cancelled entries have left the window without being settled.
+        if self._waiting_for_window or self._flushing:
+            self._wake_waiters()
 
-    def _admit(self) -> None:
-        """Let in whoever waits for room, and those who wait for the ledger to empty."""
-        room = self.ledger.window - len(self.ledger)
-        waiting = self._waiting_for_room
-        while waiting and (room > 0 or self.error is not None):
+    def _wake_waiters(self) -> None:
+        """Wake the calls that wait for the window, and those that wait for an empty ledger."""
+        free = self.ledger.window - len(self.ledger)
+        waiting = self._waiting_for_window
+        while waiting and (free > 0 or self.error is not None):
             waiter = waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                room -= 1
+                free -= 1
         if not self.ledger:
             for waiter in self._flushing:
                 if not waiter.done():
@@ -268,22 +268,22 @@ class SenderCore:
 def closed_by_peer(condition: proton.Condition | None, address: str | None, *, opened: bool) -> HaclientError:
     """The error for a link that the peer refused or detached."""
     name = condition.name if condition else None
-    words = f"{name}: {condition.description}" if condition else "no reason given"
+    detail = f"{name}: {condition.description}" if condition else "no reason given"
     if opened:
-        return LinkClosed(f"the primary detached the link to {address!r} ({words})", name)
-    return LinkRefused(f"the primary refused the link to {address!r} ({words})", name)
+        return LinkClosed(f"the primary detached the link to {address!r} ({detail})", name)
+    return LinkRefused(f"the primary refused the link to {address!r} ({detail})", name)
 
 
 def _not_accepted(outcome: Outcome | None) -> HaclientError:
     if outcome is None:
-        return DeliveryUnknown("the primary settled the message without saying what became of it")
+        return DeliveryUnknown("the primary settled the message without an outcome")
     name = outcome.state.name.lower()
     because = f" ({outcome.condition}: {outcome.description or ''})" if outcome.condition else ""
     return MessageNotAccepted(f"the message was {name}{because}", outcome)
 
 
 def _with_delivery(error: HaclientError, *, sent: bool) -> HaclientError:
-    """The same error for one message, saying whether it may have been delivered."""
+    """The same error for one message, with ``delivered`` set."""
     if isinstance(error, LinkClosed):
         return LinkClosed(str(error), error.condition, delivered=None if sent else False)
     if isinstance(error, ConnectionClosed):

@@ -1,4 +1,4 @@
-"""The warm standby: one parked connection at another member, beside the live one (DESIGN section 6).
+"""The warm standby: one parked connection at another member, beside the live one (docs/storms.md).
 
 While the connection is up, this keeps a second one at a member that is not its primary, with TCP, TLS,
 SASL and Open done and the Begin not answered.  When the live one is lost, the next search begins with it;
@@ -6,21 +6,21 @@ if that member is promoted, all that is left to do is to answer a Begin.
 
 Rules
 -----
-1. It carries no links and no messages, and it tells the topology nothing.  Its member is asked for
-   nothing but to wait.
-2. It holds a dial of the factory only until it is parked, and takes none when there is none free.
-3. Tries are apart by the policy's backoff, a hint obeyed as everywhere.  A redirect is not followed: it
-   says where the primary is, and the live connection is there.
-4. A member that answers without parking is left alone for a long while: it is an ordinary broker, and it
-   will not change.  So is one that refuses the credentials, for asking again would lock the account.
+1. The standby has no links and no messages, and gives the topology no evidence.  It asks its member only
+   to park the connection.
+2. It uses a dial of the factory only until it is parked, and starts no attempt when no dial is free.
+3. The policy's backoff separates its attempts, and ``retry-after`` counts as everywhere.  It follows no
+   redirect: a redirect names the primary, and the live connection is there.
+4. It leaves a member that answers without parking alone for a long while: that is an ordinary broker, and
+   will not change.  So it does with one that refuses the credentials: asking again would lock the account.
 5. When the live connection is lost, the standby goes to the search as it is, or not at all.
 
 A parked connection whose Begin is answered while the live one is up stays as it is, usable and unused.
-Either the live primary is on its way out and does not know, or its end has not been noticed here yet; then
+Either the live primary is about to end, or this client has not noticed its end yet; then
 the usable session saves the whole search.  Or the promotion was wrong: then the member closes, and nothing
-was lost.  Going over to it would be a guess, because the live one may be the true primary; using both
-would be two primaries at once.  As nothing is sent over it before the live one has ended, there
-is always one.  Its generation is not known before the first Attach; ``connection`` drops it when that tells
+is lost.  Moving to it would be a guess, because the live one may be the true primary; using both
+would be two primaries at once.  The client sends nothing over it before the live one has ended, so there
+is always one.  Its generation is unknown before the first Attach; ``connection`` drops it when that reports
 an older one than the topology knows.
 """
 
@@ -30,8 +30,8 @@ import asyncio
 import random
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.core.attempt import Attempt, Planner, Reports
-from haclient.core.cluster import Cluster, Seat
+from haclient.core.attempt import Attempt, AttemptCallbacks, ParamsProvider
+from haclient.core.cluster import Cluster, PendingSearch
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
@@ -45,10 +45,12 @@ class Standby:
     :param rng: the random source of its backoff.
     """
 
-    def __init__(self, cluster: Cluster, policy: Policy, planner: Planner, rng: random.Random) -> None:
+    def __init__(
+        self, cluster: Cluster, policy: Policy, params_provider: ParamsProvider, rng: random.Random
+    ) -> None:
         self._cluster = cluster
         self._policy = policy
-        self._planner = planner
+        self._params_provider = params_provider
         self._rng = rng
         self._backoff = Backoff(policy, rng)
         self._loop = asyncio.get_running_loop()
@@ -58,19 +60,17 @@ class Standby:
         self._try: _Try | None = None
 
     def start(self, primary: Endpoint) -> None:
-        """The connection is up, there."""
+        """Start the standby beside a live connection to this primary."""
         if self._policy.standby == "warm":
-            self._task = self._loop.create_task(
-                self._keep(primary), name=f"haclient standby beside {primary}"
-            )
+            self._task = self._loop.create_task(self._run(primary), name=f"haclient standby beside {primary}")
 
     async def stop(self) -> Attempt | None:
-        """The connection is lost: the parked attempt, if there is one; it is the caller's from now on."""
+        """Stop after a loss, and return the parked attempt if any: the caller owns it now."""
         held = self._try
         if held is None or not held.is_held:
             await self.close()
             return None
-        held.given_away = True
+        held.handed_over = True
         try:
             await self.close()
         except asyncio.CancelledError:
@@ -79,25 +79,25 @@ class Standby:
         return held.attempt if held.is_held else None
 
     async def close(self) -> None:
-        """End it, wherever it is."""
+        """Stop, at any stage."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _keep(self, primary: Endpoint) -> None:
-        hint: float | None = None
+    async def _run(self, primary: Endpoint) -> None:
+        retry_after: float | None = None
         while True:
-            await asyncio.sleep(self._backoff.next(hint).delay)
-            hint = None
+            await asyncio.sleep(self._backoff.next(retry_after).delay)
+            retry_after = None
             member = self._next(primary)
-            if member is None:  # members come and go: look again now and then
+            if member is None:  # members join and leave: look again now and then
                 await asyncio.sleep(self._policy.backoff_max)
-            elif self._cluster.room > 0:
-                hint = await self._park_at(member)
+            elif self._cluster.free_dials > 0:
+                retry_after = await self._park_at(member)
 
     def _next(self, primary: Endpoint) -> Endpoint | None:
-        """The candidate whose turn it is: they are tried one after the other."""
+        """The next candidate, in turn."""
         now = self._loop.time()
         others = [each for each in self._cluster.topology.candidates() if each != primary]
         if self._tried in others:
@@ -106,36 +106,36 @@ class Standby:
         return next((each for each in others if self._shunned.get(each, now) <= now), None)
 
     async def _park_at(self, member: Endpoint) -> float | None:
-        """One try, to its end.  Returns the hint that it ended with."""
+        """Make one attempt, to its end.  Returns its ``retry_after``."""
         self._tried = member
-        self._try = mine = _Try(self._cluster, self._planner, member)
+        self._try = mine = _Try(self._cluster, self._params_provider, member)
         try:
             await self._dial(mine)
             if mine.is_held:
                 await self._hold(mine)
         finally:
             self._try = None
-            if not mine.given_away:
+            if not mine.handed_over:
                 mine.attempt.cancel()
         if mine.is_hopeless:
             self._shun(member)
-        return None if mine.miss is None else mine.miss.retry_after
+        return None if mine.failure is None else mine.failure.retry_after
 
     async def _dial(self, mine: _Try) -> None:
-        seat = Seat(lambda: None)
-        self._cluster.take(seat, self._loop.time())
+        search = PendingSearch(lambda: None)
+        self._cluster.take_dial(search, self._loop.time())
         try:
             async with asyncio.timeout(self._policy.attempt_timeout):
                 await mine.attempt.run()
-                await mine.settled.wait()
+                await mine.decided.wait()
         except TimeoutError:
             return
         finally:
-            self._cluster.release(seat)
+            self._cluster.release_dial(search)
 
     async def _hold(self, mine: _Try) -> None:
         since = self._loop.time()
-        await mine.over.wait()
+        await mine.ended.wait()
         if self._loop.time() - since >= self._policy.stable_after:
             self._backoff.reset()
 
@@ -146,49 +146,49 @@ class Standby:
 
 
 class _Try:
-    """One attempt of the standby, and what came of it.
+    """One attempt of the standby, and its result.
 
     :ivar settled: it is parked, or over; ``over``: it has ended.
-    :ivar given_away: it belongs to the search.
+    :ivar handed_over: it belongs to the search.
     """
 
-    def __init__(self, cluster: Cluster, planner: Planner, member: Endpoint) -> None:
-        reports = Reports(self._ignore, self._opened, self._parked, self._usable, self._missed)
-        self.attempt = Attempt(0, member, planner, cluster.resolver, reports, park=True)
-        self.settled = asyncio.Event()
-        self.over = asyncio.Event()
-        self.miss: Failure | None = None
-        self.given_away = False
+    def __init__(self, cluster: Cluster, params_provider: ParamsProvider, member: Endpoint) -> None:
+        callbacks = AttemptCallbacks(self._ignore, self._opened, self._parked, self._usable, self._failed)
+        self.attempt = Attempt(0, member, params_provider, cluster.resolver, callbacks, park=True)
+        self.decided = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.failure: Failure | None = None
+        self.handed_over = False
         self._answered = False
 
     @property
     def is_held(self) -> bool:
-        """Whether the member parks it now, or has let it in meanwhile."""
-        return self.attempt.parked and not self.over.is_set()
+        """Whether the member parks it now, or has admitted it meanwhile."""
+        return self.attempt.parked and not self.ended.is_set()
 
     @property
     def is_hopeless(self) -> bool:
         """Whether asking again soon would bring the same answer."""
-        refused = self.miss is not None and self.miss.kind in _HOPELESS
+        refused = self.failure is not None and self.failure.kind in _HOPELESS
         return refused or (self._answered and not self.attempt.parked)
 
     def _ignore(self, _number: int) -> None:
-        """That TCP stands is nothing yet."""
+        """Do nothing: a TCP connection alone decides nothing."""
 
     def _opened(self, _number: int) -> None:
         self._answered = True
 
     def _parked(self, _number: int) -> None:
-        self.settled.set()
+        self.decided.set()
 
     def _usable(self, _number: int) -> None:
         if not self.attempt.parked:
             self._end()
 
-    def _missed(self, _number: int, miss: Failure) -> None:
-        self.miss = miss
+    def _failed(self, _number: int, failure: Failure) -> None:
+        self.failure = failure
         self._end()
 
     def _end(self) -> None:
-        self.settled.set()
-        self.over.set()
+        self.decided.set()
+        self.ended.set()

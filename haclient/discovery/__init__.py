@@ -1,10 +1,8 @@
-"""Where the primary is, and what to do next to reach it.  Only ``resolve`` does I/O.
+"""Where the primary is, and what to do next to reach it.  No I/O and no clock.
 
-Facts: ``endpoint`` (an address), ``evidence`` (what was observed), ``policy`` (every number).
-What the user wrote: ``cluster_url`` (the URL), ``options`` (``?name=value``), and what they parse with.
-What is known: ``resolve`` (names to addresses, by DNS), ``topology`` (evidence in, a new topology out).
-What to do: ``search`` (the state machine of one episode), ``decision`` (what it answers).
-What ``search`` remembers: ``flights`` (its attempts), ``rounds`` (this pass over the list),
-``redirects`` (where one may lead), ``appointments`` (where and when a server said to come),
-``limits`` (when to give up), ``backoff`` (how long to wait) and its ``strategies``.
+Facts: ``evidence`` (what was observed) and ``topology`` (evidence in, a new topology out).
+Decisions: ``search`` (the state machine of one episode) and ``decision`` (its answers).
+What ``search`` remembers: ``pending_attempts`` (its attempts), ``rounds`` (this pass over the list),
+``redirects`` (which targets it may follow), ``reservation`` (where and when a server expects it),
+``limits`` (when to give up).
 """

@@ -1,7 +1,7 @@
 """What ``search`` answers to the question "what now?".
 
-Each is an order to the driver, or word that there is nothing to do yet.  ``Found`` and
-``GiveUp`` end the search.
+Each is an action for the driver, or says that there is nothing to do yet.  ``Found`` and ``GiveUp``
+end the search.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StartRound:
 class Dial:
     """Begin this attempt.
 
-    :param hops: redirects on the way here.
+    :param hops: redirects that led here.
     :param redirected_by: the member that named this endpoint, for a redirect.
     """
 
@@ -57,14 +57,14 @@ class Abandon:
     detail: str
 
     @property
-    def miss(self) -> Failure:
+    def failure(self) -> Failure:
         """The same as evidence for the topology."""
         return Failure(kind=self.kind, detail=self.detail)
 
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """A wait began; told once, so that it can be reported.
+    """A wait began; returned once, so that the driver can report it.
 
     :param until: monotonic seconds.
     :param round: the round that failed; 0 for the wait after a loss, or of a search that only follows.
@@ -91,7 +91,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The search is over.
+    """The search has ended without a usable session.
 
     :param attempts: the attempts that the history still holds, oldest first.
     """

@@ -1,7 +1,7 @@
-"""What a client has learnt about the cluster: the facts that topology and search take in.
+"""What a client has observed about the cluster: the facts that topology and search take in.
 
-Everything here is a frozen record of something observed, never a decision.  ``epoch`` is the
-number of the topology in force when the observation began; see ``topology``.
+Every record is frozen and holds an observation, never a decision.  ``topology_version`` is the
+version of the topology that was in force when the observation began; see ``topology``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class FailureReason(enum.Enum):
     AUTHENTICATION = "authentication"
     """Wrong credentials, and asking again will not help."""
     AUTHENTICATION_TEMPORARY = "authentication-temporary"
-    """A temporary SASL failure, or credentials that can be asked for anew."""
+    """A temporary SASL failure, or credentials that the application can renew."""
     CLOSED = "closed"
-    """The peer sent Close (or End); ``Miss.condition`` says why, if it did."""
+    """The peer sent Close (or End); ``Failure.condition`` says why, if it did."""
     REDIRECTED = "redirected"
     REDIRECT_REFUSED = "redirect-refused"
     """A redirect that must not be followed: to an insecure or a foreign endpoint, a loop,
@@ -42,14 +42,14 @@ class FailureReason(enum.Enum):
     LOST_RACE = "lost-race"
     """Another attempt was usable first, or parked already."""
     STOPPED = "stopped"
-    """The episode ended (deadline, close) while the attempt was in flight."""
+    """The episode ended (deadline, close) while the attempt was pending."""
 
 
-def valid_hint(hint: object) -> float | None:
-    """The hint as seconds, or ``None`` for what cannot be one."""
-    if isinstance(hint, bool) or not isinstance(hint, (int, float)):
+def valid_retry_after(value: object) -> float | None:
+    """The delay that a server asked for, in seconds; ``None`` for anything that is not a delay."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return hint if hint >= 0 else None  # NaN compares false as well
+    return value if value >= 0 else None  # NaN compares false as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Failure:
     :param condition: the AMQP error condition, when there was one.
     :param detail: one sentence for people; never holds a credential.
     :param redirect: the target, for ``REDIRECTED``.
-    :param retry_after: the hint of the server, in seconds.
+    :param retry_after: how long the server asks the client to wait, in seconds.
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
     """
 
@@ -71,10 +71,10 @@ class Failure:
     mechanism: str | None = None
 
     @property
-    def is_slot(self) -> bool:
-        """Whether a primary says: full now, but ``retry_after`` is when this client's turn comes."""
-        slot = self.kind is FailureReason.CLOSED and self.condition == RESOURCE_LIMIT
-        return slot and valid_hint(self.retry_after) is not None
+    def is_reservation(self) -> bool:
+        """Whether a full primary has reserved a time for this client: ``retry_after`` seconds from now."""
+        is_full = self.kind is FailureReason.CLOSED and self.condition == RESOURCE_LIMIT
+        return is_full and valid_retry_after(self.retry_after) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,37 +90,37 @@ class AttemptRecord:
     endpoint: Endpoint
     started: float
     ended: float
-    miss: Failure
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A member serves as primary: its session was usable.
 
-    ``generation`` is ``None`` for brokers that do not tell one.
+    ``generation`` is ``None`` for brokers that do not announce one.
     """
 
     endpoint: Endpoint
     generation: int | None
     cluster: str | None
-    epoch: int
+    topology_version: int
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class PrimaryLost:
     """A connection to the primary at this endpoint ended."""
 
     endpoint: Endpoint
-    epoch: int
+    topology_version: int
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """An attempt failed, in the way that ``miss`` tells (redirects included)."""
+class AttemptEnded:
+    """An attempt ended without a usable session; ``failure`` says how (redirects included)."""
 
     endpoint: Endpoint
-    miss: Failure
-    epoch: int
+    failure: Failure
+    topology_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Pushed:
     """A member sent its ``failover-server-list``."""
 
     endpoints: tuple[Endpoint, ...]
-    epoch: int
+    topology_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +142,4 @@ class Resolved:
     endpoints: tuple[Endpoint, ...]
 
 
-Evidence = Claimed | Lost | Missed | Pushed | Resolved
+Evidence = Claimed | PrimaryLost | AttemptEnded | Pushed | Resolved

@@ -1,7 +1,7 @@
 """When a search gives up, and with which reason (rules 6 and 7 of ``search``).
 
-A member that refused the credentials, or whose certificate is wrong, is barred: it is never asked again
-in this episode.  It decides only when nothing else is left to try.
+A member that refused the credentials, or whose certificate is wrong, is barred: the search does not
+dial it again in this episode.  Its refusal becomes the verdict only when no other member is left to try.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Limits:
     :param now: monotonic seconds; the deadline counts from here.
     :ivar attempts: how many are allowed; infinite when there is no limit.
     :ivar deadline: monotonic seconds; infinite when there is none.
-    :ivar barred: the members that are never asked again, and why.
+    :ivar barred: the members that are not dialled again, and why.
     """
 
     __slots__ = ("_started", "attempts", "barred", "deadline")
@@ -37,18 +37,20 @@ class Limits:
         self._started = now
         self.attempts = math.inf if policy.max_attempts is None else policy.max_attempts
 
-    def bar(self, endpoint: Endpoint, miss: Failure) -> None:
-        """Never ask this member again, if the miss is of that kind."""
-        if miss.kind in FATAL:
-            self.barred.setdefault(endpoint, miss)
+    def bar(self, endpoint: Endpoint, failure: Failure) -> None:
+        """Do not dial this member again, if the failure is of that kind."""
+        if failure.kind in FATAL:
+            self.barred.setdefault(endpoint, failure)
 
-    def overdue(self, now: float, flights: PendingAttempts, candidates: tuple[Endpoint, ...]) -> Verdict | None:
+    def overdue(
+        self, now: float, pending: PendingAttempts, candidates: tuple[Endpoint, ...]
+    ) -> Verdict | None:
         """The verdict when time or attempts are used up."""
         late = now >= self.deadline
-        if not late and (flights or flights.total < self.attempts):
+        if not late and (pending or pending.total < self.attempts):
             return None
         nowhere = "" if candidates or self.barred else ", no address is known"
-        detail = f"no usable session: {flights.total} attempts in {now - self._started:.3g} s{nowhere}"
+        detail = f"no usable session: {pending.total} attempts in {now - self._started:.3g} s{nowhere}"
         if late:
             return GiveUpReason.DEADLINE, detail
         return self._refused() or (GiveUpReason.MAX_ATTEMPTS, detail)
@@ -65,6 +67,6 @@ class Limits:
         )
 
     def _refused(self) -> Verdict | None:
-        for endpoint, miss in self.barred.items():
-            return FATAL[miss.kind], f"{endpoint}: {miss.detail or miss.kind.value}"
+        for endpoint, failure in self.barred.items():
+            return FATAL[failure.kind], f"{endpoint}: {failure.detail or failure.kind.value}"
         return None

@@ -1,11 +1,11 @@
-"""The attempts of one search: those in flight, and how the others ended.
+"""The attempts of one search: the pending ones, and how the others ended.
 
-Bookkeeping only: nothing here decides.  In flight means dialled, and neither ended by a fact
-nor abandoned.  A parked attempt is in flight but holds no dial.  The history is bounded, because
-an episode without a deadline may last for days.
+Bookkeeping only: nothing here decides.  An attempt is pending from its dial until a fact ends it
+or the search abandons it.  A parked attempt is pending but holds no dial.  The history is bounded,
+because an episode without a deadline may last for days.
 
 Every step of a search asks most of these questions, and a simulation has a million searches: a
-flight is one mutable object, and nothing is computed for a search that has none.
+pending is one mutable object, and nothing is computed for a search that has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HISTORY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a usable session told about its member."""
+    """What a usable session announced about its member."""
 
     generation: int | None
     cluster: str | None
@@ -35,7 +35,7 @@ class PendingAttempt:
 
     :param chain: the members that redirected to here, the first one first.
     :param connected_at: when TCP was connected, in monotonic seconds; ``parked_at``: when it was parked.
-    :param overstayed: parked for so long that the search goes on beside it.
+    :param overstayed: parked for so long that the search continues meanwhile.
     :param claim: set when the session is usable.
     """
 
@@ -58,22 +58,23 @@ class PendingAttempt:
         if self.connected_at is None:
             return "no TCP connection"
         if self.parked_at is not None:
-            return f"parked after {self.parked_at - self.dialled_at:.3g} s, and its turn did not come"
+            parked = self.parked_at - self.dialled_at
+            return f"parked after {parked:.3g} s, and the member did not become primary"
         return f"TCP connected after {self.connected_at - self.dialled_at:.3g} s, then silence"
 
 
 class PendingAttempts:
-    """A mutable register; iterating gives the flights in the order of their dials.
+    """A mutable register; iterating gives the pending attempts in the order of their dials.
 
     :ivar total: all attempts, ended or not.
     :ivar parked: the parked one; ``surplus``: one that was parked beside it.
     :ivar claimed: whether a session is usable.
     """
 
-    __slots__ = ("_in_flight", "_records", "_undialled", "claimed", "parked", "surplus", "total")
+    __slots__ = ("_pending", "_records", "_undialled", "claimed", "parked", "surplus", "total")
 
     def __init__(self) -> None:
-        self._in_flight: dict[int, PendingAttempt] = {}
+        self._pending: dict[int, PendingAttempt] = {}
         self._records: dict[int, AttemptRecord] = {}
         self._undialled = 0
         self.total = 0
@@ -82,43 +83,43 @@ class PendingAttempts:
         self.claimed = False
 
     def __iter__(self) -> Iterator[PendingAttempt]:
-        return iter(tuple(self._in_flight.values()))
+        return iter(tuple(self._pending.values()))
 
     def __len__(self) -> int:
-        return len(self._in_flight)
+        return len(self._pending)
 
     def __contains__(self, endpoint: object) -> bool:
-        for flight in self._in_flight.values():
-            if flight.endpoint == endpoint and not flight.overstayed:
+        for pending in self._pending.values():
+            if pending.endpoint == endpoint and not pending.overstayed:
                 return True
         return False
 
     def get(self, attempt: int) -> PendingAttempt | None:
-        """The one of that number, if it is in flight."""
-        return self._in_flight.get(attempt)
+        """The attempt with that number, if it is pending."""
+        return self._pending.get(attempt)
 
     @property
     def dials(self) -> int:
-        """How many hold a dial."""
-        return len(self._in_flight) - self._undialled
+        """How many pending attempts hold a dial."""
+        return len(self._pending) - self._undialled
 
     @property
     def last_dial(self) -> float:
-        """When the youngest one that is not parked was dialled; long ago when there is none."""
+        """When the newest attempt that is not parked was dialled; minus infinity when there is none."""
         return max((each.dialled_at for each in self if each.parked_at is None), default=-math.inf)
 
     def overdue(self, limit: float, now: float) -> PendingAttempt | None:
-        """One that was dialled at least ``limit`` seconds ago, and not parked."""
-        for flight in self._in_flight.values():
-            if flight.parked_at is None and flight.dialled_at + limit <= now:
-                return flight
+        """An attempt that was dialled at least ``limit`` seconds ago and is not parked."""
+        for pending in self._pending.values():
+            if pending.parked_at is None and pending.dialled_at + limit <= now:
+                return pending
         return None
 
     def hanging(self, stagger: float, now: float) -> PendingAttempt | None:
-        """The oldest one without TCP, if it was dialled at least ``stagger`` seconds ago."""
-        for flight in self._in_flight.values():
-            if flight.connected_at is None:
-                return flight if flight.dialled_at + stagger <= now else None
+        """The oldest attempt without TCP, if it was dialled at least ``stagger`` seconds ago."""
+        for pending in self._pending.values():
+            if pending.connected_at is None:
+                return pending if pending.dialled_at + stagger <= now else None
         return None
 
     @property
@@ -127,65 +128,65 @@ class PendingAttempts:
         return tuple(self._records.values())
 
     def record(self, attempt: int) -> AttemptRecord | None:
-        """How one attempt ended; ``None`` while it is in flight and when it is forgotten."""
+        """How one attempt ended; ``None`` while it is pending, or when the history has dropped it."""
         return self._records.get(attempt)
 
     def launch(self, endpoint: Endpoint, chain: tuple[Endpoint, ...], now: float) -> PendingAttempt:
         """Number and register a new attempt."""
         self.total += 1
-        flight = PendingAttempt(self.total, endpoint, now, chain)
-        self._in_flight[flight.attempt] = flight
-        return flight
+        pending = PendingAttempt(self.total, endpoint, now, chain)
+        self._pending[pending.attempt] = pending
+        return pending
 
     def connected(self, attempt: int, now: float) -> None:
         """TCP is connected; unknown attempts and repetitions are ignored."""
-        flight = self._in_flight.get(attempt)
-        if flight is not None and flight.connected_at is None:
-            flight.connected_at = now
+        pending = self._pending.get(attempt)
+        if pending is not None and pending.connected_at is None:
+            pending.connected_at = now
 
     def park(self, attempt: int, now: float) -> None:
-        """A member holds it; unknown attempts and repetitions are ignored."""
-        flight = self._in_flight.get(attempt)
-        if flight is None or flight.parked_at is not None:
+        """A member parked it; unknown attempts and repetitions are ignored."""
+        pending = self._pending.get(attempt)
+        if pending is None or pending.parked_at is not None:
             return
-        flight.parked_at = now
+        pending.parked_at = now
         self._undialled += 1
         if self.parked is None:
-            self.parked = flight
+            self.parked = pending
         else:
-            self.surplus = flight
+            self.surplus = pending
 
     def claim(self, attempt: int, claim: Claim) -> None:
         """The session is usable; unknown attempts are ignored."""
-        flight = self._in_flight.get(attempt)
-        if flight is not None:
-            flight.claim = claim
+        pending = self._pending.get(attempt)
+        if pending is not None:
+            pending.claim = claim
             self.claimed = True
 
-    def end(self, attempt: int, now: float, miss: Failure) -> PendingAttempt | None:
-        """Move it to the history; ``None`` if it is not in flight."""
-        flight = self._in_flight.pop(attempt, None)
-        if flight is None:
+    def end(self, attempt: int, now: float, failure: Failure) -> PendingAttempt | None:
+        """Move it to the history; ``None`` if it is not pending."""
+        pending = self._pending.pop(attempt, None)
+        if pending is None:
             return None
-        if flight.parked_at is not None:
-            self._unpark(flight)
+        if pending.parked_at is not None:
+            self._unpark(pending)
         if self.claimed:
-            self.claimed = any(other.claim for other in self._in_flight.values())
+            self.claimed = any(other.claim for other in self._pending.values())
         if len(self._records) == HISTORY:
             del self._records[next(iter(self._records))]
         self._records[attempt] = AttemptRecord(
-            number=attempt, endpoint=flight.endpoint, started=flight.dialled_at, ended=now, miss=miss
+            number=attempt, endpoint=pending.endpoint, started=pending.dialled_at, ended=now, failure=failure
         )
-        return flight
+        return pending
 
-    def _unpark(self, flight: PendingAttempt) -> None:
+    def _unpark(self, pending: PendingAttempt) -> None:
         self._undialled -= 1
-        held = [other for other in self._in_flight.values() if other.parked_at is not None]
+        held = [other for other in self._pending.values() if other.parked_at is not None]
         self.parked = held[0] if held else None
         self.surplus = held[1] if len(held) > 1 else None
 
-    def amend(self, attempt: int, miss: Failure) -> None:
+    def amend(self, attempt: int, failure: Failure) -> None:
         """Correct how an attempt ended, if the history still holds it."""
         record = self._records.get(attempt)
         if record is not None:
-            self._records[attempt] = replace(record, miss=miss)
+            self._records[attempt] = replace(record, failure=failure)

@@ -1,4 +1,4 @@
-"""Where a redirect leads, or why it is not followed.
+"""Where a redirect leads, or why the client does not follow it.
 
 Three limits keep redirects from becoming a spin or a leak: a target that the chain has
 visited is a loop, a chain has at most ``max_redirects`` hops, and ``Topology.may_follow``
@@ -24,20 +24,20 @@ class Target:
 
 
 def targets(
-    flight: PendingAttempt, target: Endpoint, topology: Topology, policy: Policy, *, credentials: bool
+    pending: PendingAttempt, target: Endpoint, topology: Topology, policy: Policy, *, credentials: bool
 ) -> tuple[Target, ...] | str:
-    """What to dial for this redirect, or the objection to it, for people."""
-    fresh = tuple(place for place in _places(target, topology) if place not in flight.visited)
+    """What to dial for this redirect, or the reason to refuse it, for people."""
+    fresh = tuple(address for address in _addresses(target, topology) if address not in pending.visited)
     if not fresh:
         return f"loop: {target} is in this chain already"
-    if len(flight.chain) >= policy.max_redirects:
+    if len(pending.chain) >= policy.max_redirects:
         return f"chain longer than {policy.max_redirects}: {target}"
-    objection = topology.may_follow(flight.endpoint, target, policy, credentials=credentials)
-    return objection or tuple(Target(place, flight.visited) for place in fresh)
+    refusal_reason = topology.may_follow(pending.endpoint, target, policy, credentials=credentials)
+    return refusal_reason or tuple(Target(address, pending.visited) for address in fresh)
 
 
-def _places(target: Endpoint, topology: Topology) -> tuple[Endpoint, ...]:
-    # A known name is dialled by its addresses, as the list does: the same member is then one
-    # endpoint, and neither dialled twice nor missed in a loop.
+def _addresses(target: Endpoint, topology: Topology) -> tuple[Endpoint, ...]:
+    # A known name is dialled by its addresses, as in the list: the same member is then one
+    # endpoint, so that it is not dialled twice and a loop is detected.
     addresses = topology.addresses(target) or (target,)
     return tuple(replace(a, server_name=target.tls_name, origin=Origin.REDIRECT) for a in addresses)

@@ -1,15 +1,16 @@
-"""The member that a server told this client to come to, at a time.
+"""The member that a server asked this client to connect to, and when.
 
-    amqp:resource-limit-exceeded, retry-after     "I am the primary, your slot is then": here
-    amqp:connection:redirect, retry-after         "dial the target after that long": there
+    amqp:resource-limit-exceeded, retry-after     the primary is full: connect to it again then
+    amqp:connection:redirect, retry-after         connect to the target of the redirect then
 
 Rules
 -----
-1. After the wait this member is dialled first and alone: the slot is this client's, and the others
-   have nothing to say about it.  The rest of the list comes when the attempt has missed.
-2. Alone ends early where nobody is there: without TCP for ``stagger`` the list goes on beside it.
-3. A new appointment takes the place of the old one: the server knows better by now.
-4. Any other hint names no member.  It delays the next round, see ``rounds``.
+1. After the wait the search dials this member first and alone: it has reserved the time for this client.
+   The search continues with the list when the attempt has failed.
+2. "Alone" ends early if the member does not answer: without TCP for ``stagger`` the search continues with
+   the list meanwhile.
+3. A new reservation replaces the old one: the server's newer answer is the better one.
+4. Any other ``retry-after`` names no member.  It delays the next round, see ``rounds``.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from haclient.discovery.redirects import Target
 class Reservation:
     """At most one; empty at first.
 
-    :ivar hint: what the server asked for, in seconds, until a wait was made of it.
-    :ivar attempt: the last one that kept an appointment; 0 when none did.
+    :ivar retry_after: the delay that the server asked for, in seconds, until a wait begins with it.
+    :ivar attempt: the last one that dialled a reservation; 0 when none did.
     """
 
-    __slots__ = ("_targets", "attempt", "hint")
+    __slots__ = ("_targets", "attempt", "retry_after")
 
     def __init__(self) -> None:
-        self.hint: float | None = None
+        self.retry_after: float | None = None
         self.attempt = 0
         self._targets: tuple[Target, ...] = ()
 
@@ -41,29 +42,29 @@ class Reservation:
     def __contains__(self, endpoint: object) -> bool:
         return any(target.endpoint == endpoint for target in self._targets)
 
-    def make(self, targets: tuple[Target, ...], hint: float) -> None:
-        """Come there, after that many seconds."""
-        self._targets, self.hint = targets, hint
+    def make(self, targets: tuple[Target, ...], retry_after: float) -> None:
+        """Dial these targets in that many seconds."""
+        self._targets, self.retry_after = targets, retry_after
 
-    def take_hint(self) -> float | None:
-        """The wait that begins now obeys it."""
-        hint, self.hint = self.hint, None
-        return hint
+    def take_retry_after(self) -> float | None:
+        """Return the delay, for the wait that begins now, and forget it."""
+        retry_after, self.retry_after = self.retry_after, None
+        return retry_after
 
     def due(self, is_open: Callable[[Endpoint], bool]) -> Target | None:
-        """What to dial; a target that must not be dialled any more is dropped."""
+        """What to dial; targets that must not be dialled any more are dropped."""
         while self._targets and not is_open(self._targets[0].endpoint):
             self._targets = self._targets[1:]
         return self._targets[0] if self._targets else None
 
-    def kept(self, attempt: int) -> None:
+    def dialled(self, attempt: int) -> None:
         """The first target is being dialled."""
         self._targets = self._targets[1:]
         self.attempt = attempt
 
-    def is_alone(self, flights: PendingAttempts, stagger: float, now: float) -> bool:
+    def is_alone(self, pending: PendingAttempts, stagger: float, now: float) -> bool:
         """Whether its attempt is under way and nothing else may be dialled (rules 1 and 2)."""
-        flight = flights.get(self.attempt)
-        if flight is None or flight.parked_at is not None:
+        own = pending.get(self.attempt)
+        if own is None or own.parked_at is not None:
             return False
-        return flight.connected_at is not None or now < flight.dialled_at + stagger
+        return own.connected_at is not None or now < own.dialled_at + stagger

@@ -1,6 +1,6 @@
 """What is known about the cluster: evidence in, a new immutable ``Topology`` out.
 
-Everything that decides which endpoints exist, who is believed to be primary and where
+Everything that decides which endpoints exist, which one is believed to be primary and where
 credentials may go lives in this file.  ``update`` is pure; whoever holds the current topology
 for the connections of a factory applies it under their own lock.
 
@@ -10,22 +10,22 @@ Rules
 2. An empty answer of the resolver keeps the last good one.
 3. ``failover-server-list``: *add* puts the new members before the older pushed ones, *replace*
    drops the older pushed ones, *ignore* does nothing.  When every seed is ``amqps``, pushed
-   endpoints without TLS are dropped: a list is no way round rule 9.
+   endpoints without TLS are dropped: a list must not bypass rule 9.
 4. Generations count per cluster id.  A claim with a lower generation than the highest seen of
    its cluster is a stale primary.  So is a claim *without* a generation that names a cluster
-   whose generation is known: a real primary of that cluster would tell it.  A claim that
+   whose generation is known: a real primary of that cluster would announce it.  A claim that
    names neither cannot be compared and is accepted.
-5. ``epoch`` is the version of "who is primary".  Whatever clears the primary raises it, and
-   evidence of an older epoch changes nothing: it speaks about a past already judged.
-   ``Resolved`` has no epoch: DNS does not speak about the primary.
-6. The primary is cleared when its connection is lost, or when an attempt at it misses.  Misses
-   that this client itself caused (``SELF_INFLICTED``) say nothing about the member, and one that
-   names the client's slot says that it is the primary.
-7. A name of the seed list that has no address yet is not a candidate; resolving it comes
+5. ``version`` counts how often the primary was cleared.  Evidence of an older version changes
+   nothing: it is about a primary that the topology has dropped already.
+   ``Resolved`` has no version: DNS says nothing about the primary.
+6. The primary is cleared when its connection is lost, or when an attempt at it fails.  Failures
+   that this client itself caused (``SELF_INFLICTED``) say nothing about the member, and a failure
+   with a reservation shows that the member is the primary.
+7. A name of the seed list that has no address yet is not a candidate; it is resolved
    first.  A pushed name without an address is one: it is resolved when it is dialled.
-8. A second site (``dr``) is known, and no candidate before the search says so.  A primary there makes
-   it the site in use: its members come first then, and the seeds are the other site.  What the members
-   of a site have pushed is forgotten with it.
+8. A second site (``dr``) is known, and no candidate before the search asks for it.  A primary there makes
+   it the site in use: its members are then the first candidates, and the seeds are the other site.  The
+   topology drops the pushed members of the site that is no longer in use.
 9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
    known members and to hosts with the parent domain of a seed.
 
@@ -38,16 +38,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import Claimed, Evidence, Lost, Failure, Missed, FailureReason, Pushed, Resolved
+from haclient.discovery.evidence import (
+    AttemptEnded,
+    Claimed,
+    Evidence,
+    Failure,
+    FailureReason,
+    PrimaryLost,
+    Pushed,
+    Resolved,
+)
 from haclient.retry.policy import Policy, PushedMembers
 
 SELF_INFLICTED = frozenset({FailureReason.MADE_ROOM, FailureReason.LOST_RACE, FailureReason.STOPPED})
 
-# What members say is remembered up to here, so that no peer can grow a client without bound.
+# How much of what members announce is kept, so that no peer can make a client grow without bound.
 # Clusters have two to seven members; one client meets one cluster, or two during a move.
 _MAX_PUSHED = 64
 _MAX_CLUSTERS = 16
-_MAX_MISSES = 256
+_MAX_FAILURES = 256
 
 # Second-level labels under which country registries sell names: "co.uk" is nobody's domain.
 # The public suffix list would be exact, and out of date in any client older than a year.
@@ -64,32 +73,32 @@ class Topology:
     :param seeds: the endpoints of the cluster URL, in its order.
     :param pushed_members: the option of that name.
     :param dr: the endpoints of a second site.
-    :param away: whether the last primary was one of these.
+    :param dr_active: whether the last primary was one of these.
     :param resolved: the last good addresses of each name, seed or pushed.
     :param pushed: members from ``failover-server-list``.
-    :param primary: who is believed to be primary.
+    :param primary: the member believed to be primary.
     :param generations: the highest generation seen of each cluster id, the newest last.
-    :param epoch: raised whenever the primary is cleared.
-    :param misses: the last miss at each endpoint since it was last usable, the newest last.
+    :param version: raised whenever the primary is cleared.
+    :param failures: the last failure at each endpoint since its last usable session, the newest last.
     """
 
     seeds: tuple[Endpoint, ...]
     pushed_members: PushedMembers = "add"
     dr: tuple[Endpoint, ...] = ()
-    away: bool = False
+    dr_active: bool = False
     resolved: tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...] = ()
     pushed: tuple[Endpoint, ...] = ()
     primary: Endpoint | None = None
     generations: tuple[tuple[str | None, int], ...] = ()
-    epoch: int = 0
-    misses: tuple[tuple[Endpoint, Failure], ...] = ()
+    version: int = 0
+    failures: tuple[tuple[Endpoint, Failure], ...] = ()
     _candidates: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
 
     @property
     def generation(self) -> int | None:
-        """The highest generation seen, in ``cluster``; ``None`` when no member told one."""
+        """The highest generation seen, in ``cluster``; ``None`` when no member announced one."""
         return self.generations[-1][1] if self.generations else None
 
     @property
@@ -109,16 +118,16 @@ class Topology:
         return self._candidates[other_site]
 
     def _list(self) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-        here, there = (self.dr, self.seeds) if self.away else (self.seeds, self.dr)
-        others = self._reach(there)
+        here, there = (self.dr, self.seeds) if self.dr_active else (self.seeds, self.dr)
+        others = self._addresses_of(there)
         known = [] if self.primary is None else [self.primary]
-        known += self._reach(here)
+        known += self._addresses_of(here)
         for member in self.pushed:
             found = self.addresses(member) or ([] if member in self.listed else [member])
             known += [each for each in found if each not in others]
         return tuple(dict.fromkeys(known)), tuple(dict.fromkeys((*known, *others)))
 
-    def _reach(self, names: Iterable[Endpoint]) -> list[Endpoint]:
+    def _addresses_of(self, names: Iterable[Endpoint]) -> list[Endpoint]:
         """The addresses of names, as far as they are known."""
         found: list[Endpoint] = []
         for name in names:
@@ -130,12 +139,12 @@ class Topology:
         """The members of both sites, as the cluster URL has them."""
         return (*self.seeds, *self.dr)
 
-    def is_away(self, endpoint: Endpoint) -> bool | None:
+    def is_dr(self, endpoint: Endpoint) -> bool | None:
         """Whether an endpoint is of the second site; ``None`` when it is listed in neither."""
-        place = _place(endpoint)
-        for away, names in ((False, self.seeds), (True, self.dr)):
-            if place in {_place(each) for each in (*names, *self._reach(names))}:
-                return away
+        wanted = _host_port(endpoint)
+        for is_dr, names in ((False, self.seeds), (True, self.dr)):
+            if wanted in {_host_port(each) for each in (*names, *self._addresses_of(names))}:
+                return is_dr
         return None
 
     def names(self) -> tuple[Endpoint, ...]:
@@ -146,9 +155,9 @@ class Topology:
         """The last good answer of the resolver for this name; empty when there was none."""
         return dict(self.resolved).get(name, ())
 
-    def last_miss(self, endpoint: Endpoint) -> Failure | None:
+    def last_failure(self, endpoint: Endpoint) -> Failure | None:
         """Why the latest attempt there failed, if it did."""
-        return dict(self.misses).get(endpoint)
+        return dict(self.failures).get(endpoint)
 
     def is_stale(self, generation: int | None, cluster: str | None) -> bool:
         """Whether a primary that claims this is an old one (rule 4)."""
@@ -160,7 +169,7 @@ class Topology:
     def is_member(self, endpoint: Endpoint) -> bool:
         """Whether host and port are those of a seed, one of its addresses, or a pushed member."""
         known = (*self.listed, *self.pushed, *(a for _, found in self.resolved for a in found))
-        return _place(endpoint) in {_place(member) for member in known}
+        return _host_port(endpoint) in {_host_port(member) for member in known}
 
     def may_follow(
         self, source: Endpoint, target: Endpoint, policy: Policy, *, credentials: bool
@@ -168,17 +177,17 @@ class Topology:
         """Why a redirect must not be followed, or ``None`` when it may be (rule 9).
 
         :param credentials: whether credentials would be sent; without them a foreign target
-            can learn nothing, and ``redirects=members`` lets it pass.
+            can learn nothing, and ``redirects=members`` allows it.
         """
         if policy.redirects == "none":
             return "redirects=none"
         if source.tls and not target.tls:
             return f"{source} must not redirect to {target}, which has no TLS"
-        if policy.redirects == "any" or not credentials or self._is_kin(target):
+        if policy.redirects == "any" or not credentials or self._same_domain(target):
             return None
         return f"{target} is no member and not in the domain of one, credentials must not go there"
 
-    def _is_kin(self, target: Endpoint) -> bool:
+    def _same_domain(self, target: Endpoint) -> bool:
         if self.is_member(target):
             return True
         domain = parent_domain(target.host)
@@ -192,14 +201,14 @@ def update(topology: Topology, evidence: Evidence) -> Topology:
     match evidence:
         case Resolved():
             return _resolved(topology, evidence)
-        case _ if evidence.epoch < topology.epoch:
+        case _ if evidence.topology_version < topology.version:
             return topology
         case Claimed():
             return _claimed(topology, evidence)
-        case Lost():
-            return _cleared(topology, evidence.endpoint, evidence.epoch)
-        case Missed():
-            return _missed(topology, evidence)
+        case PrimaryLost():
+            return _cleared(topology, evidence.endpoint, evidence.topology_version)
+        case AttemptEnded():
+            return _attempt_ended(topology, evidence)
         case Pushed():
             return _pushed(topology, evidence)
 
@@ -209,7 +218,7 @@ def parent_domain(host: str) -> str | None:
 
     ``None`` for IP literals, ``localhost``, and names directly below a top-level domain or
     below a registry such as ``co.uk``.  Domains that a cloud hands out to all its customers
-    cannot be told apart here; whoever lives in one sets ``redirects=none``, or lists the members.
+    look the same here; a client in one of them sets ``redirects=none``, or lists the members.
     """
     if _is_literal(host):
         return None
@@ -226,34 +235,36 @@ def _claimed(topology: Topology, claim: Claimed) -> Topology:
     if claim.generation is not None:
         others = [pair for pair in generations if pair[0] != claim.cluster]
         generations = (*others, (claim.cluster, claim.generation))[-_MAX_CLUSTERS:]
-    misses = _without(topology.misses, claim.endpoint)
-    claimed = replace(topology, primary=claim.endpoint, generations=generations, misses=misses)
-    away = topology.is_away(claim.endpoint) if topology.dr else None
-    return claimed if away in (None, topology.away) else replace(claimed, away=away, pushed=())
+    failures = _without(topology.failures, claim.endpoint)
+    claimed = replace(topology, primary=claim.endpoint, generations=generations, failures=failures)
+    is_dr = topology.is_dr(claim.endpoint) if topology.dr else None
+    return claimed if is_dr in (None, topology.dr_active) else replace(claimed, dr_active=is_dr, pushed=())
 
 
-def _missed(topology: Topology, missed: Missed) -> Topology:
-    if missed.miss.kind in SELF_INFLICTED:
+def _attempt_ended(topology: Topology, ended: AttemptEnded) -> Topology:
+    if ended.failure.kind in SELF_INFLICTED:
         return topology
-    others = _without(topology.misses, missed.endpoint)
-    misses = (*others, (missed.endpoint, missed.miss))[-_MAX_MISSES:]
-    told = replace(topology, misses=misses)
-    return told if missed.miss.is_slot else _cleared(told, missed.endpoint, missed.epoch)
+    others = _without(topology.failures, ended.endpoint)
+    failures = (*others, (ended.endpoint, ended.failure))[-_MAX_FAILURES:]
+    updated = replace(topology, failures=failures)
+    return (
+        updated if ended.failure.is_reservation else _cleared(updated, ended.endpoint, ended.topology_version)
+    )
 
 
-def _cleared(topology: Topology, endpoint: Endpoint, epoch: int) -> Topology:
-    if endpoint != topology.primary or epoch != topology.epoch:
+def _cleared(topology: Topology, endpoint: Endpoint, version: int) -> Topology:
+    if endpoint != topology.primary or version != topology.version:
         return topology
-    return replace(topology, primary=None, epoch=topology.epoch + 1)
+    return replace(topology, primary=None, version=topology.version + 1)
 
 
 def _pushed(topology: Topology, push: Pushed) -> Topology:
     if topology.pushed_members == "ignore":
         return topology
     only_tls = bool(topology.seeds) and all(seed.tls for seed in topology.seeds)
-    told = [e for e in push.endpoints if e.tls or not only_tls]
+    announced = [e for e in push.endpoints if e.tls or not only_tls]
     older = topology.pushed if topology.pushed_members == "add" else ()
-    members = tuple(dict.fromkeys((*told, *older)))[:_MAX_PUSHED]
+    members = tuple(dict.fromkeys((*announced, *older)))[:_MAX_PUSHED]
     return replace(topology, pushed=members, resolved=_kept(topology, members))
 
 
@@ -272,12 +283,12 @@ def _resolved(topology: Topology, answer: Resolved) -> Topology:
 
 
 def _without(
-    misses: tuple[tuple[Endpoint, Failure], ...], endpoint: Endpoint
+    failures: tuple[tuple[Endpoint, Failure], ...], endpoint: Endpoint
 ) -> tuple[tuple[Endpoint, Failure], ...]:
-    return tuple(pair for pair in misses if pair[0] != endpoint)
+    return tuple(pair for pair in failures if pair[0] != endpoint)
 
 
-def _place(endpoint: Endpoint) -> tuple[str, int]:
+def _host_port(endpoint: Endpoint) -> tuple[str, int]:
     return endpoint.host.lower(), endpoint.port
 
 

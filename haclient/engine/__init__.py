@@ -1,11 +1,11 @@
 """Bytes in, proton events out: one AMQP 1.0 connection over one asyncio transport.
 
 * ``protocol``    the asyncio protocol around proton's sans-I/O engine, client and server side
-* ``link_table``  which links there are, and what the peer's Attach, Flow, Detach and End do to them
+* ``link_table``  the links of a connection, and what the peer's Attach, Flow, Detach and End do to them
 * ``links``       sender and receiver links of one connection: the hot path, in proton's C calls
-* ``codec``       a message to bytes and back, and what can be told without decoding
+* ``codec``       a message to bytes and back
 * ``settings``    what one connection is opened with
-* ``tls``, ``sasl``  what secures it
+* ``tls``, ``sasl``  transport security and authentication
 
 Nothing here knows about clusters: an engine lives as long as its socket and is never reused.
 """

@@ -7,7 +7,7 @@ without touching the message that the application holds.
 
 A body of text or bytes and the id are written here, byte for byte as proton would: proton needs
 twenty C calls for them, and each of those lets go of the interpreter lock, for which the loop
-thread of the blocking face is waiting (``benchmarks/bench_throughput.py``: 1.7 instead of 5.9
+thread of the blocking API is waiting (``benchmarks/bench_throughput.py``: 1.7 instead of 5.9
 microseconds a message).  Header and properties are proton's in every case.
 
 Source: AMQP 1.0 part 3, section 3.2 (message format); the property name is that of Apache

@@ -1,10 +1,10 @@
-"""The links of one connection: which there are, and what the peer's Attach, Flow, Detach and End do to them.
+"""The links of one connection, and what the peer's Attach, Flow, Detach and End do to them.
 
 Rules
 -----
-* A link is here from its making until it is over, and is dead before its owner hears of the end.
-* A link that the peer attached first belongs to whoever the owner of the connection gives it to.
-* An engine is given with each call and not kept: nothing here holds it once its connection is over.
+* A link is in the table from its creation to its end, and is dead before its owner is called about the end.
+* The owner of the connection assigns an owner to a link that the peer attached first.
+* Each call passes the engine, and the table keeps no reference to it after the connection ended.
 
 Sources: AMQP 1.0 part 2 (transport), sections 2.5.6 (End) and 2.6 (links).
 """
@@ -22,14 +22,14 @@ from haclient.engine.links import Link, ReceiverLink, SenderLink
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
-# Conditions of an End that say nothing of a link (DESIGN section 4, rule 5, for a Close).
+# Conditions of an End that say nothing of a link (docs/internals/discovery.md, rule 5, for a Close).
 _TROUBLES_OF_THE_PEER = frozenset(
     {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
 )
 
 
 class LinkTable:
-    """The links that are not over, by proton's pointer."""
+    """The live links, by proton's pointer."""
 
     __slots__ = ("by_pointer",)
 
@@ -37,11 +37,11 @@ class LinkTable:
         self.by_pointer: dict[Any, Link] = {}
 
     def add(self, link: Link) -> None:
-        """A link is made here."""
+        """Add a new link."""
         self.by_pointer[link._pn] = link
 
     def opened(self, engine: Engine, endpoint: proton.Sender | proton.Receiver) -> None:
-        """The peer attached a link, or answered the Attach."""
+        """Handle the peer's Attach: a new link, or the answer to ours."""
         link = self.by_pointer.get(endpoint._impl)
         if link is not None:
             if link.owner is not None:
@@ -56,7 +56,7 @@ class LinkTable:
         engine.owner.link_requested(engine, made)
 
     def closed(self, engine: Engine, endpoint: proton.Sender | proton.Receiver) -> None:
-        """The peer detached a link, or refused it."""
+        """Handle the peer's Detach: the link ended, or was refused."""
         link = self.by_pointer.get(endpoint._impl)
         if link is None:
             return
@@ -68,15 +68,16 @@ class LinkTable:
         self._remove(link, condition)
 
     def credit_given(self, endpoint: proton.Sender | proton.Receiver) -> None:
-        """The peer sent a Flow."""
+        """Handle the peer's Flow."""
         link = self.by_pointer.get(endpoint._impl)
         if isinstance(link, SenderLink) and link.owner is not None:
             link.owner.credit_given(link)
 
     def session_ended(self, engine: Engine, session: proton.Session) -> None:
-        """An End takes the session's links with it, without a Detach (section 2.5.6).
+        """End the session's links: no Detach follows an End (section 2.5.6).
 
-        A client's links that are not told of it go on: their connection ends next, as after a loss.
+        On a client only the links that the End refuses are ended; the others stay in their senders and
+        receivers, as their connection ends next, as after a loss.
         """
         condition = session.remote_condition
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
@@ -94,10 +95,10 @@ class LinkTable:
 
 
 def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -> Sequence[Link]:
-    """The links that a peer means with the condition of an End.
+    """The links that a peer refuses with the condition of an End.
 
-    A peer that knows no better refuses a link so (RabbitMQ's AMQP 1.0 plugin): it is the first one that
-    has no answer yet, for Attaches are answered in order.
+    RabbitMQ's AMQP 1.0 plugin refuses a link by an End.  It is the first link without an answer, because
+    peers answer Attaches in order.
     """
     if condition is None or condition.name in _TROUBLES_OF_THE_PEER:
         return ()

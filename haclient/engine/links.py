@@ -38,14 +38,14 @@ _PN_ACCEPTED: int = lib.PN_ACCEPTED
 _PN_RECEIVED: int = lib.PN_RECEIVED
 _NOT_TERMINAL = (0, _PN_RECEIVED)
 _STATES = {state.value: state for state in OutcomeState}
-# Read whole small messages with one call; larger ones are read in pieces as they come.
+# Read whole small messages with one call; larger ones are read in pieces as they arrive.
 _READ_SIZE = 4096
-# In place of the largest message: the link is closing because of one, and reads to throw away.
+# In place of the size limit: a message exceeded it, so the link is closing and discards what it reads.
 _OVERRUN = -1
 
 
 class SenderOwner(Protocol):
-    """What a sender link tells whoever opened it.  Calls must not block."""
+    """What a sender link calls on its owner.  Calls must not block."""
 
     def link_opened(self, link: SenderLink) -> None:
         """The peer answered the Attach."""
@@ -61,7 +61,7 @@ class SenderOwner(Protocol):
 
 
 class ReceiverOwner(Protocol):
-    """What a receiver link tells whoever opened it.  Calls must not block."""
+    """What a receiver link calls on its owner.  Calls must not block."""
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer answered the Attach."""
@@ -70,7 +70,7 @@ class ReceiverOwner(Protocol):
         """The peer detached the link, or refused it."""
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message came; ``delivery`` is ``None`` when the peer had settled it."""
+        """A whole message arrived; ``delivery`` is ``None`` when the peer had settled it."""
 
 
 class SenderLink:
@@ -117,7 +117,7 @@ class SenderLink:
         return len(self._unsettled)
 
     def send(self, data: bytes, token: Any, *, settled: bool = False) -> DeliveryPointer:
-        """Put one encoded message on the wire; ``token`` comes back in ``settled``."""
+        """Put one encoded message on the wire; ``settled`` returns its ``token``."""
         self._tag_number[0] = self._next_tag
         self._next_tag += 1
         pn = self._pn
@@ -148,7 +148,7 @@ class SenderLink:
         _close(self, condition)
 
     def kill(self) -> list[Any]:
-        """The connection is gone: forget proton's objects, return the unsettled tokens."""
+        """Drop proton's objects after the connection ended, and return the unsettled tokens."""
         self.dead = True
         tokens = list(self._unsettled.values())
         self._unsettled.clear()
@@ -212,9 +212,9 @@ class ReceiverLink:
         _close(self, condition)
 
     def release(self) -> None:
-        """The link is closed: give back what has no outcome, and say so.
+        """Release the unsettled deliveries of a closed link, as ``released``.
 
-        Proton would settle it without a state when the link is freed.  That is no answer to some peers.
+        Proton would settle them without a state when the link is freed, which some peers do not accept.
         """
         for delivery in self._unsettled:
             lib.pn_delivery_update(delivery, lib.PN_RELEASED)
@@ -222,7 +222,7 @@ class ReceiverLink:
         self._unsettled.clear()
 
     def kill(self) -> list[Any]:
-        """The connection is gone: forget proton's objects."""
+        """Drop proton's objects after the connection ended."""
         self.dead = True
         self._unsettled.clear()
         self._partial = None
@@ -252,7 +252,7 @@ class ReceiverLink:
             self.owner.delivered(self, pointer, data)
 
     def _read(self, delivery: DeliveryPointer) -> bytes | None:
-        """What has come of the current delivery, when it is whole; otherwise keep it."""
+        """The current delivery's message, once it is complete; until then its parts are kept."""
         size = lib.pn_delivery_pending(delivery)
         if size > _READ_SIZE:
             buffer = ffi.new("char[]", size)

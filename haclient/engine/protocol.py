@@ -4,14 +4,14 @@ Theory of operation
 -------------------
 asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton
 puts events into a ``Collector``; the engine takes them out one by one and calls the owner of
-the connection (``EngineOwner``) or of the link concerned.  Whatever those calls want sent stays
+the connection (``EngineOwner``) or of the link concerned.  The output of those calls stays
 inside proton until ``_flush`` runs, once per turn of the event loop, so that a burst of
 messages leaves in one ``write``.
 
 Rules
 -----
 * One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the
-  last call an owner gets, and it comes exactly once, after ``connection_made`` or without it.
+  last call an owner gets, exactly once, after ``connection_made`` or without it.
 * Bytes that are not AMQP, frames over the limit, or an owner that raises end this connection
   with a logged reason, never the process.
 * While the socket's buffer is full (``pause_writing``), nothing is taken out of proton and
@@ -45,12 +45,12 @@ _PN_EOS: int = lib.PN_EOS
 # Enough for a turn's worth of small messages in one write; proton refills it as often as needed.
 _WRITE_HIGH_WATER = 256 * 1024
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.
-_GOODBYE_TIMEOUT = 5.0
+_PEER_CLOSE_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """Why a connection is over.
+class CloseReason:
+    """How a connection ended.
 
     :param condition: the peer's Close condition, or what the engine found wrong.
     :param by_peer: whether the peer closed the AMQP connection (not just the socket).
@@ -63,21 +63,21 @@ class Ending:
 
     def __str__(self) -> str:
         if self.condition is not None:
-            words = f": {self.condition.description}" if self.condition.description else ""
-            return f"{self.condition.name}{words}"
+            detail = f": {self.condition.description}" if self.condition.description else ""
+            return f"{self.condition.name}{detail}"
         if self.by_peer:
             return "closed by the peer"
         return str(self.error) if self.error else "the peer closed the socket"
 
 
 class EngineOwner(Protocol):
-    """What an engine tells whoever made it.
+    """What an engine calls on its creator.
 
     Calls must not block; if one raises, the connection is ended.
     """
 
     def opened(self, engine: Engine) -> None:
-        """The peer's Open came; see ``Engine.connection`` for what it says."""
+        """The peer sent Open; see ``Engine.connection`` for its fields."""
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """Client: the Begin was answered.  Server: the peer began a session.
@@ -89,26 +89,26 @@ class EngineOwner(Protocol):
         """Server: the peer attached a link; set its owner and ``accept`` it, or ``refuse``."""
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The peer's Close came.  The engine answers it; ``ended`` follows."""
+        """The peer sent Close.  The engine answers it; ``ended`` follows."""
 
     def writable_again(self, engine: Engine) -> None:
         """The socket takes bytes again after ``Engine.writable`` was false."""
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The connection is over.  All its links are dead already."""
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """The connection ended.  All its links are dead already."""
 
 
-class EventTaker(Protocol):
-    """Who takes proton's events out of the collector in the engine's place (``haclient.reactor``)."""
+class ProtonEventHandler(Protocol):
+    """Handles proton's events in place of the engine (``haclient.reactor``)."""
 
-    def take_events(self, engine: Engine) -> None:
-        """Bytes came, or something was done here: empty the collector.
+    def handle_events(self, engine: Engine) -> None:
+        """Empty the collector, after bytes arrived or a local change.
 
-        The events of the connection itself go to ``Engine.attend`` as well.
+        The events of the connection itself go to ``Engine.handle`` as well.
         """
 
     def connection_ended(self, engine: Engine) -> None:
-        """The connection is over; proton's objects are still whole, and released after this."""
+        """The connection ended; proton's objects are still usable, and released after this call."""
 
 
 class Engine(asyncio.Protocol):
@@ -117,17 +117,17 @@ class Engine(asyncio.Protocol):
     def __init__(self, owner: EngineOwner, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self.owner = owner
         self.settings = settings
-        self.taker: EventTaker | None = None
+        self.event_handler: ProtonEventHandler | None = None
         self.writable = True
-        self.ending: Ending | None = None
+        self.close_reason: CloseReason | None = None
         self._loop = loop
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._links = LinkTable()
         self._peer_closed = False
-        self._hanging_up = False
-        self._reason: Ending | None = None
+        self._closing_socket = False
+        self._pending_reason: CloseReason | None = None
         self._peer_properties: Mapping[str, Any] | None = None
         self._create(settings)
 
@@ -155,9 +155,9 @@ class Engine(asyncio.Protocol):
 
     @property
     def peer_properties(self) -> Mapping[str, Any]:
-        """The properties of the peer's Open, by plain string; empty before it came."""
+        """The properties of the peer's Open, by plain string; empty before its arrival."""
         if self._peer_properties is None:
-            if self.ending is not None:
+            if self.close_reason is not None:
                 return {}
             found = self.connection.remote_properties
             if not isinstance(found, dict):
@@ -187,7 +187,7 @@ class Engine(asyncio.Protocol):
         self.wake()
 
     def begin(self) -> proton.Session:
-        """Send Begin; ``EngineOwner.session_opened`` tells when it was answered."""
+        """Send Begin; the engine calls ``EngineOwner.session_opened`` at the answer."""
         session = self.connection.session()
         session.open()
         self.wake()
@@ -195,16 +195,16 @@ class Engine(asyncio.Protocol):
 
     def close(self, condition: proton.Condition | None = None) -> None:
         """Send Close; the connection ends when the peer has answered it."""
-        if self.ending is None:
+        if self.close_reason is None:
             if condition is not None:
                 self.connection.condition = condition
             self.connection.close()
             self.wake()
 
     def abort(self, reason: proton.Condition | None = None) -> None:
-        """End the connection now, without a word to the peer."""
-        if self._reason is None and reason is not None:
-            self._reason = Ending(reason)
+        """End the connection now, without sending Close."""
+        if self._pending_reason is None and reason is not None:
+            self._pending_reason = CloseReason(reason)
         if self._socket is not None:
             self._socket.abort()
         self._end(None)
@@ -218,7 +218,7 @@ class Engine(asyncio.Protocol):
     @property
     def tls_version(self) -> str | None:
         """The version of TLS in use, as ``TLSv1.3``; ``None`` without TLS."""
-        if self.settings.tls_domain is not None and self.ending is None:
+        if self.settings.tls_domain is not None and self.close_reason is None:
             return proton.SSL(self.transport, self.settings.tls_domain).protocol_name()
         tls = self._socket.get_extra_info("ssl_object") if self._socket is not None else None
         return None if tls is None else str(tls.version())
@@ -226,13 +226,13 @@ class Engine(asyncio.Protocol):
     # -- links --------------------------------------------------------------------------------
 
     def sender(self, session: proton.Session, name: str, owner: SenderOwner) -> SenderLink:
-        """A sending link that is not attached yet: set up its ``endpoint``, then ``attach``."""
+        """Create a sender link, not attached yet: configure its ``endpoint``, then ``attach`` it."""
         link = SenderLink(self, session.sender(name), owner)
         self._links.add(link)
         return link
 
     def receiver(self, session: proton.Session, name: str, owner: ReceiverOwner) -> ReceiverLink:
-        """A receiving link that is not attached yet: set up its ``endpoint``, then ``attach``."""
+        """Create a receiver link, not attached yet: configure its ``endpoint``, then ``attach`` it."""
         link = ReceiverLink(self, session.receiver(name), owner)
         self._links.add(link)
         return link
@@ -247,8 +247,7 @@ class Engine(asyncio.Protocol):
     def refuse(self, link: Link, condition: proton.Condition) -> None:
         """Answer the peer's Attach with an error: AMQP 1.0 part 2, section 2.6.3.
 
-        The Attach that goes before the Detach has no terminus: that is how the peer sees at
-        once that it is a refusal.
+        The Attach before the Detach has no terminus, so the peer sees at once that the link is refused.
         """
         link.endpoint.source.type = proton.Terminus.UNSPECIFIED
         link.endpoint.target.type = proton.Terminus.UNSPECIFIED
@@ -256,19 +255,19 @@ class Engine(asyncio.Protocol):
         link.close(condition)
 
     def repeat_credit(self) -> None:
-        """Tell the peer the credit of each receiver once more.
+        """Send a Flow with the credit of each receiver again.
 
-        proton sends a Flow for a change only: so one less is said, and at once all of it again.
+        proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
         """
-        told = [link for link in self._receivers() if lib.pn_link_credit(link) > lib.pn_link_queued(link)]
+        granted = [link for link in self._receivers() if lib.pn_link_credit(link) > lib.pn_link_queued(link)]
         for change in (-1, 1):
-            for link in told:
+            for link in granted:
                 lib.pn_link_flow(link, change)
             lib.pn_transport_pending(self._pt)
         self.wake()
 
     def _receivers(self) -> Iterator[Any]:
-        """Those that are attached and do not drain."""
+        """The receivers that are attached and do not drain."""
         link = lib.pn_link_head(self.connection._impl, proton.Endpoint.LOCAL_ACTIVE)
         while link:
             if lib.pn_link_is_receiver(link) and not lib.pn_link_get_drain(link):
@@ -278,33 +277,33 @@ class Engine(asyncio.Protocol):
     # -- bytes in -----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes came from the peer."""
+        """asyncio: the peer sent bytes."""
         push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
         position, size = 0, len(data)
-        while position < size and self.ending is None:
-            room = capacity(pt)
-            if room <= 0:
+        while position < size and self.close_reason is None:
+            free = capacity(pt)
+            if free <= 0:
                 break
-            taken = min(room, size - position)
-            chunk = data if taken == size else data[position : position + taken]
-            if push(pt, ffi.from_buffer(chunk), taken) < 0:
+            size_taken = min(free, size - position)
+            chunk = data if size_taken == size else data[position : position + size_taken]
+            if push(pt, ffi.from_buffer(chunk), size_taken) < 0:
                 break
-            position += taken
+            position += size_taken
             self._dispatch()
         if (
-            self.ending is None
-            and self._reason is None
+            self.close_reason is None
+            and self._pending_reason is None
             and capacity(pt) < 0
-            and not self.connection.state & proton.Endpoint.REMOTE_CLOSED  # a taker may see it later
+            and not self.connection.state & proton.Endpoint.REMOTE_CLOSED  # an event handler may see it later
         ):
-            # proton refuses some frames without a word: it just takes no more.
-            self.abort(proton.Condition("amqp:connection:framing-error", "the peer sent what is not AMQP"))
+            # proton refuses some frames without an error: it just takes no more input.
+            self.abort(proton.Condition("amqp:connection:framing-error", "the peer's bytes are not AMQP"))
         self.wake()
 
     def eof_received(self) -> bool:
         """asyncio: the peer will send no more."""
-        if self._reason is None:
-            self._reason = Ending()
+        if self._pending_reason is None:
+            self._pending_reason = CloseReason()
         lib.pn_transport_close_tail(self._pt)
         self._dispatch()
         return False
@@ -316,8 +315,8 @@ class Engine(asyncio.Protocol):
     # -- bytes out ----------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """See to it that pending output leaves at the end of this turn of the loop."""
-        if self._flush_handle is None and self.ending is None:
+        """Send pending output at the end of this turn of the loop."""
+        if self._flush_handle is None and self.close_reason is None:
             self._flush_handle = self._loop.call_soon(self._flush)
 
     def pause_writing(self) -> None:
@@ -327,13 +326,13 @@ class Engine(asyncio.Protocol):
     def resume_writing(self) -> None:
         """asyncio: the socket's buffer has room again."""
         self.writable = True
-        if self.ending is None:
+        if self.close_reason is None:
             self.wake()
             self._guard(self.owner.writable_again, self)
 
     def _flush(self) -> None:
         self._flush_handle = None
-        if self.ending is not None or self._socket is None or not self.writable:
+        if self.close_reason is not None or self._socket is None or not self.writable:
             return
         if self._socket.is_closing():  # uvloop refuses to write then; ``connection_lost`` follows
             return
@@ -342,30 +341,30 @@ class Engine(asyncio.Protocol):
             try:
                 self._socket.write(output)
             except RuntimeError:
-                # uvloop closes the socket of a cancelled ``create_connection``, and tells nobody.
+                # uvloop closes the socket of a cancelled ``create_connection`` without any call.
                 return
         self._dispatch()
-        if self.ending is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
-            self._hang_up(self._socket)
+        if self.close_reason is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
+            self._close_socket(self._socket)
         elif self._timer is None:
             self._tick()
 
-    def _hang_up(self, socket: asyncio.Transport) -> None:
-        """All is said.  Close the socket, but not while the peer may still be reading.
+    def _close_socket(self, socket: asyncio.Transport) -> None:
+        """Close the socket after the last output, but not while the peer may still be reading.
 
         Closing a socket with unread input resets the connection, and the peer's kernel then
         throws away what the peer has not read: settlements and the Close itself.
         """
-        if self._reason is None and not self.connection.state & proton.Endpoint.LOCAL_CLOSED:
-            # proton gives up without a word on a TLS hello where it expects no TLS.
-            self._reason = Ending(proton.Condition("amqp:connection:framing-error", "not AMQP"))
-        if self._peer_closed or self._reason is not None:
+        if self._pending_reason is None and not self.connection.state & proton.Endpoint.LOCAL_CLOSED:
+            # proton gives up without an error on a TLS hello where it expects no TLS.
+            self._pending_reason = CloseReason(proton.Condition("amqp:connection:framing-error", "not AMQP"))
+        if self._peer_closed or self._pending_reason is not None:
             socket.close()
-        elif not self._hanging_up:
-            self._hanging_up = True
+        elif not self._closing_socket:
+            self._closing_socket = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_later(_GOODBYE_TIMEOUT, self.abort)
+            self._timer = self._loop.call_later(_PEER_CLOSE_TIMEOUT, self.abort)
 
     def _take_output(self) -> bytes | bytearray:
         pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop
@@ -387,7 +386,7 @@ class Engine(asyncio.Protocol):
     def _tick(self) -> None:
         """Heartbeats, both ways (AMQP 1.0 part 2, section 2.4.5)."""
         self._timer = None
-        if self.ending is not None:
+        if self.close_reason is not None:
             return
         now = self._loop.time()
         deadline_ms = lib.pn_transport_tick(self._pt, int(now * 1000))
@@ -400,13 +399,13 @@ class Engine(asyncio.Protocol):
     # -- events -------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
-        """Hand every event that proton has collected to whom it concerns."""
-        if self.taker is not None:
-            self.taker.take_events(self)
+        """Call the handler of each event that proton has collected."""
+        if self.event_handler is not None:
+            self.event_handler.handle_events(self)
             return
         peek, pop, kind_of, pc = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, self._pc
         links = self._links.by_pointer
-        while self.ending is None and (event := peek(pc)):
+        while self.close_reason is None and (event := peek(pc)):
             kind = kind_of(event)
             if kind == _PN_DELIVERY:
                 delivery = lib.pn_event_delivery(event)
@@ -422,8 +421,8 @@ class Engine(asyncio.Protocol):
             else:
                 pop(pc)
 
-    def attend(self, event: proton.Event) -> None:
-        """The engine's own part of an event of the connection, for an ``EventTaker``."""
+    def handle(self, event: proton.Event) -> None:
+        """Do the engine's own part of an event of the connection, for a ``ProtonEventHandler``."""
         handle = _RARE_EVENTS.get(event.type.number)
         if handle is not None:
             handle(self, event)
@@ -446,8 +445,8 @@ class Engine(asyncio.Protocol):
     def _on_remote_close(self, _event: proton.Event) -> None:
         condition = self.connection.remote_condition
         self._peer_closed = True
-        if self._reason is None:
-            self._reason = Ending(condition, by_peer=True)
+        if self._pending_reason is None:
+            self._pending_reason = CloseReason(condition, by_peer=True)
         self.owner.peer_closed(self, condition)
         self.close()
 
@@ -463,8 +462,8 @@ class Engine(asyncio.Protocol):
         self.wake()
         if self.settings.sasl_server is None:
             ended = condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
-            if self._reason is None:
-                self._reason = Ending(ended)
+            if self._pending_reason is None:
+                self._pending_reason = CloseReason(ended)
             self.close(ended)
 
     def _on_link_open(self, event: proton.Event) -> None:
@@ -480,25 +479,25 @@ class Engine(asyncio.Protocol):
         self._links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:
-        if self._reason is None:
-            self._reason = Ending(self.transport.condition)
+        if self._pending_reason is None:
+            self._pending_reason = CloseReason(self.transport.condition)
 
     # -- the end ------------------------------------------------------------------------------
 
     def _end(self, exc: Exception | None) -> None:
-        if self.ending is not None:
+        if self.close_reason is not None:
             return
-        self.ending = self._reason or Ending(error=exc)
+        self.close_reason = self._pending_reason or CloseReason(error=exc)
         for handle in (self._timer, self._flush_handle):
             if handle is not None:
                 handle.cancel()
         self._timer = self._flush_handle = None
         for link in self._links.by_pointer.values():
             link.kill()
-        if self.taker is not None:
-            self.taker.connection_ended(self)
+        if self.event_handler is not None:
+            self.event_handler.connection_ended(self)
         try:
-            self.owner.ended(self, self.ending)
+            self.owner.ended(self, self.close_reason)
         except Exception:
             logger.exception("the owner of a connection failed at its end")
         self._release()

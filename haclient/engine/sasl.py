@@ -25,7 +25,7 @@ _WITH_PASSWORD = ("SCRAM-SHA-512", "SCRAM-SHA-384", "SCRAM-SHA-256", "SCRAM-SHA-
 
 
 class SaslUnavailableError(RuntimeError):
-    """A mechanism was asked for that this build of proton does not have."""
+    """The application asks for a mechanism that this build of proton does not have."""
 
 
 def check_available(mechanisms: tuple[str, ...]) -> None:

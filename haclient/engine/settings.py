@@ -10,11 +10,11 @@ from proton import SSLDomain
 
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
 DEFAULT_MAX_FRAME_SIZE = 65536
-# DESIGN section 4: heartbeats both ways, ten seconds.
+# Heartbeats both ways, ten seconds: docs/options.md.
 DEFAULT_HEARTBEAT = 10.0
 # A message larger than this is refused by the link instead of filling memory.
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
-# The capability of a connection that may be held, its Begin unanswered, until the member serves (DESIGN 6).
+# The capability of connections that a member may park: it answers the Begin when it serves (docs/storms.md).
 PARK = "haclient:park"
 # Links that such a client may attach while it is held; they are answered together with the Begin.
 MOST_HELD = 100

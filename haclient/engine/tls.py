@@ -39,7 +39,7 @@ class TlsFileError(Exception):
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """A client context that verifies chain and name unless told otherwise.
+    """A client context that verifies chain and name unless ``verify`` is off.
 
     :raises TlsFileError: when a file cannot be read or is not PEM.
     """

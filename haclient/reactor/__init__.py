@@ -6,13 +6,13 @@ Handlers, options and transactions are proton's own; ``Container`` runs them on 
 connections that outlive their brokers.  docs/drop-in.md says how, and what differs on purpose.
 
 * ``container``, ``loop``   what applications start; events, timers, the end
-* ``endpoints``, ``links``, ``deliveries``   what handlers hold
-* ``binding``, ``happenings``   moves them from one engine to the next; events to handlers
-* ``lines``       who dials: once, or over every failover
-* ``addresses``, ``wishes``, ``reconnecting``   the arguments of ``connect``
-* ``listening``, ``selecting``, ``timers``   what else a container watches
-* ``transactions``, ``ids``   what a loss means for a transaction; duplicate detection
-* ``keeping``     the event loop of ``haclient.utils``
+* ``endpoints/``   what handlers hold, and ``binding``, which moves it from one engine to the next
+* ``proton_events``   events as handlers get them
+* ``connectors``   dial once, or over every failover
+* ``addresses``, ``connect_options``, ``reconnecting``   the arguments of ``connect``
+* ``listener``, ``selectables``, ``timers``   what else a container watches
+* ``transactions``, ``ids``   transactions after a loss; duplicate detection
+* ``background_loop``   the event loop of ``haclient.utils``
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where ``connect`` goes: proton's URLs and ours, as one ``ClusterURL``.
+"""Reads the addresses of ``connect``, proton's URLs and ours, into one ``ClusterURL``.
 
 proton's URLs may leave out everything (``broker``, ``broker:amqp``, ``//broker/queue``) and may name
 a queue, which is the address of a sender or receiver and nothing that is dialled.  Cluster URLs
-(``discovery.cluster_url``) name several members or have options, and are known by that.
+(``cluster_url``) name several members or have options, and are known by that.
 """
 
 from __future__ import annotations

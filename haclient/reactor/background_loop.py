@@ -1,11 +1,11 @@
-"""The event loop of blocking calls: turned by the caller, and by a keeper in between.
+"""Runs the event loop of blocking calls: on the caller's thread, and on a background thread in between.
 
-A call turns the loop until something waits for a handler, and calls it while the loop stands still:
-a handler may make a blocking call in its turn, or close the connection, as with proton.
+A call runs the loop until an event is pending for a handler, and calls the handler while the loop is
+stopped: a handler may make a blocking call itself, or close the connection, as with proton.
 
-Between two calls nobody runs the loop of a container; a thread of its own turns it from time to
-time, with every handler held off, so that heartbeats and failovers go on.  One lock stands between
-that thread and the application.
+Between two calls the background thread runs the loop of a container for a moment from time to time
+and calls no handler, so that heartbeats and failovers go on.  One lock keeps that thread and the
+application apart.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from collections.abc import Callable
 
 from haclient.reactor.loop import Reactor
 
-# Between two turns of the loop while the application computes: short against any heartbeat, of
-# which the peer wants two in the time it announces.
-_KEEP_INTERVAL = 0.5
+# Seconds between two runs of the loop while the application computes: short against any heartbeat,
+# of which the peer wants two in the idle timeout that it announces.
+_TURN_INTERVAL = 0.5
 _LEAST_INTERVAL = 0.02
 
 
-class Keeper:
-    """Turns the loop of a container while nobody else does."""
+class BackgroundLoop:
+    """Runs the loop of a container while no blocking call does."""
 
     def __init__(self, container: Reactor, interval: float) -> None:
         self.lock = threading.RLock()
@@ -36,7 +36,7 @@ class Keeper:
         # proton's objects are half gone.
         self._at_exit = functools.partial(_end, self._container)
         atexit.register(self._at_exit)
-        self._thread = threading.Thread(target=self._run, name="haclient keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="haclient background loop", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class Keeper:
 
 
 def turn_until(container: Reactor, condition: Callable[[], object], timeout: float | None) -> bool:
-    """Turn the loop, and call handlers, until a condition holds, the time is over, or the end.
+    """Run the loop and call handlers until a condition holds, the timeout expires, or the container ends.
 
     :param timeout: seconds; ``None`` is no limit.
     :returns: whether it holds.
@@ -86,25 +86,25 @@ def turn_until(container: Reactor, condition: Callable[[], object], timeout: flo
             timer.cancel()
 
 
-def keeper_of(container: Reactor, heartbeat: float | None) -> Keeper:
-    """The keeper of a container, for all its connections."""
-    interval = _KEEP_INTERVAL if not heartbeat else min(_KEEP_INTERVAL, heartbeat / 4)
-    if container.keeper is None:
-        container.keeper = Keeper(container, max(_LEAST_INTERVAL, interval))
-    keeper: Keeper = container.keeper
-    return keeper
+def background_loop_of(container: Reactor, heartbeat: float | None) -> BackgroundLoop:
+    """The background loop of a container, which all its connections share."""
+    interval = _TURN_INTERVAL if not heartbeat else min(_TURN_INTERVAL, heartbeat / 4)
+    if container.background_loop is None:
+        container.background_loop = BackgroundLoop(container, max(_LEAST_INTERVAL, interval))
+    background: BackgroundLoop = container.background_loop
+    return background
 
 
-def let_go(container: Reactor, *, own: bool) -> None:
-    """End the loop and the keeper, unless another connection of the container needs them."""
+def release_loop(container: Reactor, *, own: bool) -> None:
+    """End the loop and its thread, unless another connection of the container needs them."""
     if own or not container.in_use:
-        keeper, container.keeper = container.keeper, None
-        if keeper is not None:
-            keeper.stop()
+        background, container.background_loop = container.background_loop, None
+        if background is not None:
+            background.stop()
         container.shut_down()
 
 
 def _end(reference: weakref.ref[Reactor]) -> None:
     container = reference()
     if container is not None:
-        let_go(container, own=True)
+        release_loop(container, own=True)

@@ -1,4 +1,4 @@
-"""What ``connect`` was asked for, as the settings and options of our own engine."""
+"""Translates the arguments of ``connect`` into settings of the engine and options of a cluster URL."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TLS_OPTIONS = frozenset({"tls_ca", "tls_cert", "tls_key", "tls_verify", "tls_se
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What ``connect`` was asked for, beside the addresses.
+class ConnectOptions:
+    """The arguments of ``connect``, apart from the addresses.
 
     :param heartbeat: seconds; ``None`` is off for a plain connection and the default of the URL
         options for one with failover.
@@ -70,8 +70,8 @@ class Wishes:
         *,
         heartbeat: float | None = None,
         ssl_domain: SSLDomain | None = None,
-    ) -> Wishes:
-        """What the arguments of ``connect`` and the attributes of its container say."""
+    ) -> ConnectOptions:
+        """Read the arguments of ``connect`` and the attributes of its container."""
         mechanisms = given.get("allowed_mechs", container.allowed_mechs) or ()
         return cls(
             container_id=given.get("container_id", container.container_id) or container.container_id,
@@ -89,15 +89,15 @@ class Wishes:
             options={name: value for name, value in given.items() if name in _OPTIONS},
         )
 
-    def with_tls(self, container: Any, url: ClusterURL) -> Wishes:
-        """The same, with the container's own TLS where there is to be TLS and nobody said which."""
+    def with_tls(self, container: Any, url: ClusterURL) -> ConnectOptions:
+        """A copy with the container's own TLS, where an address needs TLS and no argument configures it."""
         wanted = self.ssl_domain is None and any(seed.endpoint.tls for seed in url.seeds)
         if not wanted or _TLS_OPTIONS & (_changed(url.options) | set(self.options)):
             return self
         return replace(self, ssl_domain=container.ssl.client)
 
-    def with_failover(self, url: ClusterURL, reconnect: Any) -> Wishes:
-        """The same, with the options that a factory for ``url`` needs."""
+    def with_failover(self, url: ClusterURL, reconnect: Any) -> ConnectOptions:
+        """A copy with the options that a factory for ``url`` needs."""
         options: dict[str, Any] = {
             "client_id": self.container_id,
             "vhost": self.virtual_host,

@@ -1,8 +1,8 @@
-"""Who dials for a connection of a container: once, or over every failover.
+"""Connectors dial for a connection of a container: once, or over every failover.
 
-``PlainLine`` is proton's connection without reconnect.  ``FailoverLine`` is a link of
-``links.connection.ConnectionCore`` by its looks: the core finds the primary, attaches the line to
-what it found and detaches it at a loss, and the line hands that to the binding.
+``PlainConnector`` is proton's connection without reconnect.  ``FailoverConnector`` has the interface of
+a link of ``core.connection.ConnectionCore``: the core finds the primary, attaches the connector to the
+session that it opened and reports a loss to it, and the connector passes both on to the binding.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from proton import Condition, ConnectionException, Url
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Seed
 from haclient.cluster_url.url import ClusterURL
-from haclient.core.attempt import Plan
+from haclient.core.attempt import ConnectParams
 from haclient.core.connection import Shared
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
 from haclient.factory import FactoryCore
-from haclient.reactor.connect_options import Wishes
+from haclient.reactor.connect_options import ConnectOptions
 from haclient.reactor.listener import Accepted
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ _UNAUTHORIZED = "amqp:unauthorized-access"
 _SOCKET_ERROR = "proton.pythonio"
 
 
-class PlainLine:
+class PlainConnector:
     """Dials each address once; the connection ends with its socket."""
 
     failover = False
 
-    def __init__(self, binding: Binding, url: ClusterURL, wishes: Wishes) -> None:
+    def __init__(self, binding: Binding, url: ClusterURL, options: ConnectOptions) -> None:
         self._binding = binding
         self._url = url
-        self._wishes = wishes
+        self._options = options
         self._task: asyncio.Task[None] | None = None
         self.failure: Exception | None = None
 
@@ -58,10 +58,10 @@ class PlainLine:
             self._task = self._binding.container.spawn(self._run())
 
     def close(self) -> None:
-        """The Close leaves with what else is to be sent; a dial is given up."""
+        """Send Close after what is already queued, or cancel the dial."""
         if self._binding.engine is None and self._task is not None and not self._task.done():
             self._task.cancel()
-            self._binding.tell_closed(proton.Transport(), None)
+            self._binding.report_closed(proton.Transport(), None)
             self._binding.over()
 
     def ended(self) -> None:
@@ -81,7 +81,7 @@ class PlainLine:
             self._binding.bind(engine, None)
             return
         self.failure = failure
-        self._binding.gave_up(_transport_with(_SOCKET_ERROR, str(failure)), lost=False)
+        self._binding.gave_up(_transport_with(_SOCKET_ERROR, str(failure)), reported=False)
         self._binding.over()
 
     async def _dial(self, seed: Seed) -> Engine:
@@ -93,39 +93,39 @@ class PlainLine:
         return engine
 
     def _settings(self, seed: Seed) -> Settings:
-        wishes, endpoint = self._wishes, seed.endpoint
-        frame = DEFAULT_MAX_FRAME_SIZE if wishes.max_frame_size is None else wishes.max_frame_size
+        options, endpoint = self._options, seed.endpoint
+        frame = DEFAULT_MAX_FRAME_SIZE if options.max_frame_size is None else options.max_frame_size
         settings = Settings(
-            container_id=wishes.container_id,
-            hostname=endpoint.host if wishes.virtual_host is None else wishes.virtual_host,
-            heartbeat=wishes.heartbeat or 0,
+            container_id=options.container_id,
+            hostname=endpoint.host if options.virtual_host is None else options.virtual_host,
+            heartbeat=options.heartbeat or 0,
             user=seed.user,
             password=None if seed.password is None else seed.password.reveal(),
             tls_name=endpoint.tls_name,
             max_frame_size=frame,
         )
-        return wishes.refine(settings, endpoint)
+        return options.refine(settings, endpoint)
 
 
 class _Factory(FactoryCore):
     """A factory whose attempts are made as ``connect`` was asked."""
 
-    def __init__(self, url: ClusterURL, wishes: Wishes) -> None:
-        super().__init__(url, **wishes.options)
-        self._wishes = wishes
+    def __init__(self, url: ClusterURL, connect_options: ConnectOptions) -> None:
+        super().__init__(url, **connect_options.options)
+        self._connect_options = connect_options
 
     def _share(self) -> Shared:
-        return replace(super()._share(), planner=self._plan)
+        return replace(super()._share(), params_provider=self._params_for)
 
-    async def _plan(self, endpoint: Endpoint) -> Plan:
-        plan = await self._planner.plan(endpoint)
-        settings = self._wishes.refine(plan.settings, endpoint)
-        if self._wishes.ssl_domain is None:  # TLS as the URL options say
-            return replace(plan, settings=replace(settings, tls_domain=plan.settings.tls_domain))
-        return replace(plan, settings=settings, tls=None)
+    async def _params_for(self, endpoint: Endpoint) -> ConnectParams:
+        params = await self._params_provider.params_for(endpoint)
+        settings = self._connect_options.refine(params.settings, endpoint)
+        if self._connect_options.ssl_domain is None:  # TLS as the URL options say
+            return replace(params, settings=replace(settings, tls_domain=params.settings.tls_domain))
+        return replace(params, settings=settings, tls=None)
 
 
-class FailoverLine:
+class FailoverConnector:
     """Keeps a connection over every failover, until it is closed or the search gives up."""
 
     failover = True
@@ -133,9 +133,9 @@ class FailoverLine:
     may_attach_ahead = False
     """Handlers see a session when it is usable."""
 
-    def __init__(self, binding: Binding, url: ClusterURL, wishes: Wishes) -> None:
+    def __init__(self, binding: Binding, url: ClusterURL, options: ConnectOptions) -> None:
         self._binding = binding
-        self._factory = _Factory(url, wishes)
+        self._factory = _Factory(url, options)
         self._core: ConnectionCore | None = None
         self._task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -153,10 +153,10 @@ class FailoverLine:
             self._task = self._binding.container.spawn(self._run())
 
     def close(self) -> None:
-        """Say goodbye, and search no more."""
+        """Send Close, and end the search."""
         engine = self._binding.engine
         if engine is not None and self._core is not None:
-            engine.owner = _Parting(self._core)
+            engine.owner = _ClosingOwner(self._core)
         self._finished.set()
         self.start()
 
@@ -169,7 +169,7 @@ class FailoverLine:
             self._core = core = self._factory.connection()
             core._register(cast("Any", self))
             self._opening = asyncio.create_task(self._open(core))
-            # Cancelled by the end of the container, which waits for the goodbyes.
+            # Cancelled by the end of the container, which waits until each Close is sent.
             with contextlib.suppress(asyncio.CancelledError):
                 await self._finished.wait()
         await self._end()
@@ -181,14 +181,14 @@ class FailoverLine:
         if self._opening is not None:
             await self._opening
         if not self._was_bound and self.failure is None:
-            self._binding.tell_closed(proton.Transport(), None)
+            self._binding.report_closed(proton.Transport(), None)
         self._binding.over()
 
     async def _open(self, core: ConnectionCore) -> None:
-        with contextlib.suppress(HaclientError):  # ``fail`` is told
+        with contextlib.suppress(HaclientError):  # ``fail`` reports it
             await core.open()
 
-    # -- the core's side: what it does with its links -----------------------------------------
+    # -- called by the core, as on each of its links -----------------------------------------
 
     @property
     def to_replay(self) -> int:
@@ -204,7 +204,7 @@ class FailoverLine:
         self._binding.container.loop.call_soon(self._bind, engine, session)
 
     def _bind(self, engine: Engine, session: proton.Session) -> None:
-        if self._finished.is_set() or engine.ending is not None:
+        if self._finished.is_set() or engine.close_reason is not None:
             return
         assert self._core is not None
         self._was_bound = True
@@ -212,8 +212,8 @@ class FailoverLine:
             self._binding.connection.url = Url(str(self._core.endpoint))
         self._binding.bind(engine, session)
 
-    def detach(self) -> int:
-        """The connection was lost; the binding knows."""
+    def on_disconnected(self) -> int:
+        """The engine has reported the loss to the binding already."""
         return 0
 
     def writable_again(self) -> None:
@@ -224,11 +224,11 @@ class FailoverLine:
         if not isinstance(error, ConnectionClosed) and not self._finished.is_set():
             name = _UNAUTHORIZED if isinstance(error, AuthenticationFailed) else _SOCKET_ERROR
             self.failure = error
-            self._binding.gave_up(_transport_with(name, str(error)), lost=self._was_bound)
+            self._binding.gave_up(_transport_with(name, str(error)), reported=self._was_bound)
         self._finished.set()
 
 
-class _Parting(Accepted):
+class _ClosingOwner(Accepted):
     """The owner of an engine whose connection the application has closed.
 
     The core would cut it at the peer's Close, without an answer, until it knows.
@@ -237,9 +237,9 @@ class _Parting(Accepted):
     def __init__(self, core: ConnectionCore) -> None:
         self._core = core
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The goodbyes are said, or the socket broke."""
-        self._core.ended(engine, ending)
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """Both Closes are exchanged, or the socket broke."""
+        self._core.ended(engine, reason)
 
 
 def _transport_with(name: str, description: str) -> proton.Transport:

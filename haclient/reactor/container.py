@@ -1,4 +1,4 @@
-"""``proton.reactor.Container``: what applications start in it.
+"""``proton.reactor.Container``: what applications start and configure.
 
 Handlers, links, options, transactions and ``connect.json`` are proton's own code; connections,
 listeners, timers and selectables are made for the event loop of ``loop.Reactor``.
@@ -13,8 +13,8 @@ from proton import SSLDomain, Url
 from proton._reactor import SessionPerConnection
 
 from haclient.reactor.addresses import cluster, split_path
-from haclient.reactor.connect_options import Wishes
-from haclient.reactor.connectors import FailoverLine, PlainLine
+from haclient.reactor.connect_options import ConnectOptions
+from haclient.reactor.connectors import FailoverConnector, PlainConnector
 from haclient.reactor.endpoints.binding import Binding
 from haclient.reactor.endpoints.endpoint import Connection
 from haclient.reactor.endpoints.links import Receiver, Sender
@@ -74,18 +74,20 @@ class Container(Reactor):
     ) -> Connection:
         user, password = kwargs.get("user", self.user), kwargs.get("password", self.password)
         members = cluster([url] if url else urls or (), user, password)
-        wishes = Wishes.of(self, kwargs, heartbeat=heartbeat, ssl_domain=ssl_domain).with_tls(self, members)
+        options = ConnectOptions.of(self, kwargs, heartbeat=heartbeat, ssl_domain=ssl_domain).with_tls(
+            self, members
+        )
         connection = self.connection(handler)
-        connection.container = wishes.container_id
-        connection.hostname = wishes.virtual_host or members.seeds[0].endpoint.host
+        connection.container = options.container_id
+        connection.hostname = options.virtual_host or members.seeds[0].endpoint.host
         connection.offered_capabilities = kwargs.get("offered_capabilities")
         connection.desired_capabilities = kwargs.get("desired_capabilities")
         connection.properties = kwargs.get("properties")
         binding = connection._binding
         if reconnect is False:
-            binding.line = PlainLine(binding, members, wishes)
+            binding.connector = PlainConnector(binding, members, options)
         else:
-            binding.line = FailoverLine(binding, members, wishes.with_failover(members, reconnect))
+            binding.connector = FailoverConnector(binding, members, options.with_failover(members, reconnect))
         connection._session_policy = SessionPerConnection()
         connection.open()
         return connection
@@ -100,13 +102,13 @@ class Container(Reactor):
 
     def dial(self, binding: Binding) -> None:
         """The application opened a connection."""
-        if binding.line is None:
+        if binding.connector is None:
             connection = binding.connection
             members = cluster([connection.url or Url(connection.hostname)], self.user, self.password)
-            wishes = Wishes.of(self, {"container_id": connection.container}).with_tls(self, members)
-            binding.line = PlainLine(binding, members, wishes)
+            options = ConnectOptions.of(self, {"container_id": connection.container}).with_tls(self, members)
+            binding.connector = PlainConnector(binding, members, options)
         self.hold(binding)
-        binding.line.start()
+        binding.connector.start()
 
     def create_sender(self, context: Any, target: str | None = None, *args: Any, **kwargs: Any) -> Sender:
         """A sender; see ``proton.reactor.Container.create_sender``.

@@ -14,7 +14,7 @@ import proton
 from proton import SSLDomain, Url
 
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import SaslServer, Settings
 from haclient.reactor.endpoints.binding import Binding
 
@@ -28,7 +28,7 @@ _BACKLOG = 128
 
 
 class Accepted:
-    """The owner of an engine whose events a binding takes: it has nothing to do itself."""
+    """The owner of an engine whose events a binding handles: it does nothing itself."""
 
     def opened(self, engine: Engine) -> None:
         """The handlers saw it."""
@@ -45,8 +45,8 @@ class Accepted:
     def writable_again(self, engine: Engine) -> None:
         """The engine goes on by itself."""
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        """The binding was told."""
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        """The engine reports it to the binding itself."""
 
 
 class Acceptor(proton.Handler):
@@ -105,14 +105,14 @@ class Acceptor(proton.Handler):
 
 
 class _ServerEngine(Engine):
-    """Tells the connection where its peer is."""
+    """An engine that sets the peer's address on its connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         name = transport.get_extra_info("peername")
         logger.info("accepted a connection from %s", self.peer)
-        if isinstance(self.taker, Binding) and name is not None:
-            self.taker.connection.url = Url(host=str(name[0]), port=int(name[1]))
+        if isinstance(self.event_handler, Binding) and name is not None:
+            self.event_handler.connection.url = Url(host=str(name[0]), port=int(name[1]))
 
 
 def _listen(host: str, port: int) -> socket.socket:

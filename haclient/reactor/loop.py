@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 Everything that concerns handlers, links and configuration is inherited from proton; everything
-that concerns sockets, time and events is replaced.  Connections are ``binding.Binding``s, dialled
-by ``lines``; what asyncio hears goes to the handlers at once, and what happens here (a timer, an
-event of the application's, an endpoint that is opened while there is no connection) waits in a
+that concerns sockets, time and events is replaced.  Connections are ``endpoints.binding.Binding``s, dialled
+by ``connectors``; events from sockets go to the handlers at once, and events made here (a timer, an
+event of the application's, an endpoint that is opened while there is no connection) wait in a
 queue that ``_pump`` empties.
 
 ``run()`` owns a loop and ends, as proton's does, when nothing is left that could produce an event.
@@ -16,7 +16,7 @@ Rules
 * What a handler raises ends ``run()`` and is raised by it.
 * While ``held`` is set nothing reaches a handler, and sockets and heartbeats go on: that is how
   ``haclient.utils`` keeps a connection alive while the application computes, and calls handlers
-  while the loop stands still (``keeping``).
+  while the loop is stopped (``background_loop``).
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Reactor(proton_reactor.Container):
         self.password: Any = None
         self.encoder = Encoder()
         self.held = False
-        self.missed = False
-        """Whether something happened while it was."""
+        self.pending = False
+        """Whether an event is pending for a handler."""
         self.stops = False
-        """Whether the loop stops when something is missed."""
+        """Whether the loop stops when an event becomes pending."""
         self.begun = False
-        self.keeper: Any = None
-        """What ``haclient.utils`` turns the loop with between two calls."""
+        self.background_loop: Any = None
+        """Runs the loop between two calls of ``haclient.utils``."""
         self.error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._own_loop = False
@@ -134,7 +134,7 @@ class Reactor(proton_reactor.Container):
         self.raise_error()
 
     async def run_async(self) -> None:
-        """The same, inside a running loop.  To cancel it closes every connection."""
+        """Run inside a running loop.  Cancelling it closes every connection."""
         loop = asyncio.get_running_loop()
         if self.loop is not loop:
             raise RuntimeError("this container began on another event loop")
@@ -243,7 +243,7 @@ class Reactor(proton_reactor.Container):
         self._over = True
         self._selectables_watched.close()
         for kept in tuple(self._alive):
-            if isinstance(kept, Binding) and kept.engine is not None and kept.line is None:
+            if isinstance(kept, Binding) and kept.engine is not None and kept.connector is None:
                 kept.engine.abort()
             elif isinstance(kept, Acceptor):
                 kept.close()
@@ -310,7 +310,7 @@ class Reactor(proton_reactor.Container):
     def dispatch(self, event: Any) -> None:
         """Give an event to its handler, now or as soon as it can be."""
         if self.held or self.error is not None:
-            self.miss()
+            self.mark_pending()
             self._queue.append(event)
             return
         self._dispatched += 1
@@ -335,29 +335,29 @@ class Reactor(proton_reactor.Container):
         self._dirty[binding] = None
         self._pump_soon()
 
-    def miss(self) -> None:
-        """Something waits for a handler."""
-        self.missed = True
+    def mark_pending(self) -> None:
+        """Note that an event is pending for a handler."""
+        self.pending = True
         if self.stops:
             self.loop.stop()
 
     def catch_up(self) -> None:
-        """Call handlers with what they missed.  The loop stands still, so they may turn it themselves."""
-        if not self.missed:
+        """Call handlers with the pending events.  The loop is stopped, so they may run it themselves."""
+        if not self.pending:
             return
-        held, self.held, self.missed = self.held, False, False
+        held, self.held, self.pending = self.held, False, False
         try:
             self._pump_now()  # the queue is older than what proton has collected
             for kept in tuple(self._alive):
                 if isinstance(kept, Binding) and kept.engine is not None:
-                    kept.take_events(kept.engine)
+                    kept.handle_events(kept.engine)
         finally:
             self.held = held
-            self.missed |= self.failed
+            self.pending |= self.failed
         self.raise_error()
 
-    def took_events(self) -> None:
-        """Some events were dispatched."""
+    def events_handled(self) -> None:
+        """Stop the loop if the events just dispatched ended the wait."""
         if self._watch is not None and (self.error is not None or self._watch()):
             self.loop.stop()
 
@@ -368,10 +368,10 @@ class Reactor(proton_reactor.Container):
     def _pump(self) -> None:
         self._pump_handle = None
         if self.held:
-            self.miss()
+            self.mark_pending()
         else:
             self._pump_now()
-            self.took_events()
+            self.events_handled()
 
     def _pump_now(self) -> None:
         while not self.held and self.error is None:

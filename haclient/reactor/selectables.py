@@ -1,10 +1,9 @@
 """Selectables: what an application, or its ``EventInjector``, wants watched beside connections.
 
-The selectable is proton's; whether its file descriptor is readable or writable asyncio tells, which
-has no limit at 1024.
+The selectable is proton's; asyncio, which has no limit at 1024, watches its file descriptor.
 
-A descriptor is not watched from the moment that it is ready until the handlers were told: they may
-read without being able to wait, and asyncio tells again what has not been read yet.
+A descriptor that is ready is not watched until its handlers have been called: they may read only a
+part, and asyncio would report it again meanwhile.
 """
 
 from __future__ import annotations
@@ -100,15 +99,15 @@ class Selectables:
         if descriptor >= 0 and not selectable.is_terminal:
             reading, writing = bool(selectable.reading), bool(selectable.writing)
             if reading:
-                loop.add_reader(descriptor, self._tell, selectable, selectable.readable)
+                loop.add_reader(descriptor, self._notify, selectable, selectable.readable)
             if writing:
-                loop.add_writer(descriptor, self._tell, selectable, selectable.writable)
+                loop.add_writer(descriptor, self._notify, selectable, selectable.writable)
             self._watched[selectable] = (descriptor, reading, writing)
         if selectable.deadline:
             delay = max(0.0, selectable.deadline - self._container.mark())
             self._timers[selectable] = loop.call_later(delay, selectable.expired)
 
-    def _tell(self, selectable: Any, ready: Callable[[], None]) -> None:
+    def _notify(self, selectable: Any, ready: Callable[[], None]) -> None:
         self._unwatch(selectable)
         ready()
 

@@ -1,7 +1,7 @@
 """What the loss of a connection means for its transactions.
 
 A coordinator rolls back what was open when its connection ended (AMQP 1.0 part 4, section 4.3), and
-whether a commit that was on its way arrived nobody can know.  So a declare that had no answer has
+nobody can know whether a commit in flight arrived.  So a declare that had no answer has
 failed, a rollback is done, and a commit is reported as failed.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TransactionLost(Event):
-    """Tells the handler of a transaction what became of it."""
+    """Reports to the handler of a transaction how it ended."""
 
     def __init__(self, delivery: Delivery) -> None:
         binding = delivery._binding

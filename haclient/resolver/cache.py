@@ -1,13 +1,13 @@
-"""Answers of a name service: kept while they are valid, and longer when no better one comes.
+"""Answers of a name service: kept while they are valid, and longer when no newer one arrives.
 
 Rules:
 
 - An answer is given again until its TTL has passed, then the question is asked again.
-- A question that fails, in whatever way, leaves the last answer in force; that is logged.
+- When a question fails, for any reason, the last answer stays in force; that is logged.
   Only a name that never had an answer is an error.  (RFC 8767 calls this serving stale data.)
-- One question at a time for a name: whoever comes meanwhile waits for the same one.
-- Who waits may be cancelled, or stop waiting; the question goes on for the others and for the
-  next.  ``close`` ends those under way.
+- One question at a time for a name: callers that ask meanwhile wait for the same one.
+- A waiter may be cancelled, or stop waiting; the question continues for the others and for the
+  next.  ``close`` ends the questions under way.
 
 Nothing here knows DNS; the question is an argument, and so is the clock.
 """
@@ -29,7 +29,7 @@ class ResolutionError(Exception):
     """A name has no address, and never had one.
 
     :ivar name: what was asked for.
-    :ivar reason: who was asked, and what came of it.
+    :ivar reason: the servers that were asked, and how each question ended.
     """
 
     def __init__(self, name: str, reason: str) -> None:
@@ -42,12 +42,12 @@ class ResolutionError(Exception):
 
 
 class Unanswered(Exception):
-    """A question brought no answer; the argument says why."""
+    """A question got no answer; the argument says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What a question brought.
+    """The answer to a question.
 
     :param ttl: seconds for which it is valid; 0 is for this once.
     """
@@ -66,7 +66,7 @@ class Answers(Generic[T]):
     """The answers to one kind of question, by name.
 
     :param ask: given a name and the last answer to it; raises ``Unanswered``.  Must end by
-        itself, for nobody else ends it.
+        itself, for no caller ends it.
     :param clock: monotonic seconds; only TTLs are measured with it.
     """
 
@@ -95,7 +95,7 @@ class Answers(Generic[T]):
         return kept.value
 
     async def close(self) -> None:
-        """End the questions under way; who waits for one gets the last answer or an error."""
+        """End the questions under way; their waiters get the last answer or an error."""
         tasks = tuple(self._asking.values())
         for task in tasks:
             task.cancel()
@@ -103,10 +103,10 @@ class Answers(Generic[T]):
 
     def _question(self, name: str) -> asyncio.Task[str]:
         if name not in self._asking:
-            self._asking[name] = asyncio.create_task(self._put(name), name=f"resolve {name}")
+            self._asking[name] = asyncio.create_task(self._ask_once(name), name=f"resolve {name}")
         return self._asking[name]
 
-    async def _put(self, name: str) -> str:
+    async def _ask_once(self, name: str) -> str:
         """Ask once; the result says why there is no answer, and is empty when there is one."""
         last = self._kept.get(name)
         try:

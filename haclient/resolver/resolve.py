@@ -6,11 +6,11 @@ Rules:
   server; the file is read again when it changes.
 - Any other name is asked for A and AAAA at once; one of them is enough.  When one has
   answered, the other gets ``RESOLUTION_DELAY`` more (RFC 8305 section 3).
-- IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 comes
+- IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 is
   first; for names of the hosts file, the family of the first line.
 - SRV (RFC 2782): ``_amqp._tcp.NAME``, or ``_amqps._tcp.NAME`` with TLS; see ``srv``.
-- An answer is used until its TTL has passed, CNAMEs on the way included.  A resolver that
-  fails, or that says the name is gone, leaves the last answer in force; see ``answers``.
+- An answer is used until its TTL has passed, the CNAMEs it followed included.  A resolver that
+  fails, or that says the name is gone, leaves the last answer in force; see ``cache``.
 - A call lasts no longer than ``timeout``, whatever the servers do.
 - Search domains and ``ndots`` of the system hold when its servers are asked, and not when
   ``nameserver`` names one.
@@ -42,7 +42,7 @@ __all__ = ["ResolutionError", "Resolver"]
 
 # RFC 8305 section 3 recommends 50 ms.
 RESOLUTION_DELAY = 0.05
-# A question ends before those who wait for it give up, so that they learn what came of it.
+# A question ends before its waiters give up, so that their error says why it failed.
 _PART_FOR_QUESTION = 0.95
 # A datagram may be lost: each server is asked again after this part of the whole time.
 _PART_OF_TIMEOUT = 0.3
@@ -51,9 +51,9 @@ _HOSTS_FILE = Path("/etc/hosts")
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What came of one query: records, or why there are none.
+    """The result of one query: records, or why there are none.
 
-    :param known: whether the server said so, as opposed to an error or silence.
+    :param known: whether the server answered, as opposed to an error or a timeout.
     """
 
     records: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Resolver:
         )
         answered = [reply for reply in (ipv6, ipv4) if reply.records]
         if not answered:
-            raise Unanswered(self._told(ipv6, ipv4))
+            raise Unanswered(self._describe(ipv6, ipv4))
         last = last or _Addresses()
         found = _Addresses(_newest(ipv6, last.ipv6), _newest(ipv4, last.ipv4))
         # Half an answer is good for this once: the other half may be there next time.
@@ -170,7 +170,7 @@ class Resolver:
         usable = tuple(each for each in services if each.target != "." and each.port)
         if not usable:
             raise Unanswered(
-                self._told(reply if not services else _Reply(problem="the service is not offered there"))
+                self._describe(reply if not services else _Reply(problem="the service is not offered there"))
             )
         return Answer(usable, reply.ttl)
 
@@ -218,7 +218,7 @@ class Resolver:
                 task.cancel()
         return replies
 
-    def _told(self, *replies: _Reply) -> str:
+    def _describe(self, *replies: _Reply) -> str:
         server = (
             "the DNS servers of the system"
             if self._server is None

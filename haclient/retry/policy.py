@@ -1,7 +1,7 @@
 """How hard, how fast and how long a client looks for the primary.
 
-One frozen record holds every number that discovery uses.  Each default says where it comes
-from; all of them can be set in the cluster URL by the same name.  Times are seconds.
+One frozen record holds every number that discovery uses.  Each default gives its
+source; all of them can be set in the cluster URL by the same name.  Times are seconds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Policy:
     """The rules of one search.  Every time is in seconds; ``None`` means no limit."""
 
     stagger: float = 0.25
-    """An attempt that hangs this long lets the next endpoint be dialled beside it
+    """After this long without TCP the client dials the next endpoint as well
     (the "connection attempt delay" of RFC 8305, section 5)."""
 
     max_dials: int = 4
-    """Attempts in flight at once, for all connections of a factory together."""
+    """Attempts pending at once, for all connections of a factory together."""
 
     attempt_timeout: float = 10.0
     """One deadline from TCP connect to usable session (rabbitmq and Qpid JMS: 10 to 15)."""
@@ -34,7 +34,7 @@ class Policy:
     """A connection usable for this long resets the backoff."""
 
     deadline: float | None = None
-    """Length of an episode after which the client gives up; none: it goes on for ever."""
+    """Length of an episode after which the client gives up; none: it never gives up."""
 
     startup_deadline: float | None = 60.0
     """The same for the first connect, where a wrong URL is likelier than an outage."""
@@ -65,21 +65,21 @@ class Policy:
     backoff_strategy: StrategyName = "full"
     """How a delay is drawn under its ceiling, see ``strategies``."""
 
-    max_hint: float = 60.0
-    """Delays that servers ask for are obeyed up to here, all since the last stable connection together."""
+    max_retry_after: float = 60.0
+    """The client honors the delays that servers ask for up to this total since the last stable connection."""
 
     dr: tuple[str, ...] | None = None
     """The members of a second site, as ``host`` or ``host:port``."""
 
     dr_after: float = 30.0
-    """An episode this long may end at the other site: three times ``attempt_timeout``, so that each
-    member of a pair was asked, and a failover between them would be over."""
+    """An episode this long may end at the other site: three times ``attempt_timeout``, so that the client
+    has dialled each member of a pair, and a failover between them would have ended."""
 
     standby: Standby = "outage"
-    """When to ask a passive member to hold the connection until it serves (DESIGN section 6): never;
+    """When to ask a passive member to hold the connection until it serves (docs/storms.md): never;
     during an outage; or always, with one parked connection beside the live one."""
 
     park_timeout: float = 30.0
-    """A parked connection lets the search rest this long; then rounds go on beside it.  Longer than most
-    storms, in which the parked wait for their turn; and short enough for who is parked because only
-    its own way to the primary is cut."""
+    """While a connection is parked, the search waits this long for it; then it starts rounds again.  Longer
+    than most connection floods, in which parked clients wait for a time slice; and short enough for a client
+    that is parked because only its own route to the primary is partitioned."""

@@ -1,10 +1,10 @@
-"""Ways to draw the delay after the n-th failure, by name: one class each, so that they can be compared.
+"""Strategies that draw the delay after the n-th failure, by name: one class each, to compare them.
 
 Rules:
 
 - A strategy yields, without end, the ceiling before jitter and the delay, both in seconds.
 - Jitter is drawn *after* the ceiling was capped.  Clipping after the draw would put every long delay
-  on the cap itself, and the clients of a reconnect storm would arrive together again.
+  on the cap itself, and the clients of a connection flood would arrive together again.
 - The first delay is that of ``n = 0``; nothing but the caller's ``rng`` is drawn from.
 
 Where the PyPI package ``backoff`` has the right generator it is used: ``expo`` and ``constant``.  Its
@@ -103,9 +103,9 @@ class Decorrelated:
 
 
 class Exponential:
-    """``min(cap, base * factor**n)`` without jitter: all clients of a storm come together, again and again.
+    """``min(cap, base * factor**n)`` without jitter: clients that fail together dial together each time.
 
-    For comparison, and for a single client that must come back at known times.
+    For comparison, and for a single client that must dial at known times.
     """
 
     name: ClassVar[str] = "exponential"

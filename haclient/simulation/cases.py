@@ -1,7 +1,7 @@
 """The clients of a comparison, by name: this package's own and the presets.
 
-A preset meets an ordinary broker, for it knows no hints; this package's clients meet the one that
-the scenario says.
+A preset meets an ordinary broker, because it ignores ``retry-after``; this package's clients meet the
+broker of the scenario.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def strategy(name: str, scenario: Scenario, policy: Policy) -> Case:
 
     :raises KeyError: when there is no such strategy.
     """
-    extra = ", parked" if scenario.parking else ", hints" if scenario.hints else ""
+    extra = ", parked" if scenario.parking else ", retry-after" if scenario.retry_after else ""
     known: Mapping[str, StrategyName] = {each: each for each in get_args(StrategyName)}
     return Case(f"{name}{extra}", scenario, replace(policy, backoff_strategy=known[name]))
 
@@ -46,15 +46,15 @@ def preset(name: str, scenario: Scenario) -> Case:
 
     :raises KeyError: when there is no such preset.
     """
-    return Case(name, replace(scenario, hints=False, parking=False), PRESETS[name])
+    return Case(name, replace(scenario, retry_after=False, parking=False), PRESETS[name])
 
 
 def comparison(scenario: Scenario, policy: Policy) -> Sequence[Case]:
-    """What is compared when nothing is chosen: hints, then an ordinary broker, then the others."""
-    hinted = replace(scenario, hints=True, parking=False)
-    ordinary = replace(scenario, hints=False, parking=False)
+    """What is compared when nothing is chosen: ``retry-after``, then an ordinary broker, then the presets."""
+    deferred = replace(scenario, retry_after=True, parking=False)
+    ordinary = replace(scenario, retry_after=False, parking=False)
     return (
-        strategy("full", hinted, policy),
+        strategy("full", deferred, policy),
         *(strategy(name, ordinary, policy) for name in STRATEGIES),
         *(preset(name, scenario) for name in PRESETS),
     )

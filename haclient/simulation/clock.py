@@ -21,11 +21,11 @@ class Kind(enum.IntEnum):
     DIAL = 1
     """An attempt reaches a member whose answer depends on the others."""
     WAKE = 2
-    """A client looks around again."""
+    """A client runs its search again."""
     SYN = 3
     """TCP repeats a SYN that was lost."""
-    TURN = 4
-    """The slot of a parked client has come."""
+    RESERVATION = 4
+    """The reserved time of a parked client."""
 
 
 Event = tuple[float, int, Kind, int]

@@ -16,17 +16,17 @@ from typing import Protocol
 
 from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
-from haclient.simulation.haclient_clients import Ours
-from haclient.simulation.preset_clients import Others
+from haclient.simulation.haclient_clients import HaclientClients
+from haclient.simulation.preset_clients import PresetClients
 from haclient.simulation.presets import Preset
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario
 from haclient.simulation.world import World
 
 Progress = Callable[[int, int], None]
-"""Told now and then how many clients are back, and of how many."""
+"""Called now and then with how many clients are back, and of how many."""
 
-_TOLD = 200  # times
+_PROGRESS_REPORTS = 200  # times
 
 
 class Driver(Protocol):
@@ -49,7 +49,11 @@ def simulate(
     """
     world = World(scenario)
     rng = random.Random(scenario.seed)
-    driver: Driver = Others(world, client, rng) if isinstance(client, Preset) else Ours(world, client, rng)
+    driver: Driver = (
+        PresetClients(world, client, rng)
+        if isinstance(client, Preset)
+        else HaclientClients(world, client, rng)
+    )
     with _no_garbage_collection():
         _run(world, driver, rng, progress)
     return _result(world, name or (client.name if isinstance(client, Preset) else client.backoff_strategy))
@@ -59,14 +63,14 @@ def _run(world: World, driver: Driver, rng: random.Random, progress: Progress | 
     clients = world.scenario.clients
     for client in range(clients):
         driver.begin(client, rng.uniform(0, world.scenario.detection))
-    handle = driver.handle if progress is None else _telling(driver, world, progress)
+    handle = driver.handle if progress is None else _with_progress(driver, world, progress)
     world.clock.at(world.scenario.outage, -1, Kind.PROMOTE)
     world.clock.run(handle, world.scenario.outage + world.scenario.end)
 
 
-def _telling(driver: Driver, world: World, progress: Progress) -> Callable[[int, Kind, int], None]:
+def _with_progress(driver: Driver, world: World, progress: Progress) -> Callable[[int, Kind, int], None]:
     clients = world.scenario.clients
-    step = max(1, clients // _TOLD)
+    step = max(1, clients // _PROGRESS_REPORTS)
     due = step
 
     def handle(client: int, kind: Kind, number: int) -> None:
@@ -90,7 +94,7 @@ def _result(world: World, name: str) -> Result:
         earlier=world.earlier,
         elsewhere=world.elsewhere,
         refused=primary.refused,
-        hinted=primary.hinted,
+        deferred=primary.deferred,
         parked=world.parked,
         handshakes=primary.handshakes,
         gave_up=world.gave_up,

@@ -6,9 +6,9 @@ Rules
    or at a member that parks.  All else (the whole outage of most clients) costs no event.
 2. While the end of an attempt is open (a SYN that was lost, a parked connection), the client keeps
    step with the clock.
-3. The driver tells and obeys what ``links.episode`` does, for a factory of one connection: it leads,
+3. The driver does what ``core.episode`` does for a factory of one connection: it owns the search
    and has all dials.  Names are addresses, so nothing is resolved.
-4. Misses that are the same for all clients are one object, and what a topology makes of them is
+4. Failures that are the same for all clients are one object, and the topology after one of them is
    computed once: most clients share theirs.
 5. A warm client has been parked since before the loss, at one of the members that park, in turn.
 """
@@ -21,7 +21,14 @@ from typing import NamedTuple
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.decision import Abandon, Dial, Found, GiveUp, Wait
-from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Lost, Failure, Missed, FailureReason
+from haclient.discovery.evidence import (
+    RESOURCE_LIMIT,
+    AttemptEnded,
+    Claimed,
+    Failure,
+    FailureReason,
+    PrimaryLost,
+)
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
@@ -34,12 +41,12 @@ _REPEATS = 32  # more repetitions of a SYN than Linux makes (net.ipv4.tcp_syn_re
 
 
 class _Fact(NamedTuple):
-    """How an attempt will end, at a time that is known; without a miss it becomes usable."""
+    """How an attempt will end, at a time that is known; without a failure it becomes usable."""
 
     time: float
     attempt: int
     where: Endpoint
-    miss: Failure | None
+    failure: Failure | None
 
 
 class _Client:
@@ -48,10 +55,10 @@ class _Client:
     :ivar facts: what is known to happen to its attempts.
     :ivar open: attempts whose end is not known yet, with their members.
     :ivar dialling: an attempt that begins at the next event.
-    :ivar turn: counts steps, so that an event of an earlier one is told from one of this.
+    :ivar step: counts the steps, so that an event of an earlier step is recognised.
     """
 
-    __slots__ = ("dialling", "facts", "open", "search", "topology", "turn")
+    __slots__ = ("dialling", "facts", "open", "search", "step", "topology")
 
     def __init__(self, search: Search, topology: Topology) -> None:
         self.search = search
@@ -59,16 +66,16 @@ class _Client:
         self.facts: tuple[_Fact, ...] = ()
         self.open: tuple[tuple[int, Endpoint], ...] = ()
         self.dialling: Dial | None = None
-        self.turn = 0
+        self.step = 0
 
     def close(self, attempt: int) -> Endpoint | None:
-        """The end of this attempt is known now; ``None`` if it was before."""
+        """Close an attempt; ``None`` if it was closed before."""
         where = dict(self.open).get(attempt)
         self.open = tuple(pair for pair in self.open if pair[0] != attempt)
         return where
 
 
-class Ours:
+class HaclientClients:
     """A fleet of this package's clients.
 
     :param rng: one for the whole fleet; see ``fleet``.
@@ -89,14 +96,14 @@ class Ours:
         self._shared = {id(self._start): self._start}
         self._learnt: dict[tuple[int, Endpoint, int], Topology] = {}
         target = self._members[world.serving].with_origin(Origin.REDIRECT)
-        self._misses = {
+        self._failures = {
             Role.DEAD: Failure(kind=FailureReason.REFUSED),
             Role.PASSIVE: Failure(kind=FailureReason.CLOSED, condition="amqp:connection:forced"),
             Role.REDIRECTS: Failure(
                 kind=FailureReason.REDIRECTED, condition="amqp:connection:redirect", redirect=target
             ),
         }
-        self._common = {id(miss) for miss in self._misses.values()}
+        self._common = {id(failure) for failure in self._failures.values()}
 
     def begin(self, client: int, at: float) -> None:
         """This client notices the loss."""
@@ -123,15 +130,15 @@ class Ours:
             self._dial(client, state)
         elif kind is Kind.SYN:
             return self._repeat(client, state, number)
-        elif kind is Kind.TURN:
-            return self._take_turn(client, state, number)
+        elif kind is Kind.RESERVATION:
+            return self._use_reservation(client, state, number)
         else:
-            return number == state.turn
+            return number == state.step
         return True
 
     def _after_loss(self) -> Topology:
         topology = update(Topology(seeds=self._members), Claimed(self._members[0], None, None, 0))
-        return update(topology, Lost(self._members[0], topology.epoch))
+        return update(topology, PrimaryLost(self._members[0], topology.version))
 
     def _members_that_park(self) -> tuple[Endpoint, ...]:
         if self._policy.standby != "warm":
@@ -145,7 +152,7 @@ class Ours:
 
     def _advance(self, client: int, state: _Client, now: float) -> None:
         """Do what the search says until the clock has to go on first."""
-        state.turn += 1
+        state.step += 1
         following: float | None = now
         while following is not None:
             now = following
@@ -168,34 +175,34 @@ class Ours:
             at = fact.time
         if state.open and at > now:
             if at < math.inf:
-                self._world.clock.at(at, client, Kind.WAKE, state.turn)
+                self._world.clock.at(at, client, Kind.WAKE, state.step)
             return None
         if fact is not None and fact.time <= at:
-            self._tell(state, fact)
+            self._report(state, fact)
         return at
 
-    def _tell(self, state: _Client, fact: _Fact) -> None:
+    def _report(self, state: _Client, fact: _Fact) -> None:
         state.facts = tuple(each for each in state.facts if each is not fact)
-        if fact.miss is None:
+        if fact.failure is None:
             state.search.usable(fact.attempt, fact.time)
         else:
-            self._learn(state, fact.where, state.search.missed(fact.attempt, fact.time, fact.miss))
+            self._learn(state, fact.where, state.search.attempt_ended(fact.attempt, fact.time, fact.failure))
 
-    def _abandon(self, state: _Client, order: Abandon) -> None:
-        state.facts = tuple(fact for fact in state.facts if fact.attempt != order.attempt)
-        state.close(order.attempt)
-        record = state.search.record(order.attempt)
+    def _abandon(self, state: _Client, abandon: Abandon) -> None:
+        state.facts = tuple(fact for fact in state.facts if fact.attempt != abandon.attempt)
+        state.close(abandon.attempt)
+        record = state.search.record(abandon.attempt)
         assert record is not None
-        self._learn(state, record.endpoint, order.miss)
+        self._learn(state, record.endpoint, abandon.failure)
 
-    def _learn(self, state: _Client, where: Endpoint, miss: Failure) -> None:
+    def _learn(self, state: _Client, where: Endpoint, failure: Failure) -> None:
         old = state.topology
-        if id(miss) not in self._common or id(old) not in self._shared:
-            state.topology = update(old, Missed(where, miss, old.epoch))
+        if id(failure) not in self._common or id(old) not in self._shared:
+            state.topology = update(old, AttemptEnded(where, failure, old.version))
             return
-        key = (id(old), where, id(miss))
+        key = (id(old), where, id(failure))
         if key not in self._learnt:
-            new = self._learnt[key] = update(old, Missed(where, miss, old.epoch))
+            new = self._learnt[key] = update(old, AttemptEnded(where, failure, old.version))
             self._shared[id(new)] = new
         state.topology = self._learnt[key]
 
@@ -210,9 +217,9 @@ class Ours:
 
     def _set_off(self, client: int, state: _Client, dial: Dial, now: float) -> float | None:
         role = self._role(state, dial.endpoint, now)
-        if role in self._misses:
+        if role in self._failures:
             self._world.count(role, now)
-            self._expect(state, now, dial.attempt, dial.endpoint, self._misses[role])
+            self._expect(state, now, dial.attempt, dial.endpoint, self._failures[role])
             return now
         state.dialling = dial
         if now > self._world.clock.now:
@@ -241,7 +248,7 @@ class Ours:
     ) -> None:
         now = self._world.clock.now
         may_park = self._world.scenario.parking and state.search.may_park
-        verdict, known, hint = self._world.primary.attempt(client, now, may_park=may_park)
+        verdict, known, retry_after = self._world.primary.attempt(client, now, may_park=may_park)
         if verdict is Verdict.LOST:
             state.open += ((attempt, where),)
             again = now + FIRST_RTO * 2**repeated
@@ -250,16 +257,20 @@ class Ours:
             self._world.parked += 1
             state.open += ((attempt, where),)
             state.search.parked(attempt, now)
-            self._world.clock.at(now + hint, client, Kind.TURN, attempt)
+            self._world.clock.at(now + retry_after, client, Kind.RESERVATION, attempt)
         elif verdict is Verdict.USABLE:
             state.search.tcp_connected(attempt, now)
             self._expect(state, known, attempt, where, None)
         else:
-            miss = self._misses[Role.DEAD] if verdict is Verdict.RESET else _hinted(hint)
-            self._expect(state, known, attempt, where, miss)
+            failure = (
+                self._failures[Role.DEAD] if verdict is Verdict.RESET else _retry_after_failure(retry_after)
+            )
+            self._expect(state, known, attempt, where, failure)
 
-    def _expect(self, state: _Client, known: float, attempt: int, where: Endpoint, miss: Failure | None) -> None:
-        state.facts += (_Fact(known + self._world.scenario.round_trip, attempt, where, miss),)
+    def _expect(
+        self, state: _Client, known: float, attempt: int, where: Endpoint, failure: Failure | None
+    ) -> None:
+        state.facts += (_Fact(known + self._world.scenario.round_trip, attempt, where, failure),)
 
     def _repeat(self, client: int, state: _Client, number: int) -> bool:
         attempt, repeated = divmod(number, _REPEATS)
@@ -278,7 +289,7 @@ class Ours:
         self._parked.append((client, attempt))
 
     def _promote(self) -> None:
-        """The new primary gives its parked clients their slots; the others redirect theirs to it."""
+        """The new primary gives its parked clients their reservations; the others redirect theirs to it."""
         parked, self._parked = self._parked, []
         for client, attempt in parked:
             state = self._clients.get(client)
@@ -286,32 +297,32 @@ class Ours:
             if state is None or where is None:
                 continue
             if self._places[where] == self._world.serving:
-                self._give_turn(client, state, attempt)
+                self._give_reservation(client, state, attempt)
             else:
                 state.close(attempt)
-                self._expect(state, self._world.clock.now, attempt, where, self._misses[Role.REDIRECTS])
+                self._expect(state, self._world.clock.now, attempt, where, self._failures[Role.REDIRECTS])
                 self._advance(client, state, self._world.clock.now)
 
-    def _give_turn(self, client: int, state: _Client, attempt: int) -> None:
+    def _give_reservation(self, client: int, state: _Client, attempt: int) -> None:
         now = self._world.clock.now
-        slot = self._world.primary.slot(client, now)
-        if slot > 0:
-            self._world.clock.at(now + slot, client, Kind.TURN, attempt)
+        delay = self._world.primary.reservation(client, now)
+        if delay > 0:
+            self._world.clock.at(now + delay, client, Kind.RESERVATION, attempt)
             return
         where = state.close(attempt)
         assert where is not None
         self._expect(state, self._world.primary.serve(now), attempt, where, None)
         self._advance(client, state, now)
 
-    def _take_turn(self, client: int, state: _Client, attempt: int) -> bool:
+    def _use_reservation(self, client: int, state: _Client, attempt: int) -> bool:
         where = state.close(attempt)
         if where is None:
             return False
         self._expect(
-            state, self._world.primary.take_turn(client, self._world.clock.now), attempt, where, None
+            state, self._world.primary.use_reservation(client, self._world.clock.now), attempt, where, None
         )
         return True
 
 
-def _hinted(hint: float) -> Failure:
-    return Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=hint)
+def _retry_after_failure(retry_after: float) -> Failure:
+    return Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=retry_after)

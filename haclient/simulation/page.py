@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from haclient.analysis.report import svg
 from haclient.analysis.report.svg import Frame, Size
-from haclient.simulation.plot import Arrivals, cut_off, in_words, per_second, time_span
+from haclient.simulation.plot import Arrivals, caption, cut_off, per_second, time_span
 
 _SIZE = Size("panel", 430, 240, 6)
 
@@ -34,7 +34,7 @@ _PAGE = Markup("""<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{title}</title><style>{style}</style></head><body>
 <header><h1>{title}</h1></header><main>
-<ul class="legend"><li><i class="m0"></i>set-ups a second</li><li><i class="line"></i>attempts a second</li>
+<ul class="legend"><li><i class="m0"></i>setups a second</li><li><i class="line"></i>attempts a second</li>
 <li><i class="dots"></i>what the primary manages, \u03bc</li><li><i class="dash"></i>N/\u03bc</li></ul>
 <div class="panels">{panels}</div>
 <section class="whole"><div class="scroll"><table>
@@ -58,9 +58,9 @@ def page(series: Sequence[Arrivals], table: Sequence[Mapping[str, object]], titl
 
 
 def _panel(place: int, one: Arrivals, span: float) -> Markup:
-    words = in_words(one, span)
-    chart = svg.chart(f"s{place}", one.name, words, lambda size: _drawing(one, span, size), _SIZE)
-    return Markup('<section><h2>{}</h2><p class="note">{}</p>{}</section>').format(one.name, words, chart)
+    text = caption(one, span)
+    chart = svg.chart(f"s{place}", one.name, text, lambda size: _drawing(one, span, size), _SIZE)
+    return Markup('<section><h2>{}</h2><p class="note">{}</p>{}</section>').format(one.name, text, chart)
 
 
 def _drawing(one: Arrivals, span: float, size: Size) -> Markup:

@@ -1,8 +1,8 @@
 """Arrivals over time, one panel a series, as PNG and as one HTML file that needs no network.
 
-A panel shows set-ups a second (filled) and attempts a second (line) at the primary, the rate that it
+A panel shows setups a second (filled) and attempts a second (line) at the primary, the rate that it
 manages, and N/mu: when the last client could have been back.  All panels have the same time axis, so
-that they can be compared; attempts above the frame are cut off there, and their peak is told.
+that they can be compared; attempts above the frame are cut off there, and the text names their peak.
 
 Needs the extra ``plots``; nothing else of the package does.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COLUMNS = 3
 _BINS = 120
 _LONGEST = 2.5
-"""The time axis ends at this multiple of N/mu at the latest: what takes longer is told in words."""
+"""The time axis ends at this multiple of N/mu at the latest: the caption names what takes longer."""
 
 IDEAL = "\N{MULTIPLICATION SIGN} N/\N{GREEK SMALL LETTER MU}"
 
@@ -50,7 +50,7 @@ class Arrivals:
     :param name: of the clients' policy.
     :param back: when clients became usable.
     :param attempts: when attempts reached the primary; also before it could answer, if they are known.
-    :param setup_rate: set-ups a second that the primary manages.
+    :param setup_rate: setups a second that the primary manages.
     """
 
     name: str
@@ -132,7 +132,7 @@ def per_second(times: Sequence[float], span: float) -> array[float]:
     return counts
 
 
-def in_words(one: Arrivals, span: float) -> str:
+def caption(one: Arrivals, span: float) -> str:
     """What the panel's caption says."""
     ratio = one.last / one.ideal if one.ideal else 0.0
     late = " (beyond the frame)" if one.last > span else ""
@@ -142,7 +142,7 @@ def in_words(one: Arrivals, span: float) -> str:
 
 
 def cut_off(one: Arrivals, span: float) -> str:
-    """What is told of attempts above the frame; empty when there are none."""
+    """The text about attempts above the frame; empty when there are none."""
     if max(per_second(one.attempts, span)) <= 3 * one.setup_rate:
         return ""
     return f"peak {peak(sorted(time for time in one.attempts if time >= 0)):,} in a second"
@@ -152,14 +152,14 @@ def _panel(axes: Axes, one: Arrivals, span: float) -> None:
     edges = [span * place / _BINS for place in range(_BINS + 1)]
     setups, attempts = per_second(one.back, span), per_second(one.attempts, span)
     axes.stairs(attempts, edges, color=_ATTEMPTS, linewidth=1.1, label="attempts a second")
-    axes.stairs(setups, edges, color=_SETUPS, fill=True, alpha=0.75, label="set-ups a second")
+    axes.stairs(setups, edges, color=_SETUPS, fill=True, alpha=0.75, label="setups a second")
     axes.axhline(one.setup_rate, color=_INK, linewidth=0.9, linestyle=":", label="\N{GREEK SMALL LETTER MU}")
     axes.axvline(one.ideal, color=_IDEAL, linewidth=1.2, linestyle="--", label="N/\N{GREEK SMALL LETTER MU}")
     limit = 3 * one.setup_rate
     axes.set_xlim(0, span)
     axes.set_ylim(0, limit)
     axes.set_title(one.name, fontsize=10.5, color=_IDEAL, loc="left", pad=16)
-    axes.text(0, 1.03, in_words(one, span), transform=axes.transAxes, fontsize=7.5, color=_INK)
+    axes.text(0, 1.03, caption(one, span), transform=axes.transAxes, fontsize=7.5, color=_INK)
     axes.text(
         0.98,
         0.94,

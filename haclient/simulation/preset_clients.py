@@ -1,7 +1,7 @@
 """Drives the presets: one attempt at a time, the members of the list in turn.
 
-A failed attempt is followed by the next delay of the series.  Hints and redirects mean nothing to
-these clients; an answer that comes after ``attempt_timeout`` comes too late.
+A failed attempt is followed by the next delay of the series.  These clients ignore ``retry-after`` and
+redirects, and an answer after ``attempt_timeout``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Client:
         self.dialled = 0.0
 
 
-class Others:
+class PresetClients:
     """A fleet of one preset.
 
     :param rng: one for the whole fleet; see ``fleet``.

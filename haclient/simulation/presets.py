@@ -1,10 +1,10 @@
 """The reconnect policies of other clients, with the parameters that they publish.
 
 Each is a series of delays: the first before the first attempt after a loss, the next after each
-failed attempt.  They know no hints.  What one of them does besides (several servers, limits after
-which the application is told) is left out unless it is said here.
+failed attempt.  They ignore ``retry-after``.  What one of them does besides (several servers, limits after
+which the application gets an error) is left out unless it is said here.
 
-``clips`` tells which of them cut a delay to the longest one *after* they have drawn it: many clients
+``clips`` marks those that cut a delay to the longest one *after* they have drawn it: many clients
 then wait exactly that long, and come back together.
 
 Sources are the projects' own files and pages, as of 2026; where two versions differ, the version is named.

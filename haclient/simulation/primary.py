@@ -2,15 +2,15 @@
 
 Rules
 -----
-1. One server: a set-up takes ``1/setup_rate`` seconds of work, first come, first served.  So the end
-   of a set-up is known when it begins to wait, and nothing here needs an event of its own.
-2. At most ``backlog`` set-ups wait; above that a connection is reset, or its SYN is lost.
-3. With hints the broker's own ``Admission`` decides, at once: an event loop accepts between the set-ups
-   under way, so these do not fill the backlog.  A refusal takes ``refusal_cost`` of a set-up's work,
-   ahead of the set-ups that wait; at most ``backlog`` refusals wait.
-4. The hint is in whole milliseconds, rounded up, as on the wire.
+1. One server: a setup takes ``1/setup_rate`` seconds of work, first come, first served.  So the end
+   of a setup is known when it begins to wait, and nothing here needs an event of its own.
+2. At most ``backlog`` setups wait; above that a connection is reset, or its SYN is lost.
+3. With ``retry_after`` the broker's own ``RateLimiter`` decides, at once: an event loop accepts between
+   the setups in progress, so these do not fill the backlog.  A refusal takes ``refusal_cost`` of a
+   setup's work, ahead of the setups that wait; at most ``backlog`` refusals wait.
+4. ``retry-after`` is in whole milliseconds, rounded up, as on the wire.
 5. Parked clients get their turn from the same admission, in the order in which they were parked.
-   Their turn costs a whole set-up, although handshakes are over by then: it is paced like one.
+   Their turn costs a whole setup, although handshakes are over by then: it is paced like one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from __future__ import annotations
 import enum
 import math
 
-from broker_stub.admission.rate_limiter import Admission
+from broker_stub.admission.rate_limiter import RateLimiter
 from haclient.simulation.scenario import Scenario
 
-_ROUNDING = 1e-6  # of one set-up: sums of times are not exact
+_ROUNDING = 1e-6  # of one setup: sums of times are not exact
 
 
 class Verdict(enum.IntEnum):
@@ -30,21 +30,21 @@ class Verdict(enum.IntEnum):
     USABLE = 0
     RESET = 1
     LOST = 2
-    HINTED = 3
+    DEFERRED = 3
     PARKED = 4
 
 
 Answer = tuple[Verdict, float, float]
-"""The verdict, the time when it is known (virtual seconds), and for a hint or a parked client the
-seconds until its slot."""
+"""The verdict, the time when it is known (virtual seconds), and for a deferred or parked client the
+seconds until its reservation."""
 
 
 class Primary:
     """One primary, from the moment that it serves.
 
-    :ivar handshakes: set-ups begun and refusals with a hint: what cost the primary work.
+    :ivar handshakes: connections set up and refusals with ``retry-after``: what cost the primary work.
     :ivar refused: attempts that a full backlog turned away.
-    :ivar hinted: refusals with a hint.
+    :ivar deferred: refusals with ``retry-after``.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -53,48 +53,48 @@ class Primary:
         self._patience = (scenario.backlog + _ROUNDING) * self._service
         self._refusal_patience = (scenario.backlog + _ROUNDING) * self._refusal
         self._full = Verdict.RESET if scenario.when_full == "refuse" else Verdict.LOST
-        self._admission = Admission(scenario.accepted) if scenario.hints else None
+        self._admission = RateLimiter(scenario.accepted) if scenario.retry_after else None
         self._busy_until = 0.0
         self._refusing_until = 0.0
         self.handshakes = 0
         self.refused = 0
-        self.hinted = 0
+        self.deferred = 0
 
     def attempt(self, client: int, now: float, *, may_park: bool = False) -> Answer:
         """A connection of this client comes in."""
         if self._admission is None:
             full = self._busy_until - now > self._patience
-            return self._turn_away(now) if full else (Verdict.USABLE, self.serve(now), 0.0)
+            return self._reject_full(now) if full else (Verdict.USABLE, self.serve(now), 0.0)
         if self._refusing_until - now > self._refusal_patience:
-            return self._turn_away(now)
-        delay = self._admission.ask(client, now)
+            return self._reject_full(now)
+        delay = self._admission.reserve(client, now)
         if delay == 0:
             return Verdict.USABLE, self.serve(now), 0.0
         return (Verdict.PARKED, now, delay) if may_park else self._refuse(now, delay)
 
-    def slot(self, client: int, now: float) -> float:
-        """Seconds until the turn of a parked client."""
-        return 0.0 if self._admission is None else self._admission.ask(client, now)
+    def reservation(self, client: int, now: float) -> float:
+        """Seconds until the reserved time of a parked client."""
+        return 0.0 if self._admission is None else self._admission.reserve(client, now)
 
-    def take_turn(self, client: int, now: float) -> float:
-        """The slot of a parked client has come; when its set-up will be done."""
+    def use_reservation(self, client: int, now: float) -> float:
+        """Connect a parked client at its reserved time; returns when its setup will be done."""
         if self._admission is not None:
-            self._admission.ask(client, now)
+            self._admission.reserve(client, now)
         return self.serve(now)
 
     def serve(self, now: float) -> float:
-        """Begin a set-up; when it will be done."""
+        """Begin a setup; when it will be done."""
         self.handshakes += 1
         self._busy_until = max(self._busy_until, now) + self._service
         return self._busy_until
 
     def _refuse(self, now: float, delay: float) -> Answer:
         self.handshakes += 1
-        self.hinted += 1
+        self.deferred += 1
         self._refusing_until = max(self._refusing_until, now) + self._refusal
         self._busy_until = max(self._busy_until, now) + self._refusal
-        return Verdict.HINTED, self._refusing_until, math.ceil(delay * 1000) / 1000
+        return Verdict.DEFERRED, self._refusing_until, math.ceil(delay * 1000) / 1000
 
-    def _turn_away(self, now: float) -> Answer:
+    def _reject_full(self, now: float) -> Answer:
         self.refused += 1
         return self._full, now, 0.0

@@ -1,4 +1,4 @@
-"""What came of a storm: figures, and the times behind them."""
+"""The result of a simulated storm: figures, and the times behind them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Result:
     :param earlier: attempts before the primary was back.
     :param elsewhere: attempts at other members after that.
     :param refused: attempts that the primary's full backlog turned away.
-    :param hinted: attempts that the primary refused with a hint.
+    :param deferred: attempts that the primary refused with ``retry-after``.
     :param parked: attempts that a member parked.
-    :param handshakes: what cost the primary work: set-ups begun and refusals with a hint.
+    :param handshakes: what cost the primary work: connections set up and refusals with ``retry-after``.
     :param gave_up: clients that gave up.
     """
 
@@ -33,20 +33,20 @@ class Result:
     earlier: int
     elsewhere: int
     refused: int
-    hinted: int
+    deferred: int
     parked: int
     handshakes: int
     gave_up: int
 
     @property
-    def away(self) -> int:
+    def not_back(self) -> int:
         """Clients that were not back at the end."""
         return self.scenario.clients - len(self.back)
 
     @property
     def last(self) -> float:
         """When the last client was back; infinite when one was not."""
-        return math.inf if self.away else self.back[-1]
+        return math.inf if self.not_back else self.back[-1]
 
     @property
     def ratio(self) -> float:
@@ -90,10 +90,10 @@ class Result:
             "attempts_before": self.earlier / self.scenario.clients,
             "wasted_handshakes": self.wasted,
             "refused": self.refused,
-            "hinted": self.hinted,
+            "deferred": self.deferred,
             "parked": self.parked,
             "gave_up": self.gave_up,
-            "away": self.away,
+            "not_back": self.not_back,
         }
 
 

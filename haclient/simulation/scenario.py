@@ -17,20 +17,22 @@ class Scenario:
     """The cluster, the outage and the number of clients.
 
     :param clients: each has one connection, which is lost once.
-    :param setup_rate: set-ups a second that the new primary manages.
+    :param setup_rate: connections a second that the new primary manages.
     :param outage: seconds from the loss to the new primary.
     :param detection: each client notices the loss within this time, evenly spread; seconds.  A killed
         process is noticed in a round trip (its kernel resets the connections), a dead host by heartbeats.
     :param backlog: connections that wait at the primary; above that it does as ``when_full`` says.
     :param when_full: ``refuse`` is a reset, ``drop`` loses the SYN, which TCP repeats after 1, 3, 7... s.
-    :param hints: the primary admits as ``broker_stub.admission.rate_limiter`` does and tells the others when to come.
-        Without, it is an ordinary broker, which sets up what comes in the order in which it comes.
+    :param retry_after: the primary admits as ``broker_stub.admission.rate_limiter`` does and sends
+        ``retry-after`` to the clients that it refuses.  Without it, the primary is an ordinary
+        broker, which serves connections in the order of their arrival.
     :param accept_rate: what it admits a second; ``None`` for ``setup_rate``.
-    :param parking: members hold clients that ask for it; goes with ``hints``.
+    :param parking: members hold clients that ask for it; needs ``retry_after``.
     :param members: 1 is an address that moves to the new primary; more are the dead one, the new primary
         and passive ones, in the order in which clients know them.
     :param redirecting: how many of the passive ones redirect (and park); the others only close.
-    :param refusal_cost: the primary's work for a refusal with a hint, as a part of that for a set-up.
+    :param refusal_cost: the primary's work for a refusal with ``retry-after``, as a part of that for a
+        connection setup.
     :param round_trip: seconds from a dial to an answer that takes no work.
     :param horizon: seconds after the primary is back when the simulation ends; ``None``: when all are back.
     """
@@ -41,7 +43,7 @@ class Scenario:
     detection: float = 0.1
     backlog: int = 128
     when_full: WhenFull = "refuse"
-    hints: bool = True
+    retry_after: bool = True
     accept_rate: float | None = None
     parking: bool = False
     members: int = 1
@@ -72,9 +74,9 @@ class Scenario:
             raise ValueError(
                 f"of {self.members} members {self.redirecting} cannot redirect: one died, one serves"
             )
-        if self.parking and not self.hints:
+        if self.parking and not self.retry_after:
             raise ValueError(
-                "parking goes with hints: the turns of the parked are slots of the same admission"
+                "parking goes with retry_after: a parked client gets a reservation of the same rate limiter"
             )
         if self.when_full not in {"refuse", "drop"}:
             raise ValueError(f"when_full is refuse or drop, not {self.when_full!r}")
@@ -86,7 +88,7 @@ class Scenario:
 
     @property
     def accepted(self) -> float:
-        """Set-ups a second that the primary admits."""
+        """Connections a second that the primary admits."""
         return self.setup_rate if self.accept_rate is None else self.accept_rate
 
     @property

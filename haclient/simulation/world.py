@@ -1,4 +1,4 @@
-"""The members as clients meet them, and the tally of what they went through."""
+"""The members as clients meet them, and counts of their attempts."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""A real reconnect storm: thousands of connections, a primary that is killed, and what came of it.
+"""A real reconnect storm: thousands of connections, a primary that is killed, and the figures.
 
 Theory of operation
 -------------------
-``course`` is the story: a cluster (``stage``), worker processes with the clients (``fleet``), the kill,
-the wait, the count.  Each kind of client is one worker program; all of them take the same commands and
-write the same lines (``lines``), so that nothing after them knows which client it is about.  ``book``
-keeps what they said, ``figures`` makes the numbers of it, together with what the members wrote down
-themselves (``member_lines``) and what they took of the machine (``footprint``).
+``run`` has the steps: start a cluster (``environment``) and worker processes with the clients (``fleet``),
+kill, wait, count.  Each kind of client is one worker program; all of them take the same commands and
+write the same lines (``lines``), so the other modules do not depend on the kind.  ``results`` collects
+the lines, ``figures`` computes the numbers from them, from the members' own telemetry
+(``member_lines``) and from their use of the machine (``footprint``).  ``flood`` measures newcomers at a
+live primary, ``report`` prints.
 
 Every time is CLOCK_MONOTONIC, which all processes of a Linux machine share.
 """

@@ -1,4 +1,4 @@
-"""What came through a storm: takes every message of a queue."""
+"""Takes every message of a queue after a storm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from haclient.errors import ReceiveTimeout
 
 _CREDIT = 1_000
 # After so many seconds without a message there is none.
-_SILENCE = 5.0
+_IDLE_TIMEOUT = 5.0
 
 
 async def take_all(
@@ -26,7 +26,7 @@ async def take_all(
         receiver = await connection.create_receiver(address, credit=_CREDIT)
         while True:
             try:
-                delivery = await receiver.receive(timeout=_SILENCE if missing else 0.5)
+                delivery = await receiver.receive(timeout=_IDLE_TIMEOUT if missing else 0.5)
             except ReceiveTimeout:
                 return came
             body = str(delivery.message.body)

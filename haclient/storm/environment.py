@@ -1,4 +1,4 @@
-"""The cluster that a storm is about: a local pair of its own, or one that is there already."""
+"""The cluster of a storm: a local pair of its own, or an existing one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broker_stub.address import Address
-from broker_stub.local_cluster.supervisor import Member, Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
 
 # A backup that takes over, on a busy machine.
 _PATIENCE = 60.0
 
 
-class StageError(RuntimeError):
+class EnvironmentUnavailable(RuntimeError):
     """The cluster cannot be used."""
 
 
-class Stage(Protocol):
-    """Where clients connect, and whom to kill."""
+class Environment(Protocol):
+    """The cluster that clients connect to, and how to kill its primary."""
 
     @property
     def url(self) -> str:
@@ -29,10 +29,10 @@ class Stage(Protocol):
 
     @property
     def telemetry(self) -> Path | None:
-        """Where the members write who came; ``None`` where nobody knows."""
+        """Where the members write telemetry; ``None`` for unknown."""
 
     def primary(self) -> str:
-        """``host:port`` of the primary, empty where nobody knows."""
+        """``host:port`` of the primary, empty for unknown."""
 
     def processes(self) -> Mapping[str, int]:
         """The members' process ids by name, as far as they are known."""
@@ -41,10 +41,10 @@ class Stage(Protocol):
         """The primary's process id, if it is known."""
 
     def parked(self) -> int | None:
-        """How many connections the passive members have parked; ``None`` where nobody knows."""
+        """How many connections the passive members have parked; ``None`` for unknown."""
 
     def accept_rate(self) -> float | None:
-        """Set-ups a second that the primary lets in, as it says; ``None`` for no limit, or unknown."""
+        """Connections a second that the primary admits, by its status; ``None`` for no limit, or unknown."""
 
     async def start(self) -> None:
         """Ready for clients when it returns."""
@@ -60,7 +60,7 @@ class Stage(Protocol):
 
 
 class LocalPair:
-    """Members of its own, with the manager that ``broker-stub pair`` uses.
+    """Members of its own, with the supervisor that ``broker-stub pair`` uses.
 
     :param serve_arguments: more arguments for every member's ``serve``.
     :param restart: whether the killed member is started again, as a backup.
@@ -73,14 +73,16 @@ class LocalPair:
         arguments = ("--telemetry", str(self._telemetry), "--log-level", "error", *serve_arguments)
         listen = (Address("127.0.0.1", 0),) * members
         # A dead member that is back before another is promoted could be promoted itself.
-        self._pair = Pair(PairOptions(listen=listen, serve_arguments=arguments, restart=False))
+        self._pair = LocalCluster(
+            LocalClusterOptions(listen=listen, serve_arguments=arguments, restart=False)
+        )
         self._restart = restart
         self._held = False
         self._killed: Member | None = None
 
     @property
-    def pair(self) -> Pair:
-        """The manager."""
+    def pair(self) -> LocalCluster:
+        """The supervisor."""
         return self._pair
 
     @property
@@ -90,7 +92,7 @@ class LocalPair:
 
     @property
     def telemetry(self) -> Path:
-        """Where the members write who came."""
+        """Where the members write telemetry."""
         return self._telemetry
 
     def primary(self) -> str:
@@ -108,12 +110,12 @@ class LocalPair:
         return None if primary is None else primary.pid
 
     def parked(self) -> int:
-        """How many connections the passive members have parked, as the last probes told."""
+        """How many connections the passive members have parked, by the last probes."""
         others = (member for member in self._pair.members if member is not self._pair.primary)
         return sum(_entrance(member)["parked_now"] for member in others if member.status is not None)
 
     def accept_rate(self) -> float | None:
-        """Set-ups a second that the primary lets in, as the last probe told."""
+        """Connections a second that the primary admits, by the last probe."""
         primary = self._pair.primary
         rate = None if primary is None or primary.status is None else _entrance(primary)["rate"]
         return None if rate is None else float(rate)
@@ -133,7 +135,7 @@ class LocalPair:
         return killed_at
 
     async def follow(self) -> None:
-        """Let the manager appoint a primary, and start the dead member again."""
+        """Let the supervisor select a primary, and start the dead member again."""
         self._let_go()
         await self._pair.wait_until(lambda pair: pair.primary is not None, _PATIENCE)
         if self._restart and self._killed is not None:
@@ -151,7 +153,7 @@ class LocalPair:
 
 
 def _entrance(member: Member) -> Mapping[str, Any]:
-    """What a member says of whom it lets in."""
+    """What a member reports of its admission."""
     assert member.status is not None, "asked for members with a status only"
     facts: Mapping[str, Any] = member.status.facts["entrance"]
     return facts
@@ -196,7 +198,7 @@ class ExistingCluster:
         """
         process = await asyncio.create_subprocess_shell(self._kill_command)
         if code := await process.wait():
-            raise StageError(f"{self._kill_command!r} ended with exit code {code}")
+            raise EnvironmentUnavailable(f"{self._kill_command!r} ended with exit code {code}")
         return time.monotonic()
 
     async def follow(self) -> None:

@@ -1,4 +1,4 @@
-"""The numbers of a storm, from what both ends said.  No I/O.
+"""The numbers of a storm, from the reports of both ends.  No I/O.
 
 Definitions
 -----------
@@ -6,10 +6,10 @@ Definitions
   nothing, when the first client was back.  Times are counted from there.
 * A client is back when its Begin was answered.  ``last``, ``p50`` and ``p99`` are over all clients that
   were connected when the primary was killed; they are infinite where so many did not come back.
-* The set-up rate (mu) is *sustained*: four fifths of the set-ups, the ones in the middle, divided by
+* The setup rate (mu) is *sustained*: four fifths of the connections, the ones in the middle, divided by
   the time they took.  It is taken from the primary's own notes of whom it let in where there are some,
   otherwise from the clients.  ``ideal`` is N/mu, and ``ratio`` is ``last`` / ``ideal``.
-  ``accept_rate`` is what the primary says that it admits.
+  ``accept_rate`` is the rate that the primary reports.
 * An attempt is a dial.  ``attempts`` counts those since the kill, to any member; ``attempts_after``
   those that began after the primary was back, to the primary.
 * A defect is an error of the clients' library that ended its event loop; the worker went on after it.
@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from haclient.storm.footprint import Footprint
 from haclient.storm.lines import body
 from haclient.storm.member_lines import Served
-from haclient.storm.results import Book
+from haclient.storm.results import Results
 
-# The share of the set-ups at either end that says more of the beginning and the end than of the rate.
+# The share of the connections at either end that the beginning and the end distort.
 _RIM = 0.1
 
 
@@ -75,7 +75,7 @@ class Facts:
     """
 
     name: str
-    book: Book
+    results: Results
     clients: Collection[int]
     killed_at: float
     primary: str
@@ -87,8 +87,8 @@ class Facts:
 
 def figures(facts: Facts) -> Figures:
     """The numbers of a storm."""
-    book, served = facts.book, facts.served
-    clients = [book.clients[number] for number in facts.clients]
+    results, served = facts.results, facts.served
+    clients = [results.clients[number] for number in facts.clients]
     returns = sorted(at for client in clients if (at := client.back_at(facts.killed_at)) is not None)
     since = served.since if served is not None else (returns[0] if returns else facts.killed_at)
     arrivals = [at - since for at in returns]
@@ -97,14 +97,14 @@ def figures(facts: Facts) -> Figures:
     rate = sustained_rate(admitted)
     last = share(arrivals, 1.0, len(clients))
     ideal = len(clients) / rate if rate else math.nan
-    settled = {body(*key) for key in book.settled}
+    settled = {body(*key) for key in results.settled}
     return Figures(
         name=facts.name,
         clients=len(clients),
         back=len(arrivals),
         gave_up=sum(client.gave_up is not None for client in clients),
         redials=sum(at > facts.killed_at for client in clients for at in client.redials),
-        defects=book.defects.total(),
+        defects=results.defects.total(),
         outage=since - facts.killed_at,
         p50=share(arrivals, 0.5, len(clients)),
         p99=share(arrivals, 0.99, len(clients)),
@@ -129,7 +129,7 @@ def figures(facts: Facts) -> Figures:
 
 def _dials(facts: Facts, since: float) -> tuple[float, ...]:
     """When the primary was dialled, seconds after it was back."""
-    attempts = itertools.chain.from_iterable(facts.book.clients[each].attempts for each in facts.clients)
+    attempts = itertools.chain.from_iterable(facts.results.clients[each].attempts for each in facts.clients)
     return tuple(sorted(at - since for at, to in attempts if at >= since and facts.primary in ("", to)))
 
 

@@ -1,4 +1,4 @@
-"""The clients of a storm: worker processes of one kind, told what to do and listened to.
+"""The clients of a storm: worker processes of one kind, which take commands and report events.
 
 Workers end when their input ends, so none of them outlives the storm, however that ends.  Linux shares
 processors out among sessions first (``sched_autogroup``), and each member has one of its own.  So workers
@@ -122,7 +122,7 @@ class Fleet:
                     await self._spawn([*program, *self._arguments(first, count)], environment)
         except TimeoutError:
             await self.stop()
-            raise FleetError(f"a worker did not come up: {self._last_words()}") from None
+            raise FleetError(f"a worker did not come up: {self._last_error()}") from None
         except BaseException:
             await self.stop()
             raise
@@ -147,7 +147,7 @@ class Fleet:
         assert worker.stdout is not None
         first = read_line(await worker.stdout.readline())
         if first is None or first.what != "ready":
-            raise FleetError(f"a worker did not come up: {self._last_words()}")
+            raise FleetError(f"a worker did not come up: {self._last_error()}")
         self._listening.append(asyncio.create_task(self._listen(worker.stdout)))
 
     def _make_nice(self, pid: int) -> None:
@@ -162,24 +162,24 @@ class Fleet:
             if line is not None:
                 self._hear(line)
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         errors = [line for line in lines if "Error" in line]
-        return (errors or lines or ["it said nothing"])[-1]
+        return (errors or lines or ["no output"])[-1]
 
     @property
     def died(self) -> str:
         """Why a worker that should run does not; empty when all of them do."""
         codes = [worker.returncode for worker in self._workers if worker.returncode is not None]
-        return f"exit code {codes[0]}: {self._last_words()}" if codes else ""
+        return f"exit code {codes[0]}: {self._last_error()}" if codes else ""
 
     @property
     def processes(self) -> list[int]:
         """The workers' process ids."""
         return [worker.pid for worker in self._workers]
 
-    def tell(self, command: Command) -> None:
-        """Have every client do something."""
+    def send(self, command: Command) -> None:
+        """Send a command to every client."""
         for worker in self._workers:
             assert worker.stdin is not None
             worker.stdin.write(write_command(command))

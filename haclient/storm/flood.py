@@ -1,11 +1,11 @@
-"""A wave of newcomers at a live primary, and what those that were there before feel of it.
+"""Floods a live primary with newcomers and measures the effect on connected senders.
 
 Some connected senders send all the time, and time each message from the call to its settlement: for a
 while before the newcomers come, then until the last of them is in.
 
 On a machine with few processors the members of a pair wait for each other's turns on one of them while the
 newcomers have another.  A pair has two machines, and the newcomers have machines of their own.  So the
-wave counts how long the members waited for processors, and can come again with the primary kept apart
+flood counts how long the members waited for processors, and can be run again with the primary kept apart
 from the others (``Layout``).
 """
 
@@ -23,7 +23,7 @@ from haclient.storm.figures import percentile
 from haclient.storm.fleet import Fleet, FleetPlan
 from haclient.storm.lines import Command
 from haclient.storm.processors import Turns
-from haclient.storm.results import Book, count_up
+from haclient.storm.results import Results, count_up
 
 # Each sender's pause: enough messages for a 99th percentile, few enough to be no load of their own.
 _PAUSE = 0.1
@@ -37,7 +37,7 @@ _P99 = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who runs where, as if one machine were two.
+    """Which process runs on which processor, as if one machine were two.
 
     The primary and those that are in have half of the processors, the other members and the newcomers the
     other half.
@@ -60,8 +60,8 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WavePlan:
-    """Who was there, and who comes.
+class FloodPlan:
+    """The connected senders and the newcomers.
 
     :param deadline: seconds after which the newcomers that are not in are waited for no longer.
     :param members: their process ids, as far as they are known.
@@ -79,8 +79,8 @@ class WavePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wave:
-    """What the connected ones felt: seconds of send-and-settle, before and during the wave.
+class Flood:
+    """The effect on the connected senders: seconds of send-and-settle, before and during the flood.
 
     :param seconds: until the last newcomer was in.
     :param apart: whether there was a layout.
@@ -103,13 +103,13 @@ class Wave:
 
     @property
     def ratio(self) -> float:
-        """The 99th percentile during the wave, divided by that before."""
+        """The 99th percentile during the flood, divided by that before."""
         return self.p99_during / self.p99_before if self.p99_before else math.nan
 
 
-async def newcomers(plan: WavePlan, progress: Callable[[int], object], log: Path) -> Wave:
-    """Have the wave, at whoever is primary."""
-    before, coming = Book(), Book()
+async def newcomers(plan: FloodPlan, progress: Callable[[int], object], log: Path) -> Flood:
+    """Run the flood, at the current primary."""
+    before, coming = Results(), Results()
     senders = Fleet(_senders(plan), before.note, log)
     crowd = Fleet(_crowd(plan), coming.note, log)
     try:
@@ -117,14 +117,14 @@ async def newcomers(plan: WavePlan, progress: Callable[[int], object], log: Path
         await crowd.start()
         if plan.layout is not None:
             plan.layout.apply(senders.processes, crowd.processes)
-        senders.tell(Command("connect"))
+        senders.send(Command("connect"))
         await count_up(lambda: before.inside, plan.established, plan.deadline, lambda _count: None)
-        senders.tell(Command("steady", over=_PAUSE))
+        senders.send(Command("steady", over=_PAUSE))
         await asyncio.sleep(_WARM_UP)
         began, first = time.monotonic(), processors.turns(plan.members)
         await asyncio.sleep(_BEFORE)
         came, second = time.monotonic(), processors.turns(plan.members)
-        crowd.tell(Command("connect"))
+        crowd.send(Command("connect"))
         await count_up(lambda: coming.inside, plan.newcomers, plan.deadline, progress)
         seen, third = time.monotonic(), processors.turns(plan.members)
         over = max((at for client in coming.clients.values() for at in client.usable), default=came)
@@ -133,7 +133,7 @@ async def newcomers(plan: WavePlan, progress: Callable[[int], object], log: Path
         await crowd.stop()
         await senders.stop()
     calm, rough = _took(before, began, came), _took(before, came, over)
-    return Wave(
+    return Flood(
         established=plan.established,
         newcomers=plan.newcomers,
         came_in=coming.inside,
@@ -154,13 +154,13 @@ def _waited(first: Turns, last: Turns, seconds: float) -> float:
     return (last - first).waited / seconds
 
 
-def _senders(plan: WavePlan) -> FleetPlan:
+def _senders(plan: FloodPlan) -> FleetPlan:
     return FleetPlan(
         kind="haclient", clients=plan.established, url=plan.url, processes=1, address=_QUEUE, nice=0
     )
 
 
-def _crowd(plan: WavePlan) -> FleetPlan:
+def _crowd(plan: FloodPlan) -> FleetPlan:
     return FleetPlan(
         kind="haclient",
         clients=plan.newcomers,
@@ -172,6 +172,6 @@ def _crowd(plan: WavePlan) -> FleetPlan:
     )
 
 
-def _took(book: Book, start: float, end: float) -> list[float]:
+def _took(results: Results, start: float, end: float) -> list[float]:
     """How long the messages took that were sent in that time."""
-    return [took for at, took in book.settled.values() if start <= at - took < end]
+    return [took for at, took in results.settled.values() if start <= at - took < end]

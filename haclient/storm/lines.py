@@ -1,4 +1,4 @@
-"""What workers and the storm tell each other: one JSON object a line.
+"""The protocol between workers and the storm: one JSON object a line.
 
 From a worker, on standard output (``at`` is CLOCK_MONOTONIC in seconds, ``client`` a number):
 
@@ -61,7 +61,7 @@ def read_line(text: bytes) -> Line | None:
         return None
 
 
-def write_line(what: str, **facts: Any) -> str:
+def format_line(what: str, **facts: Any) -> str:
     """A line of a worker."""
     return json.dumps({"what": what, **facts}, separators=(",", ":")) + "\n"
 

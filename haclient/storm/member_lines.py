@@ -1,4 +1,4 @@
-"""The other end's view: what the members wrote down of a storm (``broker_stub.telemetry``)."""
+"""Reads the telemetry that the members wrote during a storm (``broker_stub.telemetry``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Served:
     """What one member did from the moment on when it was primary.
 
     :param member: its name; ``since``: when it became primary.
-    :param admitted: when each client was let in; ``refused``: when each one was sent away.
+    :param admitted: when each client was let in; ``refused``: when each one was refused.
     :param turned_away: handshakes that other members ended with a refusal in the same time.
     """
 
@@ -26,7 +26,7 @@ class Served:
     since: float
     admitted: tuple[float, ...]
     refused: tuple[float, ...]
-    turned_away: int
+    refused_elsewhere: int
 
 
 def served_between(folder: Path, killed_at: float, over_at: float) -> Served | None:

@@ -4,7 +4,7 @@
 ``amqp:connection:forced``.  Any other Close with a condition, a passive member's redirect for one, ends
 the connection for good (``proton._handlers.EndpointStateHandler.on_connection_remote_close``).  An
 application that wants to live then connects again; this one does, beginning with the next member, with
-the delays of proton's own backoff from its beginning to its end, and tells of each time (``redial``).
+the delays of proton's own backoff from its beginning to its end, and reports each redial (``redial``).
 
 The container waits with ``select()``, which takes file descriptors below 1024.
 
@@ -12,7 +12,7 @@ A socket that ends in the turn of the container in which its heartbeat is due en
 ``AttributeError: 'NoneType' object has no attribute 'capacity'``: the I/O handler forgets the transport when
 it sees the end, and does not look for that when it sees the heartbeat
 (``proton._handlers.IOHandler.on_selectable_expired``).  In a large storm that happens to somebody, and all
-connections of the process would be gone.  Here the container goes on, and each time is told (``defect``).
+connections of the process would be gone.  Here the container goes on, and reports each error (``defect``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Backoff, Container
 
 from haclient.cluster_url.url import ClusterURL
-from haclient.storm.lines import Command, body, read_command, write_line
+from haclient.storm.lines import Command, body, format_line, read_command
 from haclient.storm.worker import arguments_of
 
 # How often commands are looked for and lines written, in seconds.
@@ -54,20 +54,20 @@ class Later(proton.Handler):
 class Survivor(proton.Handler):
     """Hands every event on to the container's own I/O, and outlives its defects.
 
-    :param tell: called with each of them.
+    :param on_defect: called with each of them.
     """
 
-    def __init__(self, io: proton.Handler, tell: Callable[[AttributeError], object]) -> None:
+    def __init__(self, io: proton.Handler, on_defect: Callable[[AttributeError], object]) -> None:
         super().__init__()
         self._io = io
-        self._tell = tell
+        self._on_defect = on_defect
 
     def on_unhandled(self, method: str, event: proton.Event) -> None:
         """Any event."""
         try:
             event.dispatch(self._io)
         except AttributeError as error:
-            self._tell(error)
+            self._on_defect(error)
 
 
 class Client(MessagingHandler):
@@ -83,7 +83,7 @@ class Client(MessagingHandler):
         self._delays = iter(Backoff())
         self._sender: proton.Sender | None = None
         self._waiting: list[tuple[int, float]] = []
-        self._under_way: dict[proton.Delivery, tuple[int, float]] = {}
+        self._unsettled: dict[proton.Delivery, tuple[int, float]] = {}
         self._sent = 0
 
     # -- commands -------------------------------------------------------------------------------
@@ -112,22 +112,22 @@ class Client(MessagingHandler):
             number, asked = self._waiting.pop(0)
             message = proton.Message(body=body(self._number, number))
             # A link without pre-settled delivery gives a delivery, not a number of bytes.
-            self._under_way[cast("proton.Delivery", sender.send(message))] = number, asked
+            self._unsettled[cast("proton.Delivery", sender.send(message))] = number, asked
 
-    # -- what proton tells ----------------------------------------------------------------------
+    # -- events of proton -----------------------------------------------------------------------
 
     def on_connection_bound(self, event: proton.Event) -> None:
         """A dial: the connection gets a transport."""
         assert event.connection is not None
         url = cast("proton.Url", event.connection.url)
-        self._tell("attempt", to=f"{url.host}:{url.port}")
+        self._write("attempt", to=f"{url.host}:{url.port}")
 
     def on_session_opened(self, event: proton.Event) -> None:
         """The Begin was answered."""
         if not self._usable:
             self._usable = True
             self._delays = iter(Backoff())
-            self._tell("usable")
+            self._write("usable")
 
     def on_sendable(self, event: proton.Event) -> None:
         """There is credit."""
@@ -135,27 +135,27 @@ class Client(MessagingHandler):
 
     def on_accepted(self, event: proton.Event) -> None:
         """A message is settled."""
-        number, asked = self._under_way.pop(cast("proton.Delivery", event.delivery))
-        self._tell("settled", number=number, took=time.monotonic() - asked)
+        number, asked = self._unsettled.pop(cast("proton.Delivery", event.delivery))
+        self._write("settled", number=number, took=time.monotonic() - asked)
 
     def on_transport_error(self, event: proton.Event) -> None:
         """The socket failed; not an authentication, which would be the end."""
 
     def on_transport_closed(self, event: proton.Event) -> None:
-        """The socket is gone: what was under way has to be sent again."""
-        self._waiting = sorted([*self._under_way.values(), *self._waiting])
-        self._under_way.clear()
+        """The socket is gone: what was not settled has to be sent again."""
+        self._waiting = sorted([*self._unsettled.values(), *self._waiting])
+        self._unsettled.clear()
         if self._usable:
             self._usable = False
-            self._tell("lost")
+            self._write("lost")
 
     def on_connection_error(self, event: proton.Event) -> None:
         """The Close had a condition: proton will not connect again."""
-        self._tell("redial")
+        self._write("redial")
         self._worker.later(next(self._delays), self._dial)
 
-    def _tell(self, what: str, **facts: Any) -> None:
-        self._worker.tell(what, client=self._number, at=time.monotonic(), **facts)
+    def _write(self, what: str, **facts: Any) -> None:
+        self._worker.write_line(what, client=self._number, at=time.monotonic(), **facts)
 
 
 class Worker(MessagingHandler):
@@ -174,13 +174,13 @@ class Worker(MessagingHandler):
         numbers = range(arguments.first, arguments.first + arguments.count)
         self._clients = [Client(number, self) for number in numbers]
 
-    def tell(self, what: str, **facts: Any) -> None:
+    def write_line(self, what: str, **facts: Any) -> None:
         """One line, at the next tick."""
-        self._lines.append(write_line(what, **facts))
+        self._lines.append(format_line(what, **facts))
 
     def defect(self, error: AttributeError) -> None:
         """The container's own I/O failed."""
-        self.tell("defect", at=time.monotonic(), why=str(error))
+        self.write_line("defect", at=time.monotonic(), why=str(error))
 
     def later(self, delay: float, act: Callable[[], object]) -> None:
         """Call a function after that many seconds."""
@@ -190,7 +190,7 @@ class Worker(MessagingHandler):
         """The container runs."""
         self.container = event.container
         threading.Thread(target=self._read, daemon=True).start()
-        self.tell("ready")
+        self.write_line("ready")
         self._tick()
 
     def _read(self) -> None:

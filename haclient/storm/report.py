@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from haclient.storm.figures import Figures
-from haclient.storm.flood import Wave
+from haclient.storm.flood import Flood
 
 _MIB = 1024 * 1024
 
@@ -33,7 +33,7 @@ _COLUMNS: dict[str, Callable[[Figures], str]] = {
     "p50": lambda one: _seconds(one.p50),
     "p99": lambda one: _seconds(one.p99),
     "last": lambda one: _seconds(one.last),
-    "set-ups/s": lambda one: f"{one.setup_rate:,.0f}",
+    "setups/s": lambda one: f"{one.setup_rate:,.0f}",
     "admitted/s": lambda one: "no limit" if one.accept_rate is None else f"{one.accept_rate:,.0f}",
     "N/mu": lambda one: _seconds(one.ideal),
     "last/(N/mu)": lambda one: _number(one.ratio),
@@ -63,24 +63,24 @@ def table(storms: Sequence[Figures]) -> Table:
     return shown
 
 
-def wave_words(wave: Wave) -> str:
-    """What those that were connected felt of newcomers, in a sentence."""
-    senders = f"{wave.established} connected senders"
-    before, during = _milliseconds(wave.p99_before), _milliseconds(wave.p99_during)
+def flood_text(flood: Flood) -> str:
+    """The effect of newcomers on connected senders, in a sentence."""
+    senders = f"{flood.established} connected senders"
+    before, during = _milliseconds(flood.p99_before), _milliseconds(flood.p99_during)
     return (
-        f"{'kept apart, ' if wave.apart else ''}{wave.came_in:,} of {wave.newcomers:,} newcomers in within "
-        f"{wave.seconds:.1f} s; send-and-settle of {senders}, p99: {before} before "
-        f"({wave.messages_before:,} messages), {during} meanwhile ({wave.messages_during:,}), "
-        f"{wave.ratio:.2f}x; p50: {_milliseconds(wave.p50_before)} and {_milliseconds(wave.p50_during)}"
-        f"{_waits(wave)}"
+        f"{'kept apart, ' if flood.apart else ''}{flood.came_in:,} of {flood.newcomers:,} newcomers within "
+        f"{flood.seconds:.1f} s; send-and-settle of {senders}, p99: {before} before "
+        f"({flood.messages_before:,} messages), {during} meanwhile ({flood.messages_during:,}), "
+        f"{flood.ratio:.2f}x; p50: {_milliseconds(flood.p50_before)} and {_milliseconds(flood.p50_during)}"
+        f"{_waits(flood)}"
     )
 
 
-def _waits(wave: Wave) -> str:
-    """How long members waited for processors; empty where nobody knows."""
-    if not wave.waited_during:
+def _waits(flood: Flood) -> str:
+    """How long members waited for processors; empty for unknown."""
+    if not flood.waited_during:
         return ""
-    before, during = _milliseconds(wave.waited_before, 0), _milliseconds(wave.waited_during, 0)
+    before, during = _milliseconds(flood.waited_before, 0), _milliseconds(flood.waited_during, 0)
     return f"; the members' threads waited for a processor {before} of each second before, {during} meanwhile"
 
 
@@ -88,10 +88,10 @@ def _milliseconds(seconds: float, digits: int = 1) -> str:
     return f"{1e3 * seconds:.{digits}f} ms"
 
 
-def facts(one: Figures, wave: Wave | None = None, apart: Wave | None = None) -> dict[str, Any]:
+def facts(one: Figures, flood: Flood | None = None, apart: Flood | None = None) -> dict[str, Any]:
     """Everything, for JSON: no figure is infinite there, but null."""
     found = {name: _plain(value) for name, value in dataclasses.asdict(one).items()}
-    for name, each in (("established", wave), ("established_apart", apart)):
+    for name, each in (("established", flood), ("established_apart", apart)):
         if each is not None:
             found[name] = {**dataclasses.asdict(each), "ratio": each.ratio}
     return found

@@ -1,8 +1,8 @@
-"""What every client went through, as its worker told it.
+"""Collects the events of every client, as its worker reports them.
 
 Rules
 -----
-* A client is in when the last thing heard of its connection is that it is usable.
+* A client is in when the last event of its connection is that it is usable.
 * It is back from a kill when it is in, and became usable after the kill.  One that came back and was
   lost again counts from its last return.
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from haclient.storm.lines import Line
 
-# Counting thousands of clients takes milliseconds, which the clients lack.
+# Counting thousands of clients takes milliseconds of processor time, which the clients need.
 _LOOK = 0.2
 
 
@@ -41,7 +41,7 @@ class Client:
         return self.usable[-1] if self.is_in and self.usable[-1] > killed_at else None
 
 
-class Book:
+class Results:
     """All clients of a fleet, and the messages that were settled.
 
     :ivar defects: the errors of a library that ended its event loop, with how often each came.
@@ -54,7 +54,7 @@ class Book:
         """When each message was settled and how long that took, by client and number."""
 
     def note(self, line: Line) -> None:
-        """A worker said something."""
+        """Add a line of a worker."""
         if line.what == "defect":
             self.defects[line.why] += 1
             return
@@ -98,7 +98,7 @@ class Book:
 async def count_up(
     count: Callable[[], int], goal: int, seconds: float, progress: Callable[[int], object]
 ) -> None:
-    """Wait until so many are counted, or the time is over."""
+    """Wait until so many are counted, or the time expires."""
     until = time.monotonic() + seconds
     while (done := count()) < goal and time.monotonic() < until:
         progress(done)

@@ -40,7 +40,7 @@ function flush() {
     process.stdout.write(lines.join(''));
     lines = [];
 }
-function tell(what, facts) {
+function write(what, facts) {
     if (lines.length === 0) setTimeout(flush, FLUSH_PAUSE);
     lines.push(JSON.stringify({ what, ...facts }) + '\n');
 }
@@ -68,7 +68,7 @@ class Client {
             username: 'anonymous',
             connection_details: () => {
                 const member = members[this.turn++ % members.length];
-                this.tell('attempt', { to: `${member.host}:${member.port}` });
+                this.write('attempt', { to: `${member.host}:${member.port}` });
                 return member;
             },
         });
@@ -88,7 +88,7 @@ class Client {
         if (this.usable) return;
         this.usable = true;
         this.delay = FIRST_DELAY;
-        this.tell('usable');
+        this.write('usable');
     }
 
     lost() {
@@ -96,7 +96,7 @@ class Client {
         this.underWay.clear();
         if (this.usable) {
             this.usable = false;
-            this.tell('lost');
+            this.write('lost');
         }
     }
 
@@ -104,7 +104,7 @@ class Client {
         this.lost();
         const error = connection.error;
         if (error && error.condition === 'amqp:connection:forced') return; // rhea dials again
-        this.tell('redial');
+        this.write('redial');
         setTimeout(() => this.dial(), this.delay);
         this.delay = Math.min(LONGEST_DELAY, this.delay * FACTOR);
     }
@@ -126,11 +126,11 @@ class Client {
         const message = this.underWay.get(delivery.id);
         if (message === undefined) return;
         this.underWay.delete(delivery.id);
-        this.tell('settled', { number: message.number, took: now() - message.asked });
+        this.write('settled', { number: message.number, took: now() - message.asked });
     }
 
-    tell(what, facts) {
-        tell(what, { client: this.number, at: now(), ...facts });
+    write(what, facts) {
+        write(what, { client: this.number, at: now(), ...facts });
     }
 }
 
@@ -138,4 +138,4 @@ const clients = Array.from({ length: count }, (_, index) => new Client(first + i
 const input = readline.createInterface({ input: process.stdin });
 input.on('line', (line) => clients.forEach((client) => client.obey(JSON.parse(line))));
 input.on('close', () => process.exit(0));
-tell('ready', {});
+write('ready', {});

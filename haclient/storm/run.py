@@ -1,4 +1,4 @@
-"""The course of a storm: everybody in, the primary killed, everybody back, every message counted."""
+"""Runs a storm: connect all clients, kill the primary, wait for all clients, count every message."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Literal, Protocol
 
 from haclient.storm import environment, processors
 from haclient.storm.drain import take_all
-from haclient.storm.environment import ExistingCluster, LocalPair, Stage
+from haclient.storm.environment import Environment, ExistingCluster, LocalPair
 from haclient.storm.figures import Facts, Figures, figures
 from haclient.storm.fleet import Fleet, FleetError, FleetPlan, Kind
-from haclient.storm.flood import Layout, Wave, WavePlan, newcomers
+from haclient.storm.flood import Flood, FloodPlan, Layout, newcomers
 from haclient.storm.footprint import Watch
 from haclient.storm.lines import Command, body
 from haclient.storm.member_lines import served_between
-from haclient.storm.results import Book, count_up
+from haclient.storm.results import Results, count_up
 
 Standby = Literal["none", "outage", "warm"]
 
@@ -30,7 +30,7 @@ _CALM_DIALS = 300.0
 # Of what the primary lets in: nobody shall be refused before the storm.
 _CALM_SHARE = 0.8
 _CALM_MESSAGES = 500.0
-_SHORTEST_LEAD = 2.0
+_SHORTEST_BEFORE_KILL = 2.0
 # The wait for the last dribble of lines, whatever the deadline says.
 _GRACE = 1.0
 # Processors that are needed to keep anybody apart.
@@ -38,29 +38,29 @@ _APART = 2
 
 
 class Screen(Protocol):
-    """Where progress is shown."""
+    """Shows progress."""
 
     def phase(self, text: str, total: int) -> None:
-        """Something new begins; so much of it there is."""
+        """A new phase begins, with that total."""
 
     def done(self, count: int) -> None:
-        """So much of it is done."""
+        """That many are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A storm.
 
-    :param accept_rate: set-ups a second that a local member admits, as ``--accept-rate`` takes it;
+    :param accept_rate: connections a second that a local member admits, as ``--accept-rate`` takes it;
         empty for the member's default.
     :param standby: the URL option of that name; ``None`` for the client's default.
     :param options: more URL options for clients of this project, as text.
     :param outage: seconds between the kill and the promotion, beside what the promotion takes.
     :param messages: how many each client sends, half of them before the kill.
     :param deadline: seconds after the kill at which those that are not back are counted as such.
-    :param established: connected senders whose messages are timed while as many newcomers come; 0 for
-        no such wave.
-    :param apart: whether there is a second wave, with the primary kept apart (``wave.Layout``).
+    :param established: connected senders whose messages are timed during a flood of newcomers; 0 for
+        no such flood.
+    :param apart: whether there is a second flood, with the primary kept apart (``flood.Layout``).
     :param url: a cluster that runs already; empty for a local pair.
     :param kill_command: kills that cluster's primary.
     """
@@ -88,16 +88,16 @@ class Plan:
         return self.kind if self.standby is None else f"{self.kind}, standby={self.standby}"
 
     @property
-    def lead(self) -> float:
+    def before_kill(self) -> float:
         """Seconds from the first message to the kill."""
-        return max(_SHORTEST_LEAD, self.connections * self.messages / _CALM_MESSAGES / 2)
+        return max(_SHORTEST_BEFORE_KILL, self.connections * self.messages / _CALM_MESSAGES / 2)
 
     def url_for(self, cluster: str) -> str:
         """The URL of the clients."""
         if self.kind != "haclient":
             return cluster
         standby = f"standby={self.standby}" if self.standby is not None else ""
-        # Thousands that come at once for the first time are no wrong URL.
+        # Thousands that connect at once for the first time do not mean a wrong URL.
         options = "&".join(filter(None, ("startup_deadline=none", standby, self.options)))
         return f"{cluster}{'&' if '?' in cluster else '?'}{options}"
 
@@ -116,70 +116,72 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a storm, and of the waves after it if there were any.
+    """The figures of a storm, and of the floods after it if there were any.
 
     :param defects: the errors of the clients' library that ended its loop, and how often.
     """
 
     figures: Figures
-    wave: Wave | None
+    flood: Flood | None
     given_up: tuple[str, ...]
-    apart: Wave | None = None
+    apart: Flood | None = None
     defects: tuple[str, ...] = ()
 
 
 async def run(plan: Plan, screen: Screen) -> Outcome:
-    """Have a storm.
+    """Run a storm.
 
-    :raises StageError, FleetError: when it cannot be had.
+    :raises EnvironmentUnavailable, FleetError: when the cluster or the workers fail.
     """
     with environment.folder() as name:
         folder = Path(name)
-        cluster = _stage(plan, folder)
-        book = Book()
-        story = _Story(plan, cluster, book, screen)
+        cluster = _environment(plan, folder)
+        results = Results()
+        storm_run = _StormRun(plan, cluster, results, screen)
         screen.phase("starting", 1)
         try:
             await cluster.start()
             async with Watch(cluster.processes) as watch:
-                await story.tell(folder / "workers.log")
-                wave, apart = await _waves(plan, cluster, folder, screen)
+                await storm_run.run(folder / "workers.log")
+                flood, apart = await _floods(plan, cluster, folder, screen)
         finally:
             await cluster.stop()
         served = None
         if cluster.telemetry is not None:
-            served = served_between(cluster.telemetry, story.killed_at, story.over_at)
+            served = served_between(cluster.telemetry, storm_run.killed_at, storm_run.over_at)
         facts = Facts(
             name=plan.name,
-            book=book,
-            clients=story.hit,
-            killed_at=story.killed_at,
-            primary=story.primary,
-            accept_rate=story.accept_rate,
+            results=results,
+            clients=storm_run.hit,
+            killed_at=storm_run.killed_at,
+            primary=storm_run.primary,
+            accept_rate=storm_run.accept_rate,
             served=served,
-            came=story.came,
+            came=storm_run.came,
             footprints=watch.most,
         )
-        defects = tuple(f"{count} times: {why}" for why, count in book.defects.items())
-        return Outcome(figures(facts), wave, book.reasons, apart, defects)
+        defects = tuple(f"{count} times: {why}" for why, count in results.defects.items())
+        return Outcome(figures(facts), flood, results.reasons, apart, defects)
 
 
-def _stage(plan: Plan, folder: Path) -> Stage:
+def _environment(plan: Plan, folder: Path) -> Environment:
     if plan.url:
         return ExistingCluster(plan.url, plan.kill_command)
     arguments = ("--accept-rate", plan.accept_rate) if plan.accept_rate else ()
     return LocalPair(folder, members=plan.members, serve_arguments=arguments)
 
 
-async def _waves(plan: Plan, cluster: Stage, folder: Path, screen: Screen) -> tuple[Wave | None, Wave | None]:
+async def _floods(
+    plan: Plan, cluster: Environment, folder: Path, screen: Screen
+) -> tuple[Flood | None, Flood | None]:
     if not plan.established:
         return None, None
-    wave = await _wave(plan, cluster, folder, screen, None)
+    flood = await _flood(plan, cluster, folder, screen, None)
     layout = _layout(cluster) if plan.apart else None
-    return wave, None if layout is None else await _wave(plan, cluster, folder, screen, layout)
+    return flood, None if layout is None else await _flood(plan, cluster, folder, screen, layout)
 
 
-def _layout(cluster: Stage) -> Layout | None:
+def _layout(cluster: Environment) -> Layout | None:
     primary, available = cluster.primary_process(), tuple(processors.available())
     if primary is None or len(available) < _APART:
         return None
@@ -187,8 +189,10 @@ def _layout(cluster: Stage) -> Layout | None:
     return Layout(primary, others, available)
 
 
-async def _wave(plan: Plan, cluster: Stage, folder: Path, screen: Screen, layout: Layout | None) -> Wave:
-    wave = WavePlan(
+async def _flood(
+    plan: Plan, cluster: Environment, folder: Path, screen: Screen, layout: Layout | None
+) -> Flood:
+    flood = FloodPlan(
         established=plan.established,
         newcomers=plan.connections,
         processes=plan.processes,
@@ -199,21 +203,21 @@ async def _wave(plan: Plan, cluster: Stage, folder: Path, screen: Screen, layout
         layout=layout,
     )
     screen.phase("newcomers at the live primary", plan.connections)
-    return await newcomers(wave, screen.done, folder / "wave.log")
+    return await newcomers(flood, screen.done, folder / "flood.log")
 
 
-class _Story:
-    """What happens, step by step.
+class _StormRun:
+    """The steps of one storm.
 
     :ivar hit: the clients that were connected when the primary was killed.
     :ivar came: how often each message was in the queue after the storm.
     """
 
-    def __init__(self, plan: Plan, cluster: Stage, book: Book, screen: Screen) -> None:
+    def __init__(self, plan: Plan, cluster: Environment, results: Results, screen: Screen) -> None:
         self._plan = plan
         self._cluster = cluster
         self._fleet: Fleet
-        self._book = book
+        self._results = results
         self._screen = screen
         self.killed_at = self.over_at = 0.0
         self.hit: tuple[int, ...] = ()
@@ -221,9 +225,9 @@ class _Story:
         self.accept_rate: float | None = None
         self.came: Counter[str] = Counter()
 
-    async def tell(self, log: Path) -> None:
+    async def run(self, log: Path) -> None:
         """From the first dial to the last message."""
-        self._fleet = Fleet(self._plan.fleet(self._cluster.url), self._book.note, log)
+        self._fleet = Fleet(self._plan.fleet(self._cluster.url), self._results.note, log)
         try:
             await self._fleet.start()
             await self._everybody_in()
@@ -234,14 +238,14 @@ class _Story:
         await self._count_messages()
 
     async def _everybody_in(self) -> None:
-        plan, book = self._plan, self._book
+        plan, results = self._plan, self._results
         pace = min(_CALM_DIALS, _CALM_SHARE * (self._cluster.accept_rate() or math.inf))
-        self._fleet.tell(Command("connect", over=plan.connections / pace))
-        await self._wait("connecting", lambda: book.inside + book.gave_up, plan.deadline)
-        if book.inside < plan.connections:
-            first = next(iter(book.reasons), "the others still try")
+        self._fleet.send(Command("connect", over=plan.connections / pace))
+        await self._wait("connecting", lambda: results.inside + results.gave_up, plan.deadline)
+        if results.inside < plan.connections:
+            first = next(iter(results.reasons), "the others still try")
             raise FleetError(
-                f"{book.inside} of {plan.connections} clients connected in {plan.deadline:g} s: {first}"
+                f"{results.inside} of {plan.connections} clients connected in {plan.deadline:g} s: {first}"
             )
         if plan.standby == "warm":
             await self._everybody_parked()
@@ -252,11 +256,11 @@ class _Story:
             await self._wait("parking", lambda: self._cluster.parked() or 0, self._plan.deadline)
 
     async def _kill(self) -> None:
-        plan, book = self._plan, self._book
+        plan, results = self._plan, self._results
         self._screen.phase("sending", 1)
-        self._fleet.tell(Command("send", over=2 * plan.lead, count=plan.messages))
-        await asyncio.sleep(plan.lead)
-        self.hit = tuple(number for number, client in book.clients.items() if client.is_in)
+        self._fleet.send(Command("send", over=2 * plan.before_kill, count=plan.messages))
+        await asyncio.sleep(plan.before_kill)
+        self.hit = tuple(number for number, client in results.clients.items() if client.is_in)
         self._screen.phase(f"the primary is dead for {plan.outage:g} s", 1)
         self.killed_at = await self._cluster.kill()
         await asyncio.sleep(plan.outage)
@@ -264,18 +268,18 @@ class _Story:
         self.primary = self._cluster.primary()
 
     async def _everybody_back(self) -> None:
-        plan, book = self._plan, self._book
+        plan, results = self._plan, self._results
         left = plan.deadline + self.killed_at - time.monotonic()
-        await self._wait("coming back", lambda: book.back(self.killed_at) + book.gave_up, left)
+        await self._wait("coming back", lambda: results.back(self.killed_at) + results.gave_up, left)
         self.over_at = time.monotonic()
         self.accept_rate = self._cluster.accept_rate()
         left = max(_GRACE, plan.deadline + self.killed_at - time.monotonic())
         await self._wait(
-            "settling", lambda: len(book.settled), left, plan.messages * book.back(self.killed_at)
+            "settling", lambda: len(results.settled), left, plan.messages * results.back(self.killed_at)
         )
 
     async def _count_messages(self) -> None:
-        settled = self._book.settled
+        settled = self._results.settled
         self._screen.phase("counting messages", len(settled))
         expected = [body(*key) for key in settled]
         self.came = await take_all(self._cluster.url, _ADDRESS, expected, self._screen.done)

@@ -24,10 +24,10 @@ import haclient
 from broker_stub.cli import event_loop
 from haclient import aio
 from haclient.errors import HaclientError
-from haclient.events import AttemptStarted, Event, GaveUp, Lost, Reconnected
-from haclient.storm.lines import Command, body, read_command, write_line
+from haclient.events import AttemptStarted, Disconnected, Event, GaveUp, Reconnected
+from haclient.storm.lines import Command, body, format_line, read_command
 
-# Between two writes to the pipe: a line each would cost more than what it tells.
+# Between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05
 
 
@@ -38,11 +38,11 @@ class Reporter:
         self._lines: list[str] = []
         self._loop = asyncio.get_running_loop()
 
-    def tell(self, what: str, **facts: object) -> None:
+    def write_line(self, what: str, **facts: object) -> None:
         """One line, soon."""
         if not self._lines:
             self._loop.call_later(_FLUSH_PAUSE, self.flush)
-        self._lines.append(write_line(what, **facts))
+        self._lines.append(format_line(what, **facts))
 
     def flush(self) -> None:
         """Write what there is."""
@@ -60,7 +60,7 @@ class Client:
         self._number = number
         self._url: str = arguments.url
         self._address: str = arguments.address
-        self._tell = partial(reporter.tell, client=number)
+        self._write = partial(reporter.write_line, client=number)
         self._rng = random.Random(f"{arguments.seed}/{number}")
         self._sender: aio.Sender | None = None
         self._sent = 0
@@ -77,16 +77,16 @@ class Client:
                 await self.steady(command.over)
 
     async def connect(self, over: float) -> None:
-        """Dial at some moment of the next ``over`` seconds, then tell what happens for ever."""
+        """Dial at some moment of the next ``over`` seconds, then report events for ever."""
         await asyncio.sleep(self._rng.uniform(0, over))
         try:
             # The first connect has no events yet; after it nothing is missed.
             connection = await aio.connect(self._url, rng=self._rng)
             events = connection.events()
-            self._tell("usable", at=time.monotonic())
+            self._write("usable", at=time.monotonic())
             self._sender = await connection.create_sender(self._address)
         except HaclientError as error:
-            self._tell("gave_up", at=time.monotonic(), why=str(error)[:300])
+            self._write("gave_up", at=time.monotonic(), why=str(error)[:300])
             return
         self._connected.set()
         async for event in events:
@@ -96,13 +96,13 @@ class Client:
         at = event.stamp.monotonic
         match event:
             case AttemptStarted():
-                self._tell("attempt", at=at, to=f"{event.endpoint.host}:{event.endpoint.port}")
+                self._write("attempt", at=at, to=f"{event.endpoint.host}:{event.endpoint.port}")
             case Reconnected():
-                self._tell("usable", at=at)
-            case Lost():
-                self._tell("lost", at=at)
+                self._write("usable", at=at)
+            case Disconnected():
+                self._write("lost", at=at)
             case GaveUp():
-                self._tell("gave_up", at=at, why=event.reason)
+                self._write("gave_up", at=at, why=event.reason)
 
     async def send(self, count: int, over: float) -> None:
         """Send messages at random moments, one after the other."""
@@ -128,9 +128,9 @@ class Client:
         try:
             await sender.send(haclient.Message(body=body(self._number, number)))
         except HaclientError:
-            return  # what is not acknowledged may be lost; that it is missed is seen by the count
+            return  # what is not acknowledged may be lost; the count shows it
         now = time.monotonic()
-        self._tell("settled", at=now, number=number, took=now - asked)
+        self._write("settled", at=now, number=number, took=now - asked)
 
 
 async def _work(arguments: argparse.Namespace) -> int:
@@ -154,10 +154,10 @@ async def _work(arguments: argparse.Namespace) -> int:
             task.add_done_callback(end_of)
 
     threading.Thread(target=read_commands, args=(loop, obey, over.set), daemon=True).start()
-    reporter.tell("ready")
+    reporter.write_line("ready")
     await over.wait()
     reporter.flush()
-    # Thousands of goodbyes would tell nothing, and a storm that is over need not wait for them.
+    # Thousands of Closes would show nothing, and a storm that has ended need not wait for them.
     os._exit(0)
 
 
@@ -171,7 +171,7 @@ def read_commands(
 
 
 def arguments_of(description: str | None) -> argparse.Namespace:
-    """What every worker is told on its command line."""
+    """The command-line arguments of every worker."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("url", help="a cluster URL")
     parser.add_argument("--first", type=int, default=0, help="number of the first client")

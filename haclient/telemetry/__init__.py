@@ -1,10 +1,11 @@
-"""What connections go through, written down as JSON lines for ``haclient.analysis`` and other readers.
+"""Writes the events of connections as JSON lines, for ``haclient.analysis`` and other readers.
 
-A factory's recorder (``record``) takes its events and turns them into lines (``jsonl``, by the keys of
-``schema``, with nothing secret, ``veil``); the one writer thread of the process (``writer``) puts
-them into files (``files``).  How, ``settings`` says.
+A factory's recorder (``record``) turns its events into lines (``jsonl``, by the keys of
+``schema``, without secrets, ``redact``); the one writer thread of the process (``writer``) puts
+them into files (``files``), as ``settings`` says.
 
-The same events as metrics and spans: a ``sink`` counts them (``tally``, ``track``) for ``prometheus`` or
+The same events as metrics and spans: a ``sink`` counts them (``event_counter``, ``connection_tracker``) for
+``prometheus`` or
 ``opentelemetry``, which need the extra ``metrics``.
 """
 

@@ -1,8 +1,8 @@
-"""What a listener must remember of one connection, to know which attempt ended how.
+"""Derives the end of each attempt of a connection from its events.
 
-A successful attempt has no event of its own: it is the one that was started last at the endpoint that is
-connected now.  Those under way when the connection gives up or is closed have ended then.  After events
-that were lost, and in a new episode, nothing is under way that is known.
+A successful attempt has no event of its own: it is the last one started at the endpoint that is
+connected now.  The attempts pending when the connection gives up or is closed end then.  After dropped
+events, and in a new episode, no attempt is known to be pending.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ CONNECTED = "connected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """An attempt that is over.
+    """An attempt that ended.
 
     :param number: within the episode; 0 for a name without an address, which was not dialled.
-    :param result: ``CONNECTED``, or the kind of miss.
+    :param result: ``CONNECTED``, or the kind of failure.
     :param began: monotonic seconds, as ``ended``.
     :param condition: the AMQP condition as the peer wrote it.
-    :param hint: seconds that the server asked to wait.
+    :param retry_after: seconds that the server asked to wait.
     """
 
     number: int
@@ -34,7 +34,7 @@ class Ended:
     began: float
     ended: float
     condition: str | None = None
-    hint: float | None = None
+    retry_after: float | None = None
 
     @property
     def duration(self) -> float:
@@ -42,64 +42,66 @@ class Ended:
         return self.ended - self.began
 
 
-class Track:
+class ConnectionTracker:
     """The attempts of one connection.
 
-    :ivar unheard: events that were lost just before the last one.
+    :ivar dropped_events: events that were dropped just before the last one.
     """
 
     def __init__(self) -> None:
-        self.unheard = 0
+        self.dropped_events = 0
         self._sequence = 0
         self._episode = 0
-        self._under_way: dict[int, events.AttemptStarted] = {}
+        self._pending: dict[int, events.AttemptStarted] = {}
 
-    def take(self, event: Event) -> list[Ended]:
-        """Go on with the next event; the attempts that ended with it."""
+    def update(self, event: Event) -> list[Ended]:
+        """Read the next event; returns the attempts that ended with it."""
         stamp = event.stamp
-        self.unheard = stamp.sequence - self._sequence - 1
+        self.dropped_events = stamp.sequence - self._sequence - 1
         self._sequence = stamp.sequence
-        if self.unheard or stamp.episode > self._episode:
-            self._under_way.clear()
+        if self.dropped_events or stamp.episode > self._episode:
+            self._pending.clear()
         self._episode = stamp.episode
         match event:
             case events.AttemptStarted():
-                self._under_way[event.attempt] = event
+                self._pending[event.attempt] = event
             case events.AttemptFailed(record=record):
-                return [self._missed(record)]
-            case events.Redirected(record=record) if record and record.miss.kind is FailureReason.REDIRECTED:
-                return [self._missed(record)]
+                return [self._failed(record)]
+            case events.Redirected(record=record) if (
+                record and record.failure.kind is FailureReason.REDIRECTED
+            ):
+                return [self._failed(record)]
             case events.Connected() | events.Reconnected():
                 return self._succeeded(event)
             case events.GaveUp() | events.Closed():
                 return self._stopped(stamp.monotonic)
-            case events.Lost():
-                self._under_way.clear()
+            case events.Disconnected():
+                self._pending.clear()
         return []
 
-    def _missed(self, record: AttemptRecord) -> Ended:
-        self._under_way.pop(record.number, None)
-        miss = record.miss
+    def _failed(self, record: AttemptRecord) -> Ended:
+        self._pending.pop(record.number, None)
+        failure = record.failure
         return Ended(
             number=record.number,
             endpoint=record.endpoint,
-            result=miss.kind.value,
+            result=failure.kind.value,
             began=record.started,
             ended=record.ended,
-            condition=miss.condition,
-            hint=miss.retry_after,
+            condition=failure.condition,
+            retry_after=failure.retry_after,
         )
 
     def _succeeded(self, event: events.Connected | events.Reconnected) -> list[Ended]:
-        for number, started in reversed(self._under_way.items()):
+        for number, started in reversed(self._pending.items()):
             if started.endpoint == event.endpoint:
-                del self._under_way[number]
+                del self._pending[number]
                 return [_ended(started, CONNECTED, event.stamp.monotonic)]
         return []
 
     def _stopped(self, now: float) -> list[Ended]:
-        ended = [_ended(started, FailureReason.STOPPED.value, now) for started in self._under_way.values()]
-        self._under_way.clear()
+        ended = [_ended(started, FailureReason.STOPPED.value, now) for started in self._pending.values()]
+        self._pending.clear()
         return ended
 
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event
-from haclient.telemetry.connection_tracker import CONNECTED, Ended, Track
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.connection_tracker import CONNECTED, ConnectionTracker, Ended
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import OTHER, Names
 
 RECONNECTING = "reconnecting"
@@ -21,8 +21,8 @@ CONNECT, RECONNECT = "connect", "reconnect"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """An endpoint, as a label may name it; port 0 stands for those without a name of their own."""
+class EndpointLabel:
+    """An endpoint as a label; port 0 stands for all endpoints without a label of their own."""
 
     host: str
     port: int
@@ -31,77 +31,77 @@ class Place:
 class Measures(Protocol):
     """What is measured.  Durations are seconds."""
 
-    def attempt(self, place: Place, ended: Ended) -> None:
-        """An attempt is over."""
+    def attempt(self, label: EndpointLabel, ended: Ended) -> None:
+        """Measure an attempt that ended."""
 
     def episode(self, kind: str, duration: float, cause: str | None) -> None:
-        """An episode is over.
+        """Measure an episode that ended.
 
         :param kind: ``CONNECT`` for the first of a connection, or ``RECONNECT``.
         :param cause: why it gave up; ``None`` for a usable connection.
         """
 
-    def lost(self, place: Place, condition: str | None, unsettled: int) -> None:
-        """A connection was lost."""
+    def disconnected(self, label: EndpointLabel, condition: str | None, unsettled: int) -> None:
+        """Count a lost connection."""
 
     def redirected(self, *, followed: bool) -> None:
-        """A passive member named another endpoint."""
+        """Count a redirect by a passive member."""
 
     def backing_off(self, delay: float, *, hinted: bool) -> None:
-        """A wait between two rounds began."""
+        """Measure a wait between two rounds, at its start."""
 
     def replayed(self, messages: int) -> None:
-        """Messages are sent again."""
+        """Count messages sent again."""
 
     def state(self, old: str | None, new: str | None) -> None:
-        """A connection is in another state; ``None`` is before its first event, and after its end."""
+        """Count a change of state; ``None`` is before the first event of a connection, and after its end."""
 
-    def unheard(self, count: int) -> None:
-        """Events were dropped, because a listener was too slow."""
+    def dropped_events(self, count: int) -> None:
+        """Count events dropped because a listener was too slow."""
 
 
 @dataclass(slots=True)
 class Labels:
-    """The values that labels have so far; one for all listeners of a sink."""
+    """The label values in use so far, shared by all listeners of a sink."""
 
-    places: Names = field(default_factory=Names)
+    endpoints: Names = field(default_factory=Names)
     conditions: Names = field(default_factory=Names)
 
-    def place(self, endpoint: Endpoint, veil: Veil) -> Place:
+    def endpoint(self, endpoint: Endpoint, redactor: Redactor) -> EndpointLabel:
         """An endpoint as a label."""
-        host = veil.name(endpoint.host)
-        if host is None or self.places.known(f"{host}:{endpoint.port}") == OTHER:
-            return Place(OTHER, 0)
-        return Place(host, endpoint.port)
+        host = redactor.name(endpoint.host)
+        if host is None or self.endpoints.known(f"{host}:{endpoint.port}") == OTHER:
+            return EndpointLabel(OTHER, 0)
+        return EndpointLabel(host, endpoint.port)
 
-    def condition(self, condition: str | None, veil: Veil) -> str | None:
+    def condition(self, condition: str | None, redactor: Redactor) -> str | None:
         """A condition as a label."""
-        return None if condition is None else self.conditions.known(veil.condition(condition))
+        return None if condition is None else self.conditions.known(redactor.condition(condition))
 
 
 @dataclass(slots=True)
 class _Connection:
-    track: Track = field(default_factory=Track)
+    tracker: ConnectionTracker = field(default_factory=ConnectionTracker)
     state: str | None = None
 
 
-class Tally:
+class EventCounter:
     """The listener of one factory."""
 
-    def __init__(self, measures: Measures, labels: Labels, veil: Veil) -> None:
+    def __init__(self, measures: Measures, labels: Labels, redactor: Redactor) -> None:
         self._measures = measures
         self._labels = labels
-        self._veil = veil
+        self._redactor = redactor
         self._connections: dict[int, _Connection] = {}
 
     def __call__(self, event: Event) -> None:
         """Measure one event."""
         measures = self._measures
         connection = self._connections.setdefault(event.stamp.connection, _Connection())
-        for ended in connection.track.take(event):
-            measures.attempt(self._labels.place(ended.endpoint, self._veil), ended)
-        if connection.track.unheard:
-            measures.unheard(connection.track.unheard)
+        for ended in connection.tracker.update(event):
+            measures.attempt(self._labels.endpoint(ended.endpoint, self._redactor), ended)
+        if connection.tracker.dropped_events:
+            measures.dropped_events(connection.tracker.dropped_events)
         self._move(connection, event)
         match event:
             case events.Connected():
@@ -111,21 +111,21 @@ class Tally:
                 measures.replayed(event.replayed)
             case events.GaveUp():
                 measures.episode(kind_of(event), event.duration, event.cause)
-            case events.Lost():
-                place = self._labels.place(event.endpoint, self._veil)
-                condition = self._labels.condition(event.condition, self._veil)
-                measures.lost(place, condition, event.unsettled)
+            case events.Disconnected():
+                label = self._labels.endpoint(event.endpoint, self._redactor)
+                condition = self._labels.condition(event.condition, self._redactor)
+                measures.disconnected(label, condition, event.unsettled)
             case events.Redirected():
                 measures.redirected(followed=event.followed)
             case events.BackingOff():
-                measures.backing_off(event.delay, hinted=event.hint is not None)
+                measures.backing_off(event.delay, hinted=event.retry_after is not None)
 
     def _move(self, connection: _Connection, event: Event) -> None:
         new = connection.state or RECONNECTING
         match event:
             case events.Connected() | events.Reconnected():
                 new = CONNECTED
-            case events.Lost():
+            case events.Disconnected():
                 new = RECONNECTING
             case events.Closed() | events.GaveUp():
                 del self._connections[event.stamp.connection]

@@ -5,7 +5,7 @@ Rules
 * A write is whole or not at all: what the disk took of one that failed is cut off again, and the next write
   begins a new file.  A killed process leaves at most one torn line, the last.
 * Readers never see half a compressed file: it gets its name when it is complete and on the disk, and
-  only then the plain one is removed.  In between both are there; the ids of the lines tell.
+  only then the plain one is removed.  In between both exist, and readers drop the duplicate ids.
 * The name of a file in the making starts with a dot, which Spark and shells skip.
 * Compression is done in steps, so that lines can be written in between.
 * Descriptors are plain numbers and nothing is buffered: in a forked child ``forget`` drops everything
@@ -119,7 +119,7 @@ class Files:
             elif self._compression is not None and self._compression.step():
                 self._compression = None
                 self._full.popleft()
-        except FileNotFoundError:  # somebody took the file away, which is theirs to do
+        except FileNotFoundError:  # somebody removed the file, which is allowed
             self._give_up_compression()
             self._full.popleft()
         except OSError:  # most likely there is no room; the plain file stays
@@ -179,7 +179,7 @@ class Files:
 
 @dataclass(slots=True)
 class _Compression:
-    """A plain file on its way to a compressed one.
+    """The compression of one file, in steps.
 
     :raises OSError: as does ``step``.
     """

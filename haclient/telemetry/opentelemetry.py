@@ -1,10 +1,10 @@
-"""An OpenTelemetry sink: metrics of what connections go through, and a span for each episode.
+"""An OpenTelemetry sink: metrics of connections, and a span for each episode.
 
     connect(url, on_event=OpenTelemetrySink())
 
 An episode is a span, ``connect`` for the first of a connection and ``reconnect`` for the others, from the
 loss (or the first attempt) to the next usable connection, with an event for each attempt, redirect and wait.
-Times come from the monotonic clock of the events, so a clock that is set meanwhile bends no span.
+Times are those of the events' monotonic clock, so a change of the wall clock distorts no span.
 
 Attributes have OpenTelemetry's names where they exist, and otherwise those of the telemetry files
 (``schema``).  Spans and traces of messages: ``haclient.tracing``.
@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event, Stamp
-from haclient.telemetry.connection_tracker import CONNECTED, Ended, Track
-from haclient.telemetry.event_counter import RECONNECT, Labels, Place, Tally, kind_of
+from haclient.telemetry.connection_tracker import CONNECTED, ConnectionTracker, Ended
+from haclient.telemetry.event_counter import RECONNECT, EndpointLabel, EventCounter, Labels, kind_of
 from haclient.telemetry.jsonl import long
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import EventCallback
 
 try:
@@ -61,14 +61,14 @@ class OpenTelemetrySink:
         self._measures = _Measures(metrics.get_meter(SCOPE, meter_provider=meter_provider))
         self._labels = Labels()
 
-    def listener(self, veil: Veil) -> EventCallback:
+    def listener(self, redactor: Redactor) -> EventCallback:
         """See ``sink.Sink``."""
-        tally = Tally(self._measures, self._labels, veil)
-        episodes = _Episodes(self._tracer, veil)
+        counter = EventCounter(self._measures, self._labels, redactor)
+        episodes = _Episodes(self._tracer, redactor)
 
         def listen(event: Event) -> None:
             try:
-                tally(event)
+                counter(event)
             finally:
                 episodes(event)
 
@@ -80,8 +80,8 @@ class OpenTelemetrySink:
 
 class _Measures:
     def __init__(self, meter: metrics.Meter) -> None:
-        def name(word: str) -> str:
-            return f"haclient.connection.{word}"
+        def name(suffix: str) -> str:
+            return f"haclient.connection.{suffix}"
 
         self._attempts = meter.create_histogram(
             name("attempt.duration"),
@@ -111,24 +111,24 @@ class _Measures:
         self._redirects = meter.create_counter(
             name("redirects"), "{redirect}", "Redirects by passive members."
         )
-        self._unheard = meter.create_counter(
+        self._dropped_events = meter.create_counter(
             name("dropped"), "{event}", "Events that this sink was too slow for."
         )
         self._count = meter.create_up_down_counter(
             name("count"), "{connection}", "Connections by their state."
         )
 
-    def attempt(self, place: Place, ended: Ended) -> None:
+    def attempt(self, label: EndpointLabel, ended: Ended) -> None:
         if ended.number:
-            self._attempts.record(ended.duration, {**_server(place), **_error(ended)})
+            self._attempts.record(ended.duration, {**_server(label), **_error(ended)})
 
     def episode(self, kind: str, duration: float, cause: str | None) -> None:
         failed = {} if cause is None else {"error.type": cause}
         self._episodes.record(duration, {**SYSTEM, "haclient.episode": kind, **failed})
 
-    def lost(self, place: Place, condition: str | None, unsettled: int) -> None:
+    def disconnected(self, label: EndpointLabel, condition: str | None, unsettled: int) -> None:
         why = {} if condition is None else {"haclient.close.condition": condition}
-        self._lost.add(1, {**_server(place), **why})
+        self._lost.add(1, {**_server(label), **why})
         self._unsettled.add(unsettled, SYSTEM)
 
     def redirected(self, *, followed: bool) -> None:
@@ -145,13 +145,13 @@ class _Measures:
             if state is not None:
                 self._count.add(change, {**SYSTEM, "haclient.state": state})
 
-    def unheard(self, count: int) -> None:
-        self._unheard.add(count, SYSTEM)
+    def dropped_events(self, count: int) -> None:
+        self._dropped_events.add(count, SYSTEM)
 
 
-def _server(place: Place) -> Attributes:
-    port: Attributes = {"server.port": place.port} if place.port else {}
-    return {**SYSTEM, "server.address": place.host, **port}
+def _server(label: EndpointLabel) -> Attributes:
+    port: Attributes = {"server.port": label.port} if label.port else {}
+    return {**SYSTEM, "server.address": label.host, **port}
 
 
 def _error(ended: Ended) -> Attributes:
@@ -163,7 +163,7 @@ def _error(ended: Ended) -> Attributes:
 
 @dataclass(slots=True)
 class _Episode:
-    """An episode under way: its span, and the clock of the events in it."""
+    """A running episode: its span, and the clock of the events in it."""
 
     span: trace.Span
     time: float
@@ -179,12 +179,12 @@ class _Episode:
 
 @dataclass(slots=True)
 class _Connection:
-    track: Track = field(default_factory=Track)
+    tracker: ConnectionTracker = field(default_factory=ConnectionTracker)
     episode: _Episode | None = None
     usable: bool = False
 
     def end(self, stamp: Stamp) -> None:
-        """The episode is over."""
+        """End the span of the episode."""
         if self.episode is not None:
             self.episode.span.end(self.episode.at(stamp.monotonic))
             self.episode = None
@@ -193,17 +193,17 @@ class _Connection:
 class _Episodes:
     """Makes the spans of one factory."""
 
-    def __init__(self, tracer: trace.Tracer, veil: Veil) -> None:
+    def __init__(self, tracer: trace.Tracer, redactor: Redactor) -> None:
         self._tracer = tracer
-        self._veil = veil
+        self._redactor = redactor
         self._connections: dict[int, _Connection] = {}
 
     def __call__(self, event: Event) -> None:
         """Write one event into the span of its episode."""
         connection = self._connections.setdefault(event.stamp.connection, _Connection())
-        ended = connection.track.take(event)
-        if isinstance(event, events.Lost):
-            self._lost(connection, event)
+        ended = connection.tracker.update(event)
+        if isinstance(event, events.Disconnected):
+            self._disconnected(connection, event)
             return
         if connection.episode is None and not connection.usable and not isinstance(event, events.Closed):
             connection.episode = self._start(kind_of(event), event.stamp, event.stamp.episode)
@@ -223,20 +223,20 @@ class _Episodes:
         }
         span = self._tracer.start_span(
             kind,
-            Context(),  # an episode belongs to nobody's request
+            Context(),  # an episode belongs to no request
             trace.SpanKind.CLIENT,
             attributes,
             start_time=int(stamp.time * 1e9),
         )
         return _Episode(span, stamp.time, stamp.monotonic)
 
-    def _lost(self, connection: _Connection, event: events.Lost) -> None:
-        connection.end(event.stamp)  # of one whose end was not heard
+    def _disconnected(self, connection: _Connection, event: events.Disconnected) -> None:
+        connection.end(event.stamp)  # in case the event of its end was dropped
         connection.usable = False
         connection.episode = self._start(RECONNECT, event.stamp, event.stamp.episode + 1)
         facts = {
             **self._where(event.endpoint),
-            "haclient.close.condition": self._veil.condition(event.condition),
+            "haclient.close.condition": self._redactor.condition(event.condition),
             "haclient.unsettled": event.unsettled,
         }
         connection.episode.add("lost", event.stamp.monotonic, facts)
@@ -267,7 +267,7 @@ class _Episodes:
                 connection.end(event.stamp)
 
     def _where(self, endpoint: Endpoint) -> dict[str, Attribute | None]:
-        return {"server.address": self._veil.name(endpoint.host), "server.port": endpoint.port}
+        return {"server.address": self._redactor.name(endpoint.host), "server.port": endpoint.port}
 
     def _attempt(self, ended: Ended) -> dict[str, Attribute | None]:
         return {
@@ -275,14 +275,14 @@ class _Episodes:
             **_error(ended),
             "haclient.attempt.number": ended.number,
             "haclient.attempt.duration": ended.duration if ended.number else None,
-            "haclient.close.condition": self._veil.condition(ended.condition),
-            "haclient.hint": ended.hint,
+            "haclient.close.condition": self._redactor.condition(ended.condition),
+            "haclient.hint": ended.retry_after,
         }
 
     def _redirect(self, event: events.Redirected) -> dict[str, Attribute | None]:
         return {
             **self._where(event.by),
-            "haclient.redirect.address": self._veil.name(event.target.host),
+            "haclient.redirect.address": self._redactor.name(event.target.host),
             "haclient.redirect.port": event.target.port,
             "haclient.redirect.followed": event.followed,
         }
@@ -290,7 +290,7 @@ class _Episodes:
     def _connected(self, event: events.Connected | events.Reconnected) -> dict[str, Attribute | None]:
         return {
             **self._where(event.endpoint),
-            "haclient.cluster": self._veil.name(event.cluster),
+            "haclient.cluster": self._redactor.name(event.cluster),
             "haclient.generation": long(event.generation),
             "haclient.attempt.number": event.attempts,
             "haclient.replayed": event.replayed if isinstance(event, events.Reconnected) else 0,
@@ -302,7 +302,7 @@ def _backoff(event: events.BackingOff) -> dict[str, Attribute | None]:
         "haclient.backoff.delay": event.delay,
         "haclient.backoff.base": event.base,
         "haclient.backoff.round": event.round,
-        "haclient.hint": event.hint,
+        "haclient.hint": event.retry_after,
     }
 
 

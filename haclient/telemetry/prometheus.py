@@ -1,10 +1,10 @@
-"""A Prometheus sink: counters, histograms and one gauge of what connections go through.
+"""A Prometheus sink: counters, histograms and one gauge of connections.
 
     connect(url, on_event=PrometheusSink())
 
 Names follow Prometheus's conventions: base units, ``_total`` for counters, one namespace.  Labels have few
-values (``sink``): an ``endpoint`` is ``host:port``, a ``result`` is ``connected`` or a kind of miss.  A sink
-may serve all factories of a process; a second one on the same registry needs another namespace.
+values (``sink``): an ``endpoint`` is ``host:port``, a ``result`` is ``connected`` or a kind of failure.
+A sink may serve all factories of a process; a second one on the same registry needs another namespace.
 
 Source: prometheus.io, "Metric and label naming" and "Instrumentation"; needs the extra ``metrics``.
 """
@@ -12,8 +12,8 @@ Source: prometheus.io, "Metric and label naming" and "Instrumentation"; needs th
 from __future__ import annotations
 
 from haclient.telemetry.connection_tracker import Ended
-from haclient.telemetry.event_counter import Labels, Place, Tally
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.event_counter import EndpointLabel, EventCounter, Labels
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import OTHER, EventCallback
 
 try:
@@ -38,9 +38,9 @@ class PrometheusSink:
         self._measures = _Measures(registry, namespace)
         self._labels = Labels()
 
-    def listener(self, veil: Veil) -> EventCallback:
+    def listener(self, redactor: Redactor) -> EventCallback:
         """See ``sink.Sink``."""
-        return Tally(self._measures, self._labels, veil)
+        return EventCounter(self._measures, self._labels, redactor)
 
 
 class _Measures:
@@ -62,7 +62,7 @@ class _Measures:
         self._replayed = counter("replayed_messages_total", "Messages sent again after a loss.")
         self._redirects = counter("redirects_total", "Redirects by passive members.", "followed")
         self._backoff = histogram("backoff_delay_seconds", "Waits between two rounds.", "hinted")
-        self._unheard = counter("dropped_events_total", "Events that this sink was too slow for.")
+        self._dropped_events = counter("dropped_events_total", "Events that this sink was too slow for.")
         self._connections = Gauge(
             "connections",
             "Connections by their state.",
@@ -72,8 +72,8 @@ class _Measures:
             multiprocess_mode="livesum",
         )
 
-    def attempt(self, place: Place, ended: Ended) -> None:
-        self._attempts.labels(_name(place), ended.result).inc()
+    def attempt(self, label: EndpointLabel, ended: Ended) -> None:
+        self._attempts.labels(_name(label), ended.result).inc()
         if ended.number:
             self._attempt_seconds.labels(ended.result).observe(ended.duration)
 
@@ -83,8 +83,8 @@ class _Measures:
         else:
             self._gave_up.labels(kind, cause).inc()
 
-    def lost(self, place: Place, condition: str | None, unsettled: int) -> None:
-        self._lost.labels(_name(place), condition or "").inc()
+    def disconnected(self, label: EndpointLabel, condition: str | None, unsettled: int) -> None:
+        self._lost.labels(_name(label), condition or "").inc()
         self._unsettled.inc(unsettled)
 
     def redirected(self, *, followed: bool) -> None:
@@ -102,12 +102,12 @@ class _Measures:
         if new is not None:
             self._connections.labels(new).inc()
 
-    def unheard(self, count: int) -> None:
-        self._unheard.inc(count)
+    def dropped_events(self, count: int) -> None:
+        self._dropped_events.inc(count)
 
 
-def _name(place: Place) -> str:
-    return f"{place.host}:{place.port}" if place.port else OTHER
+def _name(label: EndpointLabel) -> str:
+    return f"{label.host}:{label.port}" if label.port else OTHER
 
 
 def _word(*, value: bool) -> str:

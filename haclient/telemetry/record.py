@@ -1,13 +1,13 @@
-"""The recorder: a sink of a factory's events that makes telemetry lines of them.
+"""The recorder: a subscription to a factory's events that turns them into telemetry lines.
 
 Rules
 -----
 * ``put`` only queues; everything else runs on the writer's thread (``writer``).
-* An attempt is one line, at its end; that it was parked meanwhile is none.  A successful one has no
-  event of its own: it is the one that was started at the endpoint that is connected now.  Those under way
-  when the connection gives up or is closed have ended then, as ``stopped``.
+* An attempt is one line, at its end; parking writes none.  A successful one has no
+  event of its own: it is the last one started at the endpoint that is connected now.  The attempts pending
+  when the connection gives up or is closed end then, as ``stopped``.
 * ``lost`` begins an episode and carries its number; so does everything after it.
-* Lines are numbered per connection.  Events that never came (the queue was full) are numbered too, so
+* Lines are numbered per connection.  Dropped events (the queue was full) are numbered too, so
   that the gap shows.
 """
 
@@ -24,7 +24,7 @@ from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.events import Event, Stamp
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Lines, Subject, Value, long
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import Kind
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.writer import Alive
@@ -48,24 +48,29 @@ class _Connection:
     state: str = RECONNECTING
     endpoint: Endpoint | None = None
     generation: int | None = None
-    under_way: dict[int, events.AttemptStarted] = field(default_factory=dict)
+    pending: dict[int, events.AttemptStarted] = field(default_factory=dict)
 
 
 class Recorder:
-    """Writes what the connections of one factory go through (a ``Subscription`` and a ``Source``).
+    """Writes the events of one factory's connections (a ``Subscription`` and a ``Source``).
 
     :param backoff_max: seconds, and ``backoff_strategy``: for the ``backoff`` lines.
-    :param veil: what must not be written.
-    :ivar dropped: events that found the queue full; ``reported``: those that were told.
+    :param redactor: knows the secrets that must not be written.
+    :ivar dropped: events that found the queue full; ``reported``: those already reported in a line.
     """
 
     def __init__(
-        self, settings: TelemetrySettings, veil: Veil, *, backoff_max: float, backoff_strategy: str = "full"
+        self,
+        settings: TelemetrySettings,
+        redactor: Redactor,
+        *,
+        backoff_max: float,
+        backoff_strategy: str = "full",
     ) -> None:
         self.dropped = 0
         self.reported = 0
         self._channel = writer.channel(settings, SOURCE)
-        self._veil = veil
+        self._redactor = redactor
         self._backoff_max = backoff_max
         self._backoff_strategy = backoff_strategy
         self._cluster: str | None = None
@@ -77,12 +82,12 @@ class Recorder:
         """Take one event, at once."""
         self._channel.put(self, event)
 
-    def conceal(self, user: str | None, password: str | None) -> None:
+    def redact(self, user: str | None, password: str | None) -> None:
         """Never write this password."""
-        self._veil.add(user, password)
+        self._redactor.add(user, password)
 
     def close(self) -> None:
-        """No more events will come; those that are queued are written."""
+        """Do nothing: the queued events are still written."""
 
     # -- on the writer's thread ---------------------------------------------------------------
 
@@ -119,8 +124,8 @@ class Recorder:
         connection.sequence += missing
         connection.last_event = stamp.sequence
         if missing or stamp.episode > connection.outage:
-            # How those ended was not heard.
-            connection.under_way.clear()
+            # The events of their ends were dropped.
+            connection.pending.clear()
         connection.outage = max(connection.outage, stamp.episode)
         return connection
 
@@ -147,14 +152,14 @@ class Recorder:
             "outage": connection.outage,
         }
         if endpoint is not None:
-            everywhere["server_address"] = self._veil.name(endpoint.host)
+            everywhere["server_address"] = self._redactor.name(endpoint.host)
             everywhere["server_port"] = endpoint.port
         return self._lines.line(kind, connection.subject, now, everywhere | facts)
 
     # -- one for each kind of event -----------------------------------------------------------
 
     def _attempt_started(self, connection: _Connection, event: events.AttemptStarted) -> Iterator[str]:
-        connection.under_way[event.attempt] = event
+        connection.pending[event.attempt] = event
         # No line, so no gap in their numbers either.
         return iter(())
 
@@ -166,17 +171,17 @@ class Recorder:
 
     def _redirected(self, connection: _Connection, event: events.Redirected) -> Iterator[str]:
         record = event.record
-        if record is not None and record.miss.kind is FailureReason.REDIRECTED:
+        if record is not None and record.failure.kind is FailureReason.REDIRECTED:
             yield self._attempt(connection, event.stamp, record)
         yield self._line(
             Kind.REDIRECT,
             connection,
             event.stamp,
             event.by,
-            redirect_address=self._veil.name(event.target.host),
+            redirect_address=self._redactor.name(event.target.host),
             redirect_port=event.target.port,
             redirect_followed=event.followed,
-            reason=self._veil.words(event.detail),
+            reason=self._redactor.text(event.detail),
         )
 
     def _backing_off(self, connection: _Connection, event: events.BackingOff) -> Iterator[str]:
@@ -190,13 +195,13 @@ class Recorder:
             backoff_round=event.round,
             backoff_strategy=self._backoff_strategy,
             backoff_max=self._backoff_max,
-            hint=event.hint,
+            hint=event.retry_after,
         )
 
     def _connected(
         self, connection: _Connection, event: events.Connected | events.Reconnected
     ) -> Iterator[str]:
-        self._cluster = self._veil.name(event.cluster) or self._cluster
+        self._cluster = self._redactor.name(event.cluster) or self._cluster
         connection.state, connection.endpoint = CONNECTED, event.endpoint
         connection.generation = long(event.generation)
         yield from self._succeeded(connection, event)
@@ -214,9 +219,9 @@ class Recorder:
     def _succeeded(
         self, connection: _Connection, event: events.Connected | events.Reconnected
     ) -> Iterator[str]:
-        for started in reversed(connection.under_way.values()):
+        for started in reversed(connection.pending.values()):
             if started.endpoint == event.endpoint:
-                del connection.under_way[started.attempt]
+                del connection.pending[started.attempt]
                 duration = event.stamp.monotonic - started.stamp.monotonic
                 yield self._line(
                     Kind.ATTEMPT,
@@ -229,24 +234,24 @@ class Recorder:
                 )
                 return
 
-    def _lost(self, connection: _Connection, event: events.Lost) -> Iterator[str]:
+    def _disconnected(self, connection: _Connection, event: events.Disconnected) -> Iterator[str]:
         connection.state = RECONNECTING
         connection.outage = event.stamp.episode + 1
-        connection.under_way.clear()
+        connection.pending.clear()
         yield self._line(
             Kind.LOST,
             connection,
             event.stamp,
             event.endpoint,
-            condition=self._veil.condition(event.condition),
-            reason=self._veil.ending(event.reason, event.condition),
+            condition=self._redactor.condition(event.condition),
+            reason=self._redactor.close_reason(event.reason, event.condition),
             generation=connection.generation,
             unsettled=event.unsettled,
         )
 
     def _gave_up(self, connection: _Connection, event: events.GaveUp) -> Iterator[str]:
         yield from self._stopped(connection, event.stamp)
-        miss = event.last
+        failure = event.last
         yield self._line(
             Kind.GAVE_UP,
             connection,
@@ -254,9 +259,9 @@ class Recorder:
             None,
             outage_duration=event.duration,
             attempt=event.attempts,
-            error_type=None if miss is None else miss.kind.value,
-            condition=None if miss is None else self._veil.condition(miss.condition),
-            reason=self._veil.words(event.cause),
+            error_type=None if failure is None else failure.kind.value,
+            condition=None if failure is None else self._redactor.condition(failure.condition),
+            reason=self._redactor.text(event.cause),
         )
         del self._connections[connection.number]
 
@@ -278,17 +283,17 @@ class Recorder:
     # -- attempts -----------------------------------------------------------------------------
 
     def _attempt(self, connection: _Connection, stamp: Stamp, record: AttemptRecord) -> str:
-        connection.under_way.pop(record.number, None)
+        connection.pending.pop(record.number, None)
         # Number 0: a name without an address, for which nothing was dialled.
         duration = record.ended - record.started if record.number else None
-        return self._ended(connection, stamp, record.endpoint, record.number, duration, record.miss)
+        return self._ended(connection, stamp, record.endpoint, record.number, duration, record.failure)
 
     def _stopped(self, connection: _Connection, stamp: Stamp) -> Iterator[str]:
-        miss = Failure(kind=FailureReason.STOPPED)
-        for number, started in connection.under_way.items():
+        failure = Failure(kind=FailureReason.STOPPED)
+        for number, started in connection.pending.items():
             duration = stamp.monotonic - started.stamp.monotonic
-            yield self._ended(connection, stamp, started.endpoint, number, duration, miss)
-        connection.under_way.clear()
+            yield self._ended(connection, stamp, started.endpoint, number, duration, failure)
+        connection.pending.clear()
 
     def _ended(  # noqa: PLR0917  (the two callers are above)
         self,
@@ -297,7 +302,7 @@ class Recorder:
         endpoint: Endpoint,
         number: int,
         duration: float | None,
-        miss: Failure,
+        failure: Failure,
     ) -> str:
         return self._line(
             Kind.ATTEMPT,
@@ -306,10 +311,10 @@ class Recorder:
             endpoint,
             attempt=number,
             attempt_duration=duration,
-            error_type=miss.kind.value,
-            condition=self._veil.condition(miss.condition),
-            reason=self._veil.detail(miss),
-            hint=miss.retry_after,
+            error_type=failure.kind.value,
+            condition=self._redactor.condition(failure.condition),
+            reason=self._redactor.detail(failure),
+            hint=failure.retry_after,
         )
 
 
@@ -321,7 +326,7 @@ _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any], Iterator[str]]] 
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001
     events.Reconnected: Recorder._connected,  # noqa: SLF001
-    events.Lost: Recorder._lost,  # noqa: SLF001
+    events.Disconnected: Recorder._disconnected,  # noqa: SLF001
     events.GaveUp: Recorder._gave_up,  # noqa: SLF001
     events.Closed: Recorder._closed,  # noqa: SLF001
 }

@@ -1,13 +1,13 @@
-"""What must not be written: credentials, and whatever came from the application.
+"""Keeps secrets out of telemetry: credentials, and all data of the application.
 
 Rules
 -----
-1. Of what a peer says only the condition's name is written, never its words: they may quote anything that
-   was sent to it, a message's body or a password, in whatever form.  Words are written where
-   this client, the resolver, TLS or the operating system chose them.
-2. Whatever is written and came over the network (words, conditions, hosts, cluster names) is looked through
+1. Of a peer's error only the condition's name is written, never its description: that may quote anything
+   that was sent to the peer, a message's body or a password, in any form.  Descriptions are written where
+   this client, the resolver, TLS or the operating system wrote them.
+2. Every text from the network (descriptions, conditions, hosts, cluster names) is searched
    for every password that the factory has used, also in base64, in SASL PLAIN's form and
-   percent-encoded, upper case or lower; what has one is left out whole.
+   percent-encoded, upper case or lower; a text that has one is left out whole.
 3. A password that stands in the URL as a host, or is the client's id, is no secret: hosts and names are
    written all the same.
 """
@@ -21,10 +21,10 @@ from urllib.parse import quote
 from haclient.discovery.evidence import Failure, FailureReason
 
 _CONDITION = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]{0,127}")
-_LONGEST_WORDS = 300
+_LONGEST_TEXT = 300
 # The names of a cluster are few; peers can make them many.
 _MOST_NAMES = 1000
-_OWN_WORDS = frozenset(FailureReason) - {
+_OWN_TEXT = frozenset(FailureReason) - {
     FailureReason.CLOSED,
     FailureReason.NOT_AMQP,
     FailureReason.ENDED,
@@ -44,7 +44,7 @@ _OWN_BEGINNINGS = (
 )
 
 
-class Veil:
+class Redactor:
     """Knows the secrets of one factory.
 
     :param public: names that are written whatever the passwords are.
@@ -68,10 +68,10 @@ class Veil:
         self._in_names = self._in_names if public else (*self._in_names, *forms)
         self._clean = set()
 
-    def words(self, text: str) -> str | None:
-        """Words that no peer chose, or nothing if there is a secret in them."""
+    def text(self, text: str) -> str | None:
+        """A text that no peer wrote, or ``None`` if it holds a secret."""
         found = text.casefold()
-        return None if any(secret in found for secret in self._secrets) else text[:_LONGEST_WORDS] or None
+        return None if any(secret in found for secret in self._secrets) else text[:_LONGEST_TEXT] or None
 
     def name(self, text: str | None) -> str | None:
         """A name that a peer gave."""
@@ -82,22 +82,22 @@ class Veil:
             return None
         if len(self._clean) >= _MOST_NAMES:
             self._clean.clear()
-        clean = text[:_LONGEST_WORDS]
+        clean = text[:_LONGEST_TEXT]
         self._clean.add(clean)
         return clean
 
     def condition(self, text: str | None) -> str | None:
         """An AMQP condition, if it looks like one."""
-        return self.words(text) if text is not None and _CONDITION.fullmatch(text) else None
+        return self.text(text) if text is not None and _CONDITION.fullmatch(text) else None
 
-    def ending(self, reason: str, condition: str | None) -> str | None:
-        """Why a connection ended, where that is not the peer's words."""
-        return self.words(reason) if condition is None else None
+    def close_reason(self, reason: str, condition: str | None) -> str | None:
+        """Why a connection ended, unless the peer wrote the text."""
+        return self.text(reason) if condition is None else None
 
-    def detail(self, miss: Failure) -> str | None:
-        """What is said of a miss, where that is not the peer's words."""
-        if miss.kind in _OWN_WORDS or miss.detail.startswith(_OWN_BEGINNINGS):
-            return self.words(miss.detail)
+    def detail(self, failure: Failure) -> str | None:
+        """The detail of a failure, unless the peer wrote it."""
+        if failure.kind in _OWN_TEXT or failure.detail.startswith(_OWN_BEGINNINGS):
+            return self.text(failure.detail)
         return None
 
 

@@ -35,7 +35,7 @@ class Kind(enum.StrEnum):
     MEMBER_UNPARKED = "haclient.member.unparked"
     MEMBER_ROLE = "haclient.member.role"
     MEMBER_SITE = "haclient.member.site"
-    MEMBER_ODD_EVENT = "haclient.member.odd_event"
+    MEMBER_ANOMALY = "haclient.member.odd_event"
 
 
 class Type(enum.StrEnum):
@@ -117,7 +117,7 @@ DATA = (
         "haclient.cluster",
         "cluster",
         Type.STRING,
-        "name of the cluster, as its primary tells it; null until known",
+        "name of the cluster, as its primary reports it; null until known",
     ),
     Key(
         "haclient.outage.id",
@@ -158,10 +158,15 @@ DATA = (
         "error.type",
         "error_type",
         Type.STRING,
-        "why an attempt failed: the kind of miss; null on an attempt that succeeded",
+        "why an attempt failed: the kind of failure; null on an attempt that succeeded",
     ),
-    Key("haclient.close.condition", "condition", Type.STRING, "AMQP condition that came with it"),
-    Key("haclient.close.reason", "reason", Type.STRING, "in words, without what came from the application"),
+    Key("haclient.close.condition", "condition", Type.STRING, "AMQP condition of the close"),
+    Key(
+        "haclient.close.reason",
+        "reason",
+        Type.STRING,
+        "description of the close, without data of the application",
+    ),
     Key("haclient.backoff.base", "backoff_base", Type.DOUBLE, "ceiling under which the delay was drawn", "s"),
     Key("haclient.backoff.delay", "backoff_delay", Type.DOUBLE, "the delay that was drawn", "s"),
     Key(
@@ -221,14 +226,14 @@ DATA = (
         "age of the oldest of them; of a link, how old the last event was when it was carried out",
         "s",
     ),
-    Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "events dropped, as they came again"),
+    Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "duplicate events, which were dropped"),
     Key("haclient.site.gaps", "site_gaps", Type.LONG, "gaps in the sequences"),
     Key("haclient.site.case", "site_case", Type.STRING, "what was odd about events of another site"),
     Key(
         "haclient.site.count",
         "site_count",
         Type.LONG,
-        "how many of that case came since the last line of it",
+        "how many events of that case since the last line of it",
         "events",
     ),
 )

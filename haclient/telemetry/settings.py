@@ -17,7 +17,7 @@ VARIABLE = "HACLIENT_TELEMETRY"
 _SERVICE_VARIABLE = "OTEL_SERVICE_NAME"  # OpenTelemetry, environment variable specification
 DEFAULT_SERVICE = "haclient"
 
-# The words of Redis's ``appendfsync``, which operators know.
+# The values of Redis's ``appendfsync``, which operators know.
 Fsync = Literal["no", "everysec", "always"]
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9.-]+")
@@ -35,7 +35,7 @@ class TelemetrySettings:
     :param rotate_seconds: seconds after which it is.
     :param fsync: when written lines are forced to the disk: by the system (``no``), once a second,
         or after each write (``always``).
-    :param queue_size: events that may wait to be written; what comes beyond is dropped and counted.
+    :param queue_size: events that may wait to be written; further ones are dropped and counted.
     :param alive_interval: seconds between two ``alive`` lines of a connection.
     :raises ValueError: names the setting that is wrong.
     """

@@ -1,13 +1,13 @@
-"""Sinks: what makes metrics and spans of a factory's events.
+"""Sinks: turn a factory's events into metrics and spans.
 
     connect(url, on_event=PrometheusSink())
 
 Rules
 -----
 * A sink may serve several factories.  Each gets a listener of its own, which is called on a thread of its
-  own: a slow one delays nothing, and one that raises is logged and called again (``subscriptions``).
-* What came over the network passes the factory's veil (``veil``) before it is written, and is not written
-  when it holds a password.  The words of peers are never written, only the names of conditions.
+  own: a slow one delays nothing, and one that raises is logged and called again (``event_log``).
+* Every text from the network passes the factory's redactor (``redact``) before it is written, and is not
+  written when it holds a password.  Peers' descriptions are never written, only the names of conditions.
 * Labels have few values: hosts and conditions have at most ``MOST_NAMES`` each, later ones are ``OTHER``.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
 from haclient.events import Event
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 
 # A cluster has a handful of members; redirects of a broken peer may name any number.
 MOST_NAMES = 32
@@ -31,26 +31,26 @@ EventCallback = Callable[[Event], object]
 class Sink(Protocol):
     """Makes a listener for one factory."""
 
-    def listener(self, veil: Veil) -> EventCallback:
-        """What to call with each event of a factory.
+    def listener(self, redactor: Redactor) -> EventCallback:
+        """The function to call with each event of a factory.
 
-        :param veil: knows what must not be written.
+        :param redactor: knows the secrets that must not be written.
         """
 
 
 def callbacks(
-    given: EventCallback | Sink | Iterable[EventCallback | Sink] | None, veil: Veil
+    given: EventCallback | Sink | Iterable[EventCallback | Sink] | None, redactor: Redactor
 ) -> list[EventCallback]:
-    """What to call, for the argument ``on_event`` of a factory.
+    """The functions to call, for the argument ``on_event`` of a factory.
 
     :raises TypeError: for what can be neither called nor listened with.
     """
     if given is None:
         return []
     if isinstance(given, Iterable):
-        return [each for one in given for each in callbacks(one, veil)]
+        return [each for one in given for each in callbacks(one, redactor)]
     if isinstance(given, Sink):
-        return [given.listener(veil)]
+        return [given.listener(redactor)]
     if not callable(given):
         raise TypeError(f"on_event: a {type(given).__name__} is neither a function nor a sink")
     return [given]

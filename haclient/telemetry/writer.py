@@ -13,7 +13,7 @@ who waited for it, is not disturbed by a write for each of its steps.
 Rules
 -----
 * Sources are asked for lines on the writer's thread only, and need no locks.
-* A queue that is full drops what comes.  Each source counts its own drops, because only one thread puts into
+* A full queue drops further entries.  Each source counts its own drops, because only one thread puts into
   it; the next lines to be written say how many there were.
 * Lines that cannot be written stay, and the queue behind them fills: a disk that is full for a while costs
   nothing, or what the queue could not hold.  The first failure is a warning, then there is silence for an
@@ -78,7 +78,7 @@ class Alive:
 class Source(Protocol):
     """Makes lines.
 
-    :ivar dropped: entries that found the queue full, in all; ``reported``: those that were told.
+    :ivar dropped: entries that found the queue full, in all; ``reported``: those already reported in a line.
     """
 
     dropped: int
@@ -88,17 +88,17 @@ class Source(Protocol):
         """The lines of one entry (an ``Alive``, or what it put itself)."""
 
     def alive(self) -> Iterable[Alive]:
-        """What to ask for when the interval is over."""
+        """What to ask for at the end of each interval."""
 
     def forked(self) -> None:
-        """This is a child process, with another instance id: the parent's connections are not its own."""
+        """Drop the parent's connections in a forked child, which has another instance id."""
 
     def __hash__(self) -> int:
         """By identity."""
 
 
 class Channel:
-    """The way from sources to the files of one service."""
+    """Carries entries from sources to the files of one service."""
 
     def __init__(self, process: Process, settings: TelemetrySettings, name: str) -> None:
         self.settings = settings
@@ -119,7 +119,7 @@ class Channel:
         self._unwritten = b""
         self._retry_at = 0.0
         self._alive_at = time.monotonic() + self.settings.alive_interval
-        self._lost = 0
+        self._failed_entries = 0
         self._failing = False
         self._warned_at: float | None = None
 
@@ -157,7 +157,7 @@ class Channel:
     def work(self, now: float, *, at_once: bool) -> bool:
         """Write a few lines; whether there may be more.
 
-        :param at_once: somebody waits: try the disk now, even if it failed just before.
+        :param at_once: a caller waits: try the disk now, even if it failed just before.
         """
         if not self._unwritten:
             self._unwritten = "".join(self._take()).encode("ascii")
@@ -205,12 +205,12 @@ class Channel:
             source, entry = entries.popleft()
             try:
                 yield from source.lines(entry)
-            except Exception:  # a defect of ours must not end the thread
-                self._lost += 1
+            except Exception:  # a defect in this package must not end the thread
+                self._failed_entries += 1
                 logger.exception("telemetry of %s failed", type(entry).__name__)
 
     def _drops(self) -> Iterable[str]:
-        dropped, self._lost = self._lost, 0
+        dropped, self._failed_entries = self._failed_entries, 0
         for source in tuple(self._sources):
             now = source.dropped
             dropped += now - source.reported
@@ -230,7 +230,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class _Flush:
-    """Somebody waits.
+    """A caller that waits for a flush.
 
     :param last: because the process ends.
     """
@@ -272,7 +272,7 @@ class Process:
         return channel
 
     def wake(self) -> None:
-        """There is something in a queue."""
+        """Wake the thread: an entry was queued."""
         if self._awake:
             return
         self._awake = True
@@ -284,7 +284,7 @@ class Process:
             self._start()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until what is queued now is written, or was tried; whether that came in time."""
+        """Wait until the queued entries are written, or were tried; returns whether that was in time."""
         if self._thread is None and not any(channel.queue for channel in self._channels.values()):
             return True
         self._start()
@@ -301,7 +301,7 @@ class Process:
             self._thread = threading.Thread(target=self._run, name="haclient telemetry", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # the interpreter is on its way out, and starts no more threads
+            except RuntimeError:  # the interpreter is finalizing, and starts no more threads
                 self._thread = None
                 return
         atexit.register(self._exit)
@@ -336,7 +336,7 @@ class Process:
                 asked.done.set()
 
     def _gather(self, until: float) -> _Flush | None:
-        """Let more come, unless somebody waits."""
+        """Let more entries gather, unless a caller waits."""
         while (left := until - time.monotonic()) > 0:
             try:
                 asked = self._signal.get(timeout=left)
@@ -356,7 +356,7 @@ class Process:
             return None
 
 
-# The module's only state: a process has one writer, whoever made the factories.
+# The module's only state: a process has one writer for all its factories.
 _process = Process()
 
 
@@ -366,11 +366,11 @@ def channel(settings: TelemetrySettings, name: str) -> Channel:
 
 
 def flush(timeout: float = _EXIT_TIMEOUT) -> bool:
-    """Wait until everything that happened so far is written.
+    """Wait until all events so far are written.
 
-    Needed before ``os._exit`` and ``exec`` only; a process that ends in the ordinary way does it itself.
+    Needed before ``os._exit`` and ``exec`` only; a process that exits normally flushes by itself.
 
     :param timeout: seconds.
-    :returns: whether it came to the end in time; also when the disk did not take the lines.
+    :returns: whether it finished in time; also when the disk did not take the lines.
     """
     return _process.flush(timeout)

@@ -1,15 +1,15 @@
 """For an application's tests: brokers that fail over, members that misbehave, delays that are short.
 
 pytest finds the same things as fixtures (``haclient.pytest_plugin``); these are for other test tools, and for
-fixtures of one's own.  ``docs/testing.md`` tells how to use them.
+fixtures of one's own.  ``docs/testing.md`` shows how to use them.
 
 ``pair``           a pair and a single broker, of real processes: ``ha_pair``, ``broker``
-``flaky``          a member for each way to be passive: ``flaky_peers``
+``flaky``          a member for each kind of passive behaviour: ``flaky_peers``
 ``short_delays``   ``fast_failover``
 ``virtual_clock``  an application's own backoff in no time: ``virtual_time``
 
-Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (ways that can be cut), ``peers``
-(the behaviours, asynchronous), ``threads`` (an event loop beside the test).
+Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (routes that can be cut),
+``peers`` (the behaviours, asynchronous), ``threads`` (an event loop beside the test).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A cluster of real member processes in which a test breaks things, asynchronous; ``pair`` has its faces.
+"""A cluster of real member processes in which a test breaks things, asynchronous; ``pair`` has its APIs.
 
 Theory of operation
 -------------------
-It is a ``broker_stub.local_cluster.supervisor.Pair`` whose manager promotes a backup when the primary is dead, and does
+A ``broker_stub.local_cluster.supervisor`` promotes a backup when the primary is dead, and does
 nothing else by itself: it fences nobody and starts nobody again.  Those are the test's decisions, so
-that nothing happens at a time of its own.  Everybody's way to a member leads through a proxy that can be
-cut; what clients are told (URL, redirects, ``failover-server-list``) is the proxies.
+that nothing happens at a time of its own.  Every route to a member leads through a proxy that can be
+cut; clients get the proxies' addresses (URL, redirects, ``failover-server-list``).
 
 Rules
 -----
@@ -28,15 +28,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_stub.address import Address
-from broker_stub.local_cluster.supervisor import Member, MemberState, Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import (
+    LocalCluster,
+    LocalClusterEvent,
+    LocalClusterOptions,
+    Member,
+    MemberState,
+)
 from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient, AdminError
-from haclient.testing.network import CLIENTS, Cut, DirectoryWays, ProxyNetwork, proxies
+from haclient.testing.network import CLIENTS, Cut, DirectoryRoutes, ProxyNetwork, proxies
 
-# Seconds between two looks at a member: how soon a change that the manager did not make is seen.
+# Seconds between two looks at a member: how soon a change that the supervisor did not make is seen.
 _PROBE = 0.1
 _NEVER = 10**9
-# What members use among themselves: the ways that can be cut, and no other, looked at often.
+# Options of the members' own connections: only the routes that can be cut, and short delays.
 _PEER_OPTIONS = (
     "redirects=none&pushed_members=ignore&backoff_base=0.02&backoff_max=0.25&attempt_timeout=2&heartbeat=2"
 )
@@ -52,7 +58,7 @@ class ClusterSetup:
 
     :param members: how many.
     :param users: names and passwords of clients.
-    :param anonymous: whether clients may come without a name.
+    :param anonymous: whether clients may connect without a name.
     :param backup_timeout: seconds until the primary goes on without a backup that acknowledges nothing.
     :param serve_arguments: more arguments for each member's ``broker-stub serve``.
     """
@@ -73,14 +79,14 @@ class Cluster:
 
     def __init__(self, setup: ClusterSetup, folder: Path, network: ProxyNetwork, names: list[str]) -> None:
         self._network = network
-        self._arbiter = DirectoryWays(folder, names)
+        self._arbiter = DirectoryRoutes(folder, names)
         self._killed: set[str] = set()
         self._stopped: set[str] = set()
         self._cut: set[str] = set()
         self._returning: set[asyncio.Task[None]] = set()
         self._failed: list[str] = []
         listen = tuple(Address.parse(address) for address in network.client_addresses())
-        options = PairOptions(
+        options = LocalClusterOptions(
             listen=listen,
             passwords=setup.users,
             anonymous=setup.anonymous,
@@ -92,7 +98,7 @@ class Cluster:
             serve_arguments=setup.serve_arguments,
             member_arguments={name: self._arguments(name) for name in names},
         )
-        self.pair = Pair(options, on_event=self._heard)
+        self.pair = LocalCluster(options, on_event=self._heard)
 
     def _arguments(self, name: str) -> tuple[str, ...]:
         arguments = ("--listen", self._network.listen(name), "--arbiter", self._arbiter.member_url(name))
@@ -101,7 +107,7 @@ class Cluster:
             return arguments
         return (*arguments, "--broker-url", f"amqp://{','.join(others)}/?{_PEER_OPTIONS}")
 
-    def _heard(self, event: PairEvent) -> None:
+    def _heard(self, event: LocalClusterEvent) -> None:
         if event.kind == "failed":
             self._failed.append(f"{event.member}: {event.detail}")
 
@@ -159,7 +165,7 @@ class Cluster:
     async def whole(self, timeout: float = PATIENCE) -> None:
         """Wait until there is a primary, and every other member in service is a ready backup of it.
 
-        :raises TimeoutError: when it is not so in time; the text tells every member's state.
+        :raises TimeoutError: when it is not so in time; the text has every member's state.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -171,7 +177,7 @@ class Cluster:
             raise TimeoutError(f"not ready after {timeout:g} s: {self.states()}{failed}") from None
 
     def _agreed(self) -> bool:
-        """Whether all have their roles and know the primary; a manager that waits for one tells no other."""
+        """Whether all have their roles and know the primary: a waiting supervisor informs no other member."""
         primary = self.primary
         return (
             primary is not None
@@ -196,12 +202,12 @@ class Cluster:
             replicas = status.facts["replication"]["replicas"]
             ready = {replica["name"] for replica in replicas if replica["phase"] == "ready"}
             if ready >= {member.name for member in self._others(primary)}:
-                await self._tell_backups(primary, status.generation)
+                await self._announce_primary(primary, status.generation)
                 return True
         return False
 
-    async def _tell_backups(self, primary: Member, generation: int) -> None:
-        """A backup sends clients by the way on which it found the primary itself: tell it theirs."""
+    async def _announce_primary(self, primary: Member, generation: int) -> None:
+        """A backup redirects clients to the address at which it found the primary: give it theirs."""
         for member in self._others(primary):
             async with await self._admin(member) as admin:
                 await admin.set_primary(primary.address, generation=generation)
@@ -231,7 +237,7 @@ class Cluster:
         return member.name
 
     async def _bring_back(self, member: Member) -> None:
-        def settled(pair: Pair) -> bool:
+        def settled(pair: LocalCluster) -> bool:
             return pair.primary is not None or not any(each.alive for each in pair.members)
 
         with suppress(TimeoutError):
@@ -266,7 +272,7 @@ class Cluster:
         self._stopped.clear()
 
     def cut_off(self, name: str | None, how: Cut) -> str:
-        """Cut a member off from clients, from the other members, from the arbiter and from the manager."""
+        """Cut a member off from clients, from the other members, from the arbiter and from the supervisor."""
         member = self._chosen(name)
         self._cut.add(member.name)
         for other in (CLIENTS, *(each.name for each in self.pair.members if each is not member)):
@@ -287,19 +293,19 @@ class Cluster:
         :raises RuntimeError: when there is none.
         :raises broker_stub.management_client.AdminError: when the member refuses, or does not answer.
         """
-        heir = self.member(name) if name else self._first_backup()
+        backup = self.member(name) if name else self._first_backup()
         if self.primary is not None:
-            await self.pair.promote(heir)
+            await self.pair.promote(backup)
         else:
-            await self._promote_unasked(heir)
-        return heir.name
+            await self._promote_unasked(backup)
+        return backup.name
 
-    async def _promote_unasked(self, heir: Member) -> None:
+    async def _promote_unasked(self, backup: Member) -> None:
         async with self.pair.deciding:
-            if not heir.state.serves:
-                async with await self._admin(heir) as admin:
+            if not backup.state.serves:
+                async with await self._admin(backup) as admin:
                     await admin.promote(at_least=self.pair.generation + 1)
-        await self.pair.wait_until(lambda _: heir.state is MemberState.PRIMARY, PATIENCE)
+        await self.pair.wait_until(lambda _: backup.state is MemberState.PRIMARY, PATIENCE)
 
     def _first_backup(self) -> Member:
         for member in self.pair.members:
@@ -349,5 +355,5 @@ async def cluster(setup: ClusterSetup) -> AsyncIterator[Cluster]:
 
 
 def _names(count: int) -> list[str]:
-    """As the manager names its members."""
+    """The names that the supervisor gives its members."""
     return [f"member-{number}" for number in range(1, count + 1)]

@@ -60,7 +60,7 @@ class FlakyPeers:
 
         :param name: one of ``names``.
         :param primary: ``host:port`` for those that redirect: where to.
-        :raises ValueError: for a name that is none, or a redirection that leads nowhere.
+        :raises ValueError: for a name that is none, or a redirect without a target.
         """
         if name not in BEHAVIOURS:
             raise ValueError(f"there is no behaviour {name!r}; there are {', '.join(BEHAVIOURS)}")

@@ -1,11 +1,11 @@
-"""The ways between clients, members and the arbiter, each of which can be cut.
+"""The routes between clients, members and the arbiter, each of which a test can cut.
 
 Rules
 -----
-* A way is a pair of parties: two members' names, or a member's and ``CLIENTS`` or ``ARBITER``.
-* ``HOLD`` keeps bytes back: connections stay open, and who waits learns nothing.  ``RESET`` ends
-  connections and refuses new ones.  What was held passes when the way is healed.
-* For the directory arbiter a cut way is a path that leads nowhere, at once.
+* A route is a pair of parties: two members' names, or a member's and ``CLIENTS`` or ``ARBITER``.
+* ``HOLD`` keeps bytes back: connections stay open, and a party that waits learns nothing.  ``RESET`` ends
+  connections and refuses new ones.  What was held passes when the route is healed.
+* For the directory arbiter a cut route is a path that does not exist, at once.
 """
 
 from __future__ import annotations
@@ -26,54 +26,54 @@ ARBITER = "arbiter"
 
 
 class Cut(enum.Enum):
-    """How a way is cut."""
+    """How a route is cut."""
 
     HOLD = "hold"
     RESET = "reset"
 
 
 class Network(Protocol):
-    """Where every party finds the others."""
+    """The addresses at which every party finds the others."""
 
     addresses: tuple[Address, ...]
     """Where the members listen."""
 
     def client_addresses(self) -> list[str]:
-        """The members, as clients are told them."""
+        """The addresses of the members for clients."""
 
     def peer_addresses(self, member: str) -> list[str]:
-        """The other members, as one member is told them."""
+        """The addresses of the other members for one member."""
 
     def listen(self, member: str) -> str:
         """Where a member listens."""
 
     def wrapper(self, member: str) -> tuple[str, ...]:
-        """What stands before a member's command."""
+        """The prefix of a member's command."""
 
     def cut(self, one: str, other: str, how: Cut) -> None:
-        """Cut a way, in both directions."""
+        """Cut a route, in both directions."""
 
     def heal(self) -> None:
-        """Heal every way."""
+        """Heal every route."""
 
 
 class ProxyNetwork:
-    """A TCP proxy on each way between members and their clients or peers."""
+    """A TCP proxy on each route between members and their clients or peers."""
 
     def __init__(
-        self, members: Sequence[str], ways: dict[tuple[str, str], Proxy], free: Iterable[Address]
+        self, members: Sequence[str], routes: dict[tuple[str, str], Proxy], free: Iterable[Address]
     ) -> None:
         self.addresses = tuple(free)
         self._members = tuple(members)
-        self._ways = ways
+        self._routes = routes
 
     def client_addresses(self) -> list[str]:
         """See ``Network``."""
-        return [self._ways[CLIENTS, member].address for member in self._members]
+        return [self._routes[CLIENTS, member].address for member in self._members]
 
     def peer_addresses(self, member: str) -> list[str]:
         """See ``Network``."""
-        return [self._ways[member, other].address for other in self._members if other != member]
+        return [self._routes[member, other].address for other in self._members if other != member]
 
     def listen(self, member: str) -> str:
         """See ``Network``."""
@@ -85,14 +85,14 @@ class ProxyNetwork:
 
     def cut(self, one: str, other: str, how: Cut) -> None:
         """See ``Network``."""
-        for way in ((one, other), (other, one)):
-            if way in self._ways:
-                self._ways[way].hold() if how is Cut.HOLD else self._ways[way].refuse()
+        for route in ((one, other), (other, one)):
+            if route in self._routes:
+                self._routes[route].hold() if how is Cut.HOLD else self._routes[route].refuse()
 
     def heal(self) -> None:
         """See ``Network``."""
-        for way in self._ways.values():
-            way.release()
+        for route in self._routes.values():
+            route.release()
 
 
 @asynccontextmanager
@@ -101,32 +101,32 @@ async def proxies(members: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
     async with AsyncExitStack() as stack:
         # A host of its own for each: test runs beside this one cannot take the port meanwhile.
         free = free_addresses(tuple(Address(loopback_host(), 0) for _ in members))
-        ways = {}
+        routes = {}
         for member, address in zip(members, free, strict=True):
             target = Peer(address.host, address.port)
             for party in (CLIENTS, *(other for other in members if other != member)):
-                ways[party, member] = await stack.enter_async_context(proxy(target))
-        yield ProxyNetwork(members, ways, free)
+                routes[party, member] = await stack.enter_async_context(proxy(target))
+        yield ProxyNetwork(members, routes, free)
 
 
-class ArbiterWays(Protocol):
+class ArbiterRoutes(Protocol):
     """How each member reaches the arbiter."""
 
     url: str
-    """For whoever watches; never cut."""
+    """For observers; never cut."""
 
     def member_url(self, member: str) -> str:
-        """What a member is told."""
+        """The arbiter's URL for a member."""
 
     def cut(self, member: str, how: Cut) -> None:
         """Cut one member off."""
 
     def heal(self) -> None:
-        """Heal every way."""
+        """Heal every route."""
 
 
-class DirectoryWays:
-    """One arbiter directory, and for each member a symbolic link to it that can be taken away."""
+class DirectoryRoutes:
+    """One arbiter directory, and for each member a symbolic link to it that can be removed."""
 
     def __init__(self, folder: Path, members: Sequence[str]) -> None:
         directory = folder / "arbiter"
@@ -141,17 +141,17 @@ class DirectoryWays:
         return f"directory:{self._links[member]}"
 
     def cut(self, member: str, how: Cut) -> None:
-        """See ``ArbiterWays``: a share that is not mounted, whatever the way."""
+        """See ``ArbiterWays``: a share that is not mounted, whatever ``how`` says."""
         link = self._links[member]
         if link.is_symlink():
-            link.rename(_away(link))
+            link.rename(_unmounted(link))
 
     def heal(self) -> None:
         """See ``ArbiterWays``."""
         for link in self._links.values():
-            if _away(link).is_symlink():
-                _away(link).rename(link)
+            if _unmounted(link).is_symlink():
+                _unmounted(link).rename(link)
 
 
-def _away(link: Path) -> Path:
+def _unmounted(link: Path) -> Path:
     return link.with_name(f"{link.name}.away")

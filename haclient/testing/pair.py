@@ -31,8 +31,8 @@ _MARGIN = 30.0
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-class _Face:
-    """What both faces of a cluster need: its event loop is on another thread."""
+class _BlockingApi:
+    """What both APIs of a cluster need: its event loop is on another thread."""
 
     def __init__(self, loop: LoopInThread, made: Cluster) -> None:
         self._loop = loop
@@ -57,7 +57,7 @@ class _Face:
         """Wait for a primary, and for every other member that was not put out of service to back it up.
 
         :param timeout: seconds.
-        :raises TimeoutError: when it is not so in time; the text tells every member's state.
+        :raises TimeoutError: when it is not so in time; the text has every member's state.
         """
         self._loop.call(self._cluster.whole(timeout), timeout + _MARGIN)
 
@@ -80,7 +80,7 @@ class _Face:
         return f"<{type(self).__name__} {self.url}: {self._loop.do(self._cluster.states)}>"
 
 
-class HAPair(_Face):
+class HAPair(_BlockingApi):
     """Two members (or more), an arbiter, a manager."""
 
     @property
@@ -137,7 +137,7 @@ class HAPair(_Face):
         it finds out when it is back.
 
         :param member: ``None`` for the first backup that is in service.
-        :raises broker_stub.management_client.AdminError: when the member refuses, because its store lacks something.
+        :raises broker_stub.management_client.AdminError: when the member refuses: its store lacks something.
         :raises RuntimeError: when there is no backup.
         """
         return self._loop.call(self._cluster.promote(member))
@@ -159,7 +159,7 @@ class HAPair(_Face):
         self._loop.do(self._cluster.heal)
 
 
-class Broker(_Face):
+class Broker(_BlockingApi):
     """One member, which keeps its messages over ``kill`` and ``restart``."""
 
     def kill(self) -> None:

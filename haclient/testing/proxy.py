@@ -1,8 +1,8 @@
 """A TCP proxy that cuts: now, after so many bytes, or again and again at planned points.
 
-    async with proxy(member, cuts=[100_000, 5_000]) as way:
-        ...aio.connect(url(way))...
-        way.cut()
+    async with proxy(member, cuts=[100_000, 5_000]) as route:
+        ...aio.connect(url(route))...
+        route.cut()
 
 It is a ``Peer``, so ``url`` takes it as a member.  What came before a cut is delivered: the side
 that was being written to gets an end of stream, the other one a reset, as when a process dies
@@ -25,9 +25,9 @@ _CHUNK = 65536
 
 @dataclass(slots=True)
 class Proxy(Peer):
-    """A way to another peer.
+    """A route to another peer.
 
-    :ivar target: where it leads; may be changed, which new connections will see.
+    :ivar target: the peer it leads to; a change applies to new connections.
     :ivar cuts: for each cut, the bytes in both directions since the one before.
     :ivar made: how many cuts there were, the ones by ``cut`` included.
     :ivar passed: bytes since the last cut.
@@ -139,6 +139,6 @@ async def proxy(target: Peer, *, cuts: Iterable[int] = ()) -> AsyncIterator[Prox
     """Start a proxy to a peer."""
     server_socket = bound()
     host, port = server_socket.getsockname()
-    way = Proxy(host, port, target=target, cuts=iter(cuts))
-    async with way.serving(server_socket):
-        yield way
+    route = Proxy(host, port, target=target, cuts=iter(cuts))
+    async with route.serving(server_socket):
+        yield route

@@ -30,7 +30,7 @@ SHORT: Mapping[str, float] = MappingProxyType(
         "stable_after": 0.5,
         "backoff_base": 0.01,
         "backoff_max": 0.1,
-        "max_hint": 0.5,
+        "max_retry_after": 0.5,
         "park_timeout": 1.0,
         # A process that does not get the processor for this long is taken for dead.
         "heartbeat": 1.0,

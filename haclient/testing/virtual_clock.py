@@ -13,8 +13,8 @@ and the clock jumps.  While a socket is open a peer may answer, in real time; so
 resolution), time passes as usual.
 
 In the thread that entered it ``time.sleep`` takes ``settle`` real seconds at most, and ``time.monotonic`` and
-``time.time`` tell the virtual time.  Other threads, haclient's own among them, live in real time: for the
-blocking face use ``fast_failover`` as well.
+``time.time`` return the virtual time.  Other threads, haclient's own among them, live in real time: for the
+blocking API use ``fast_failover`` as well.
 
 Rules
 -----

@@ -1,8 +1,8 @@
 """Messages in an application's traces, by OpenTelemetry.
 
     tracing = MessageTracing()
-    traced = tracing.trace(connection)                 # of either face
-    sender = traced.create_sender("orders")            # awaited on the asyncio face
+    traced = tracing.trace(connection)                 # of either API
+    sender = traced.create_sender("orders")            # awaited on the asyncio API
     sender.send(message)                               # a span, whose context goes with the message
     receiver = traced.create_receiver("orders")
     delivery = receiver.receive()                      # a span with a link to that context
@@ -12,14 +12,14 @@
 Rules
 -----
 * The span of a send lasts until the primary has settled the message, across failovers; it is the creation
-  context.  A message that brings a context (one that is forwarded) keeps it, and the span is linked to it.
+  context.  A message that has a context already (a forwarded one) keeps it, and the span is linked to it.
 * The message that the application holds is not changed: the context is put in while it is encoded, and what
   is sent again after a failover is those bytes.
 * Neither bodies nor properties are written, and of an error only its type, for its words may quote them.
 * What fails in tracing is logged, and the message is sent or handed out all the same.
 * Settling has no span of its own; it is part of the processing.
 
-What connections go through is told by ``telemetry.opentelemetry.OpenTelemetrySink``.
+``telemetry.opentelemetry.OpenTelemetrySink`` reports the events of connections.
 
 Sources: W3C "Trace Context: AMQP protocol" (draft), OpenTelemetry semantic conventions 1.43 for messaging;
 needs the extra ``metrics``.
@@ -36,8 +36,8 @@ from haclient import aio, blocking
 from haclient.telemetry.opentelemetry import SCOPE
 from haclient.tracing.asyncio_links import AsyncTraced
 from haclient.tracing.blocking_links import Traced
-from haclient.tracing.operations import Instruments, Station
-from haclient.tracing.propagation import Carriage, Carrier
+from haclient.tracing.operations import Instruments, TracingContext
+from haclient.tracing.propagation import Carrier, Propagation
 
 __all__ = ["MessageTracing"]
 
@@ -62,7 +62,7 @@ class MessageTracing:
     ) -> None:
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._instruments = Instruments(metrics.get_meter(SCOPE, meter_provider=meter_provider))
-        self._carriage = Carriage(propagator or propagate.get_global_textmap(), carrier)
+        self._propagation = Propagation(propagator or propagate.get_global_textmap(), carrier)
 
     @overload
     def trace(self, connection: aio.Connection) -> AsyncTraced: ...
@@ -71,14 +71,14 @@ class MessageTracing:
     def trace(self, connection: aio.Connection | blocking.Connection) -> AsyncTraced | Traced:
         """Makes senders and receivers of a connection whose messages are traced."""
         core = connection.factory._core
-        station = Station(
+        context = TracingContext(
             self._tracer,
             self._instruments,
-            self._carriage,
-            core.veil,
+            self._propagation,
+            core.redactor,
             core.client_id,
             lambda: connection.endpoint,
         )
         if isinstance(connection, aio.Connection):
-            return AsyncTraced(connection, station)
-        return Traced(connection, station)
+            return AsyncTraced(connection, context)
+        return Traced(connection, context)

@@ -1,4 +1,4 @@
-"""Traced links of the asyncio face; see ``haclient.tracing``."""
+"""Traced links of the asyncio API; see ``haclient.tracing``."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from opentelemetry import trace
 from haclient import aio
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
-from haclient.tracing.operations import Link, Station
+from haclient.tracing.operations import Link, TracingContext
 from haclient.tracing.propagation import TracingEncoder
 
 
 class AsyncTraced:
     """Makes traced links of a connection."""
 
-    def __init__(self, connection: aio.Connection, station: Station) -> None:
+    def __init__(self, connection: aio.Connection, context: TracingContext) -> None:
         self._connection = connection
-        self._station = station
+        self._context = context
 
     async def create_sender(self, address: str | None, **arguments: Any) -> AsyncTracedSender:
         """A sender; the arguments are those of ``aio.Connection.create_sender``."""
         sender = await self._connection.create_sender(address, **arguments)
-        sender._encoder = TracingEncoder(self._station.carriage)
-        return AsyncTracedSender(sender, self._station.link(address))
+        sender._encoder = TracingEncoder(self._context.propagation)
+        return AsyncTracedSender(sender, self._context.link(address))
 
     async def create_receiver(
         self, address: str | None, *, dynamic: bool = False, **arguments: Any
     ) -> AsyncTracedReceiver:
         """A receiver; the arguments are those of ``aio.Connection.create_receiver``."""
         receiver = await self._connection.create_receiver(address, dynamic=dynamic, **arguments)
-        return AsyncTracedReceiver(receiver, self._station.link(address, dynamic=dynamic))
+        return AsyncTracedReceiver(receiver, self._context.link(address, dynamic=dynamic))
 
 
 class AsyncTracedSender:

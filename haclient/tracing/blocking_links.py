@@ -1,4 +1,4 @@
-"""Traced links of the blocking face; see ``haclient.tracing``."""
+"""Traced links of the blocking API; see ``haclient.tracing``."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from opentelemetry import trace
 from haclient import blocking
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
-from haclient.tracing.operations import Link, Station
+from haclient.tracing.operations import Link, TracingContext
 from haclient.tracing.propagation import TracingEncoder
 
 
 class Traced:
     """Makes traced links of a connection."""
 
-    def __init__(self, connection: blocking.Connection, station: Station) -> None:
+    def __init__(self, connection: blocking.Connection, context: TracingContext) -> None:
         self._connection = connection
-        self._station = station
+        self._context = context
 
     def create_sender(self, address: str | None, **arguments: Any) -> TracedSender:
         """A sender; the arguments are those of ``blocking.Connection.create_sender``."""
         sender = self._connection.create_sender(address, **arguments)
-        sender._encoder = TracingEncoder(self._station.carriage)
-        return TracedSender(sender, self._station.link(address))
+        sender._encoder = TracingEncoder(self._context.propagation)
+        return TracedSender(sender, self._context.link(address))
 
     def create_receiver(
         self, address: str | None, *, dynamic: bool = False, **arguments: Any
     ) -> TracedReceiver:
         """A receiver; the arguments are those of ``blocking.Connection.create_receiver``."""
         receiver = self._connection.create_receiver(address, dynamic=dynamic, **arguments)
-        return TracedReceiver(receiver, self._station.link(address, dynamic=dynamic))
+        return TracedReceiver(receiver, self._context.link(address, dynamic=dynamic))
 
 
 class TracedSender:

@@ -21,8 +21,8 @@ from opentelemetry.context import Context
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import HaclientError, MessageNotAccepted
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
-from haclient.telemetry.redact import Veil
-from haclient.tracing.propagation import Carriage, span_context
+from haclient.telemetry.redact import Redactor
+from haclient.tracing.propagation import Propagation, span_context
 
 logger = logging.getLogger("haclient")
 
@@ -56,16 +56,16 @@ class Instruments:
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
-    """What the links of a connection have in common.
+class TracingContext:
+    """What the traced links of one connection share.
 
-    :param endpoint: tells the member that the connection is at.
+    :param endpoint: returns the member that the connection is connected to.
     """
 
     tracer: trace.Tracer
     instruments: Instruments
-    carriage: Carriage
-    veil: Veil
+    propagation: Propagation
+    redactor: Redactor
     client_id: str
     endpoint: Callable[[], Endpoint | None]
 
@@ -82,7 +82,7 @@ class Station:
     def server(self) -> Attributes:
         """The member that serves now."""
         endpoint = self.endpoint()
-        host = None if endpoint is None else self.veil.name(endpoint.host)
+        host = None if endpoint is None else self.redactor.name(endpoint.host)
         return (
             {} if endpoint is None or host is None else {"server.address": host, "server.port": endpoint.port}
         )
@@ -91,8 +91,8 @@ class Station:
 class Link:
     """The operations of one sender or receiver."""
 
-    def __init__(self, station: Station, destination: Attributes) -> None:
-        self._station = station
+    def __init__(self, context: TracingContext, destination: Attributes) -> None:
+        self._context = context
         self._destination = destination
 
     def send(self, message: proton.Message) -> Operation:
@@ -106,8 +106,8 @@ class Link:
             yield
 
     def receive(self) -> Operation:
-        """Begin to wait for a message.  There is a span only when one has come."""
-        return Operation(self._station, "receive", self._attributes("receive"))
+        """Begin to wait for a message.  There is a span only when one arrived."""
+        return Operation(self._context, "receive", self._attributes("receive"))
 
     @contextlib.contextmanager
     def processing(self, message: proton.Message) -> Iterator[trace.Span]:
@@ -117,7 +117,7 @@ class Link:
             yield operation.span
 
     def _begin(self, name: str, message: proton.Message) -> Operation:
-        operation = Operation(self._station, name, self._attributes(name))
+        operation = Operation(self._context, name, self._attributes(name))
         operation.start(message)
         return operation
 
@@ -127,16 +127,16 @@ class Link:
             "messaging.operation.name": name,
             "messaging.operation.type": name,
             **self._destination,
-            **self._station.server(),
+            **self._context.server(),
         }
 
 
 class Operation:
     """One operation under way.  None of its methods raises because of tracing."""
 
-    def __init__(self, station: Station, name: str, attributes: Attributes) -> None:
+    def __init__(self, context: TracingContext, name: str, attributes: Attributes) -> None:
         self.span: trace.Span = trace.INVALID_SPAN
-        self._station = station
+        self._context = context
         self._name = name
         self._attributes = attributes
         self._began = time.perf_counter()
@@ -145,16 +145,16 @@ class Operation:
     def start(self, message: proton.Message | None) -> None:
         """Start the span, with a link to the context of the message."""
         with _guard():
-            carried = Context() if message is None else self._station.carriage.context(message)
-            origin = span_context(carried)
+            extracted = Context() if message is None else self._context.propagation.context(message)
+            origin = span_context(extracted)
             alone = self._name == "process" and not trace.get_current_span().get_span_context().is_valid
-            ids: Attributes = {"messaging.client.id": self._station.client_id}
+            ids: Attributes = {"messaging.client.id": self._context.client_id}
             if message is not None and isinstance(message.id, str | int):
                 ids["messaging.message.id"] = str(message.id)
-            self.span = self._station.tracer.start_span(
+            self.span = self._context.tracer.start_span(
                 " ".join(str(word) for word in (self._name, self._destination) if word),
-                # Processing has the sender for its parent, where it happens in nobody else's span.
-                carried if alone and origin.is_valid else None,
+                # The span of processing has the sender as its parent, unless another span is current.
+                extracted if alone and origin.is_valid else None,
                 _KINDS[self._name],
                 {**self._attributes, **ids},
                 [trace.Link(origin)] if origin.is_valid else None,
@@ -162,13 +162,13 @@ class Operation:
             )
 
     def arrived(self, message: Callable[[], proton.Message]) -> None:
-        """A message has come."""
+        """A message arrived."""
         with _guard():
             self.start(message())
         self.end()
 
     def failed(self, error: BaseException) -> None:
-        """No message can come any more."""
+        """The wait for a message failed for good."""
         self.start(None)
         self.end(error)
 
@@ -194,10 +194,10 @@ class Operation:
         self.end(CancelledError() if future.cancelled() else future.exception())
 
     def end(self, error: BaseException | None = None) -> None:
-        """The operation is over."""
+        """End the operation."""
         with _guard():
             seconds = time.perf_counter() - self._began
-            facts = {**self._attributes, **self._station.server()}
+            facts = {**self._attributes, **self._context.server()}
             if error is not None:
                 facts["error.type"] = type(error).__name__
                 self.span.set_status(trace.StatusCode.ERROR, type(error).__name__)
@@ -206,7 +206,7 @@ class Operation:
             self._measure(seconds, facts, error)
 
     def _measure(self, seconds: float, facts: Attributes, error: BaseException | None) -> None:
-        instruments = self._station.instruments
+        instruments = self._context.instruments
         if self._name == "process":
             instruments.processing.record(seconds, facts)
             return

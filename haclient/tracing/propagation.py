@@ -1,4 +1,4 @@
-"""How a trace context travels in a message: the W3C draft for AMQP.
+"""Carries a trace context in a message, by the W3C draft for AMQP.
 
 It is read from the message annotations, or, where those have none, from the application properties, whoever
 wrote it.  Values are text, as propagators write them; the draft's binary form is not read.
@@ -22,10 +22,10 @@ logger = logging.getLogger("haclient")
 Carrier = Literal["annotations", "properties"]
 
 
-class Carriage:
+class Propagation:
     """Puts contexts into messages, and takes them out.
 
-    :raises ValueError: for a carrier that there is not.
+    :raises ValueError: for an unknown carrier.
     """
 
     def __init__(self, propagator: TextMapPropagator, carrier: Carrier) -> None:
@@ -35,7 +35,7 @@ class Carriage:
         self._propagator = propagator
 
     def context(self, message: proton.Message) -> Context:
-        """The context that a message brings; an empty one if it brings none."""
+        """The context in a message; an empty one if there is none."""
         for section in (message.annotations, message.properties):
             texts = _texts(section)
             if any(name in texts for name in self._propagator.fields):
@@ -73,18 +73,18 @@ def _texts(section: Mapping[Any, Any] | None) -> dict[str, str]:
 class TracingEncoder(Encoder):
     """Encodes messages with the context that is current, and leaves them as they were."""
 
-    __slots__ = ("_carriage",)
+    __slots__ = ("_propagation",)
 
-    def __init__(self, carriage: Carriage) -> None:
+    def __init__(self, propagation: Propagation) -> None:
         super().__init__()
-        self._carriage = carriage
+        self._propagation = propagation
 
     def encode(self, message: proton.Message, duplicate_id: str | None = None) -> bytes:
         """See ``Encoder.encode``."""
-        added = self._carriage.addition(message)
+        added = self._propagation.addition(message)
         if not added:
             return super().encode(message, duplicate_id)
-        carrier = self._carriage.carrier
+        carrier = self._propagation.carrier
         before = getattr(message, carrier)
         setattr(message, carrier, {**(before or {}), **added})
         try:

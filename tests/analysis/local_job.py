@@ -18,7 +18,7 @@ class Done:
 
     telemetry: Path
     out: Path
-    figures: job.Figures
+    summary: job.Summary
 
 
 DONE = pytest.StashKey[Done]()

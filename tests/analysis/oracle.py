@@ -36,14 +36,14 @@ WITH facts AS (
            AS first_attempt_at,
          max(time) FILTER (type = 'connected') AS back_at,
          max(monotonic) FILTER (type = 'connected') AS back_clock,
-         max(outage_duration) FILTER (type = 'connected') AS told,
+         max(outage_duration) FILTER (type = 'connected') AS reported_duration,
          count(*) FILTER (type = 'attempt') AS attempts,
          count(*) FILTER (type = 'redirect') AS redirects,
          count(DISTINCT server_address || ':' || server_port) FILTER (type = 'attempt') AS members_tried,
          map_from_entries(list_sort(map_entries(histogram(error_type) FILTER (type = 'attempt'
                                                              AND error_type IS NOT NULL)))) AS reasons,
          max(reason) FILTER (type = 'lost') AS lost_reason,
-         count(hint) FILTER (type = 'backoff') AS hints_obeyed,
+         count(hint) FILTER (type = 'backoff') AS retry_after_honored,
          count(*) FILTER (type = 'backoff') AS backoffs,
          sum(backoff_delay) FILTER (type = 'backoff') AS backoff_total,
          max(generation) FILTER (type = 'lost') AS generation_before,
@@ -53,24 +53,24 @@ WITH facts AS (
          max(unsettled) FILTER (type = 'lost') AS unsettled,
          max(replayed) FILTER (type = 'connected') AS replayed,
          bool_or(type = 'gave_up') AS gave_up, bool_or(type = 'closed') AS closed,
-         max(time) AS heard_at, max(sequence) - min(sequence) AS span, count(*) AS lines
+         max(time) AS last_event_at, max(sequence) - min(sequence) AS span, count(*) AS lines
   FROM events WHERE client_id IS NOT NULL GROUP BY ALL)
 SELECT cluster, client_id, connection, outage, outage_id, service, instance, outage = 1 AS first_connect,
        lost_at, coalesce(lost_at, first_line_at) AS began_at, first_attempt_at, back_at,
        CASE WHEN back_at IS NOT NULL
-            THEN coalesce(round(back_clock - lost_clock, 6), told, (back_at - lost_at) / 1e6)
-       END AS time_away,
+            THEN coalesce(round(back_clock - lost_clock, 6), reported_duration, (back_at - lost_at) / 1e6)
+       END AS downtime,
        CASE WHEN back_at IS NULL THEN NULL
-            WHEN coalesce(back_clock - lost_clock, told) IS NOT NULL THEN 'monotonic'
+            WHEN coalesce(back_clock - lost_clock, reported_duration) IS NOT NULL THEN 'monotonic'
             WHEN lost_at IS NOT NULL THEN 'wall' END AS clock,
-       attempts, redirects, members_tried, coalesce(reasons, MAP {}) AS reasons, lost_reason, hints_obeyed,
-       backoffs, backoff_total, generation_before, generation_after, endpoint_before, endpoint_after,
-       unsettled, replayed,
+       attempts, redirects, members_tried, coalesce(reasons, MAP {}) AS reasons, lost_reason,
+       retry_after_honored, backoffs, backoff_total, generation_before, generation_after,
+       endpoint_before, endpoint_after, unsettled, replayed,
        CASE WHEN back_at IS NOT NULL OR outage < max(outage) OVER
                                            (PARTITION BY client_id, instance, connection) THEN
             'back' WHEN gave_up THEN 'gave_up' WHEN closed THEN 'closed'
-            WHEN heard_at < (SELECT max(time) FROM events) - 120000000 THEN 'never_came_back'
-            ELSE 'open' END AS outcome
+            WHEN last_event_at < (SELECT max(time) FROM events) - 120000000 THEN 'never_came_back'
+            ELSE 'open' END AS episode_result
 FROM facts""",
     "losses": """
 WITH lost AS (
@@ -87,7 +87,7 @@ storm AS (
   SELECT cluster, number, min(lost_at) AS started_at FROM numbered JOIN runs USING (cluster, number)
   WHERE lost_at // 1000 >= low - 1.5 * (high - low) GROUP BY ALL)
 SELECT numbered.*, started_at, coalesce(cluster, '?') || '/' || (started_at // 1000) AS storm_id,
-       coalesce((lost_at - started_at) / 1e6 + time_away, 'infinity'::DOUBLE) AS back_after
+       coalesce((lost_at - started_at) / 1e6 + downtime, 'infinity'::DOUBLE) AS back_after
 FROM numbered JOIN storm USING (cluster, number)""",
     "extents": """
 WITH clients AS (
@@ -146,7 +146,7 @@ WITH drawn AS (
          coalesce(backoff_base >= backoff_max AND backoff_delay > 0.95 * backoff_base, false) AS at_cap
   FROM events WHERE type = 'backoff' AND hint IS NULL AND backoff_base > 0 AND backoff_delay IS NOT NULL),
 ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY strategy, backoff_base, round ORDER BY ratio) AS place,
+  SELECT *, row_number() OVER (PARTITION BY strategy, backoff_base, round ORDER BY ratio) AS rank,
          count(*) OVER (PARTITION BY strategy, backoff_base, round) AS n FROM drawn),
 cells AS (SELECT strategy, backoff_base, round, cluster, wake // 10000 AS cell, count(*) AS n
           FROM drawn GROUP BY ALL),
@@ -156,7 +156,7 @@ together AS (SELECT strategy, backoff_base, round,
                     sum(top) FILTER (n >= 20) / sum(n) FILTER (n >= 20) AS share
              FROM seconds GROUP BY ALL)
 SELECT strategy, backoff_base, round, n AS delays, avg(ratio) AS mean_ratio,
-       max(greatest(place / n - ratio, ratio - (place - 1) / n)) AS ks_statistic,
+       max(greatest(rank / n - ratio, ratio - (rank - 1) / n)) AS ks_statistic,
        1.36 / sqrt(n) AS ks_critical, any_value(share) AS synchronisation_index,
        count(*) FILTER (at_cap) / n AS at_cap_share
 FROM ranked JOIN together USING (strategy, backoff_base, round) GROUP BY strategy, backoff_base, round, n""",
@@ -209,8 +209,8 @@ SELECT 'generation_backwards', cluster, moment, 'from generation ' || generation
 UNION ALL
 SELECT 'lost_telemetry', cluster, moment, missing || ' lines are missing, of ' || n || ' connections', []
 FROM gaps""",
-    "absent": """
-WITH told AS (
+    "not_recovered": """
+WITH last AS (
   SELECT client_id, instance, connection, outage, max(time) AS last_seen,
          arg_max(full_type, sequence) AS last_type,
          arg_max(error_type, sequence) FILTER (error_type IS NOT NULL) AS last_error,
@@ -219,19 +219,20 @@ WITH told AS (
          arg_max(state, sequence) FILTER (state IS NOT NULL) AS state
   FROM events GROUP BY ALL)
 SELECT client_id, connection, service, instance, cluster, last_seen, last_type, last_error, last_endpoint,
-       CASE WHEN outcome = 'gave_up' THEN 'gave up' WHEN last_type = 'haclient.connection.lost' THEN 'lost'
-            ELSE coalesce(state, 'reconnecting') END AS state_then, outage_id
-FROM episodes JOIN told USING (client_id, instance, connection, outage)
-WHERE outcome IN ('gave_up', 'never_came_back')""",
+       CASE WHEN episode_result = 'gave_up' THEN 'gave up'
+             WHEN last_type = 'haclient.connection.lost' THEN 'lost'
+            ELSE coalesce(state, 'reconnecting') END AS last_state, outage_id
+FROM episodes JOIN last USING (client_id, instance, connection, outage)
+WHERE episode_result IN ('gave_up', 'never_came_back')""",
     "advice": """
 WITH worst AS (SELECT max(clients_hit) AS clients, max(setup_rate) AS rate FROM storms),
-away AS (SELECT quantile_cont(time_away, 0.999) AS slow, count(time_away) AS n FROM episodes
+slow AS (SELECT quantile_cont(downtime, 0.999) AS slow, count(downtime) AS n FROM episodes
          WHERE NOT first_connect)
 SELECT 'accept_rate' AS parameter, NULL::DOUBLE AS current, max(setup_rate) AS proposed FROM storms
 UNION ALL
 SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff'),
        ceil(2 * clients / rate) FROM worst
-UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM away""",
+UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM slow""",
 }
 
 STEPS = ("losses", "extents", "marks")  # on the way to the tables

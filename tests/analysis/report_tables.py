@@ -41,7 +41,7 @@ def stream(link: str | None, **facts: Any) -> dict[str, Any]:
         "sequence": 123_456,
         "duplicates": 7,
         "gaps": 0,
-        "odd": {} if link is None else {"duplicates": 7, "gone": 2},
+        "anomalies": {} if link is None else {"duplicates": 7, "gone": 2},
         **levels,
         "columns": [
             {
@@ -74,7 +74,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "still_open": 0,
             }
         ],
-        "ecdf": [{"time_away": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],
+        "ecdf": [{"downtime": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],
         "sites": [stream(None), stream("from-a")],
         "storms": [dict(_STORM)],
         "storm_timeline": [
@@ -90,7 +90,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             for second in range(120)
             for member in MEMBERS
         ],
-        "storm_marks": [{"storm_id": "s1", "second": 2.05, "what": "promoted", "member": "member-b"}],
+        "storm_marks": [{"storm_id": "s1", "second": 2.05, "event": "promoted", "member": "member-b"}],
         "storm_reasons": [{"storm_id": "s1", "error_type": "connection_refused", "failures": 1820}],
         "jitter_histogram": [
             {
@@ -137,7 +137,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             }
             for member in MEMBERS
         ],
-        "absent": [
+        "not_recovered": [
             {
                 "client_id": "billing-7",
                 "connection": 1,
@@ -148,7 +148,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "last_type": "haclient.connection.backoff",
                 "last_error": "timeout",
                 "last_endpoint": MEMBERS[0],
-                "state_then": "reconnecting",
+                "last_state": "reconnecting",
                 "outage_id": "billing-7/1/2",
             }
         ],
@@ -167,8 +167,8 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "current": None,
                 "proposed": "200",
                 "reason": "the primary set up no more",
-                "figures": "N = 2,000",
+                "basis": "N = 2,000",
             }
         ],
-        "totals": [{"table": "absent", "rows": 61}, {"table": "quarantine", "rows": 2}],
+        "totals": [{"table": "not_recovered", "rows": 61}, {"table": "quarantine", "rows": 2}],
     }

@@ -22,19 +22,19 @@ ENDPOINTS = ("broker-a", "broker-b")
 class Client:
     """One connection, and the lines that it writes."""
 
-    def __init__(self, number: int, luck: random.Random) -> None:
+    def __init__(self, number: int, prng: random.Random) -> None:
         self._name = f"client-{number}"
-        self._luck = luck
+        self._prng = prng
         self._sequence = 0
         self._outage = 1
-        self._at = luck.uniform(0, 5)
-        self.away = False
+        self._at = prng.uniform(0, 5)
+        self.down = False
 
     def lines(self, outages: int) -> Iterator[str]:
         """A first connect, and some outages."""
         yield from self._connect(0)
         for _ in range(outages):
-            self._at += self._luck.uniform(20, 40)
+            self._at += self._prng.uniform(20, 40)
             yield self._line(Kind.ALIVE, state="connected", generation=self._outage, **_server(self._outage))
             self._outage += 1
             yield self._line(
@@ -44,16 +44,16 @@ class Client:
                 generation=self._outage - 1,
                 **_server(self._outage - 1),
             )
-            if self._luck.random() < 0.1:
-                self.away = True
+            if self._prng.random() < 0.1:
+                self.down = True
                 return
-            yield from self._connect(self._luck.randrange(1, 4))
+            yield from self._connect(self._prng.randrange(1, 4))
 
     def _connect(self, failures: int) -> Iterator[str]:
         began = self._at
         for attempt in range(1, failures + 2):
             base = 0.1 * 2**attempt
-            delay = self._luck.uniform(0, base)
+            delay = self._prng.uniform(0, base)
             yield self._line(
                 Kind.BACKOFF,
                 backoff_base=base,
@@ -111,16 +111,16 @@ class Client:
 
 def files(clients: int, outages: int, seed: int, *, count: int = 4) -> list[list[str]]:
     """The lines of ``count`` files: each client's in order, and gone on with from file to file."""
-    luck = random.Random(seed)
+    prng = random.Random(seed)
     made: list[list[str]] = [[] for _ in range(count)]
     for number in range(clients):
-        lines = list(Client(number, luck).lines(outages))
-        cuts = sorted(luck.randrange(len(lines) + 1) for _ in range(count - 1))
+        lines = list(Client(number, prng).lines(outages))
+        cuts = sorted(prng.randrange(len(lines) + 1) for _ in range(count - 1))
         for place, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(lines)], strict=True)):
             made[place] += lines[begin:end]
     for place in range(count):
-        made[place] += luck.sample(made[place - 1], min(5, len(made[place - 1])))
-        made[place].insert(luck.randrange(len(made[place])), f"kernel: no telemetry {place}")
+        made[place] += prng.sample(made[place - 1], min(5, len(made[place - 1])))
+        made[place].insert(prng.randrange(len(made[place])), f"kernel: no telemetry {place}")
     return made
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from haclient.analysis import job
-from haclient.analysis.thresholds import FIGURES
+from haclient.analysis.thresholds import METRICS
 from haclient.cli import main
 from haclient.cli.commands.analyze import analyze
 from haclient.cli.commands.telemetry import telemetry
@@ -46,10 +46,10 @@ def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         return Session()
 
     for command in ("analyze", "telemetry"):
-        monkeypatch.setattr(sys.modules[f"haclient.cli.{command}"], "spark_session", session)
+        monkeypatch.setattr(sys.modules[f"haclient.cli.commands.{command}"], "spark_session", session)
 
 
-FOUND = dict.fromkeys(FIGURES, 2) | {"p99_away": 1.25, "max_away": None}
+FOUND = dict.fromkeys(METRICS, 2) | {"p99_downtime": 1.25, "max_downtime": None}
 
 
 @pytest.fixture
@@ -59,16 +59,16 @@ def done(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("done")
-def test_analyze_shows_the_figures_and_where_the_results_are(lines: Path, tmp_path: Path) -> None:
+def test_analyze_shows_the_metrics_and_where_the_results_are(lines: Path, tmp_path: Path) -> None:
     shown = run("analyze", lines, "--out", tmp_path / "out")
     assert shown.exit_code == 0, shown.output
-    assert "p99_away" in shown.stdout
+    assert "p99_downtime" in shown.stdout
     assert "1.250" in shown.stdout
     assert f"results in {tmp_path / 'out'}" in shown.stdout
 
 
 @pytest.mark.usefixtures("done")
-def test_a_broken_threshold_is_told_and_exits_with_1(lines: Path, tmp_path: Path) -> None:
+def test_a_broken_threshold_is_printed_and_exits_with_1(lines: Path, tmp_path: Path) -> None:
     given = ("analyze", lines, "--out", tmp_path, "--json", "--fail-if", "bad_lines>1", "--fail-if", "back<0")
     shown = run(*given)
     assert shown.exit_code == 1
@@ -81,14 +81,17 @@ def test_a_broken_threshold_is_told_and_exits_with_1(lines: Path, tmp_path: Path
     [
         (["--out", "out"], "DIR is missing"),
         (["in"], "--out is missing"),
-        (["in", "--out", "out", "--fail-if", "p98_away>5"], "'p98_away' is no figure; known: outages"),
+        (
+            ["in", "--out", "out", "--fail-if", "p98_downtime>5"],
+            "'p98_downtime' is no metric; known: outages",
+        ),
         (["in", "--out", "out", "--since", "yesterday"], "'yesterday' is no time like 2026-"),
         (["in", "--out", "out", "--conf", "memory"], "is not like spark.executor.memory=4g"),
         (["in", "--out", "out", "--master", "local", "--remote", "sc://a"], "exclude each other"),
         (["in", "--out", "out", "--follow", "--remote", "sc://a"], "--remote goes with neither --follow"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_with_2(arguments: list[str], complaint: str) -> None:
+def test_wrong_usage_is_printed_and_exits_with_2(arguments: list[str], complaint: str) -> None:
     done = run("analyze", *arguments)
     assert done.exit_code == 2
     assert complaint in done.stderr
@@ -132,10 +135,10 @@ def test_a_cluster_that_is_not_there_is_a_sentence(lines: Path, tmp_path: Path, 
     assert f"{option[1]} cannot be reached" in done.stderr
 
 
-def test_the_figures_are_listed_with_their_meaning() -> None:
-    done = run("analyze", "--figures")
+def test_the_metrics_are_listed_with_their_meaning() -> None:
+    done = run("analyze", "--metrics")
     assert done.exit_code == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(FIGURES)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == list(METRICS)
 
 
 def test_the_package_is_written_with_how_to_submit_it(tmp_path: Path) -> None:
@@ -168,9 +171,9 @@ def test_generated_telemetry_can_be_analysed(tmp_path: Path, form: str) -> None:
     assert any(path.is_file() for path in (tmp_path / "in").rglob(f"*.{form.replace('json', 'jsonl')}"))
 
 
-def test_every_option_and_figure_is_in_the_documentation() -> None:
+def test_every_option_and_metric_is_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "analysis-jobs.md").read_text()
     commands = [analyze, *telemetry.commands.values()]
     options = {option.opts[0] for command in commands for option in command.params if option.name != "source"}
     assert not {option for option in options if f"`{option}`" not in text}
-    assert not {name for name, meaning in FIGURES.items() if f"| `{name}` | {meaning} |" not in text}
+    assert not {name for name, meaning in METRICS.items() if f"| `{name}` | {meaning} |" not in text}

@@ -74,7 +74,7 @@ def on_server(telemetry: Path, folder: Path) -> Process:
 def same_results(done: Process, out: Path, local: Done) -> dict[str, list[Any]]:
     """The tables, which are those of the local job."""
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout) == pytest.approx(local.figures)
+    assert json.loads(done.stdout) == pytest.approx(local.summary)
     found = stored.tables(out)
     assert found == stored.tables(local.out)
     return found

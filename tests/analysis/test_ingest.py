@@ -29,7 +29,7 @@ def test_bad_lines_are_kept_with_their_file_and_the_reason(spark: SparkSession, 
     found = ingest.read(spark, str(tmp_path))
     assert [row["event_id"] for row in found.events.collect()] == ["1"]
     quarantined = found.quarantine.collect()
-    assert {row["line"]: row["why"] for row in quarantined} == bad
+    assert {row["line"]: row["error"] for row in quarantined} == bad
     assert all(row["file"].endswith("some.jsonl") for row in quarantined)
 
 
@@ -44,7 +44,7 @@ def test_a_compressed_file_that_is_cut_short_does_not_stop_the_others(
     (tmp_path / "no.jsonl.gz").write_bytes(b"this is not compressed at all")
     (tmp_path / "plain.jsonl").write_text(line.format("plain"))
     found = ingest.read(spark, str(tmp_path))
-    bad = {Path(row["file"]).name: row["why"] for row in found.quarantine.collect()}
+    bad = {Path(row["file"]).name: row["error"] for row in found.quarantine.collect()}
     assert bad.keys() == {"cut.jsonl.gz", "no.jsonl.gz"}
     assert "cut short" in bad["cut.jsonl.gz"]
     ids = {row["event_id"] for row in found.events.select("event_id").collect()}

@@ -14,7 +14,7 @@ from haclient.analysis import job
 from haclient.analysis.io import ingest
 from haclient.analysis.io.package import build
 from haclient.analysis.job import BROKEN, OK, UNUSABLE, InputError, Job
-from haclient.analysis.thresholds import FIGURES
+from haclient.analysis.thresholds import METRICS
 from tests.analysis import small_fleet, stored
 from tests.analysis.local_job import Done, local
 
@@ -24,39 +24,39 @@ __all__ = ["local"]
 def test_a_job_stores_every_table_as_parquet_and_json(local: Done) -> None:
     out = local.out
     found = stored.tables(out)
-    assert {"episodes", "storms", "members", "alarms", "absent", "advice", "quarantine"} <= set(found)
+    assert {"episodes", "storms", "members", "alarms", "not_recovered", "advice", "quarantine"} <= set(found)
     for name, rows in found.items():
         assert stored.lines(out / "json" / name) == len(rows), name
 
 
-def test_a_job_gives_all_figures_and_stores_them(local: Done) -> None:
-    assert set(local.figures) == set(FIGURES)
-    stored_figures = json.loads((local.out / "summary.json").read_text())
-    assert stored_figures == {"source": str(local.telemetry), "figures": local.figures}
+def test_a_job_gives_all_metrics_and_stores_them(local: Done) -> None:
+    assert set(local.summary) == set(METRICS)
+    stored_summary = json.loads((local.out / "summary.json").read_text())
+    assert stored_summary == {"source": str(local.telemetry), "summary": local.summary}
     assert (local.out / "report.html").read_text().startswith("<!")
 
 
-def test_the_figures_are_those_of_the_lines(local: Done) -> None:
-    figures = local.figures
+def test_the_metrics_are_those_of_the_lines(local: Done) -> None:
+    figures = local.summary
     text = "".join(path.read_text() for path in local.telemetry.glob("*.jsonl"))
     lines = {line for line in text.splitlines() if line.startswith("{")}
     kinds = [json.loads(line)["type"].rpartition(".")[2] for line in lines]
-    away = [
+    downtimes = [
         json.loads(line)["data"]["haclient.outage.duration"]
         for line in lines
         if '"haclient.connection.connected"' in line and '"haclient.outage.number": 1,' not in line
     ]
     assert figures["events"] == len(lines)
     assert figures["outages"] == kinds.count("lost")
-    assert figures["back"] == len(away)
+    assert figures["back"] == len(downtimes)
     assert figures["bad_lines"] == sum(not line.startswith("{") for line in text.splitlines())
     assert figures["lost_lines"] == 0
-    assert figures["max_away"] == pytest.approx(max(away), abs=0.01)
+    assert figures["max_downtime"] == pytest.approx(max(downtimes), abs=0.01)
 
 
 @pytest.mark.usefixtures("no_report")
 def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
-    out, figures = local.out, local.figures
+    out, figures = local.out, local.summary
     again = job.run(spark, Job(source=str(out / "events"), out=tmp_path))
     assert again == {**figures, "bad_lines": 0}
     assert not (tmp_path / "events").exists()
@@ -107,7 +107,7 @@ def test_lines_before_the_cluster_was_known_belong_to_it(spark: SparkSession) ->
         ),
     ],
 )
-def test_input_that_cannot_be_used_is_told(
+def test_input_that_cannot_be_used_is_an_error(
     spark: SparkSession, tmp_path: Path, content: dict[str, str] | None, complaint: str
 ) -> None:
     folder = tmp_path / "in"
@@ -136,17 +136,17 @@ def test_a_small_input_is_known_by_the_size_of_its_files(
     file.parent.mkdir(parents=True)
     with file.open("wb") as made:
         made.truncate(size)
-    assert job.is_small(Job(source=str(tmp_path / "telemetry"), out=tmp_path)) == small
+    assert job.is_light(Job(source=str(tmp_path / "telemetry"), out=tmp_path)) == small
 
 
 @pytest.mark.parametrize(
     "given", [{"source": "s3a://bucket/telemetry"}, {"source": "/telemetry", "remote": True}]
 )
 def test_what_is_elsewhere_is_not_taken_for_small(tmp_path: Path, given: dict[str, Any]) -> None:
-    assert not job.is_small(Job(**given, out=tmp_path))
+    assert not job.is_light(Job(**given, out=tmp_path))
 
 
-def test_the_submitted_job_tells_by_its_exit_code(
+def test_the_submitted_job_ends_with_an_exit_code(
     spark: SparkSession,
     local: Done,
     tmp_path: Path,
@@ -154,7 +154,7 @@ def test_the_submitted_job_tells_by_its_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(job, "spark_session", lambda: spark)
-    monkeypatch.setattr(job, "run", lambda *_: local.figures)
+    monkeypatch.setattr(job, "run", lambda *_: local.summary)
     given = [str(local.telemetry), "--out", str(tmp_path)]
 
     assert job.main([*given, "--fail-if", "outages<1"]) == OK
@@ -163,7 +163,7 @@ def test_the_submitted_job_tells_by_its_exit_code(
     assert capsys.readouterr().err == "bad_lines is 5, and must not be > 3\n"
 
 
-def test_the_submitted_job_tells_what_it_cannot_use(
+def test_the_submitted_job_prints_what_it_cannot_use(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(job, "spark_session", lambda: spark)

@@ -1,4 +1,4 @@
-"""Every table equals what DuckDB makes of the same files, with all the dirt; and both equal the truth."""
+"""Every table equals what DuckDB makes of the same files, with all the faults; and both equal the truth."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.testing import assertDataFrameEqual
 
-from haclient.analysis.generate import Dirt, Generated, generate, write
+from haclient.analysis.generate import Faults, Generated, generate, write
 from haclient.analysis.io import ingest
 from haclient.analysis.tables.build import all_tables
 from tests.analysis import oracle
 
 pytestmark = pytest.mark.timeout(600)  # the first test makes the fleet and all tables
 
-DIRT = Dirt(lost=0.01, duplicated=0.01, bad=0.002, dying=0.05, giving_up=0.03, busy=200, stepping=0.05)
+FAULTS = Faults(lost=0.01, duplicated=0.01, bad=0.002, dying=0.05, giving_up=0.03, busy=200, stepping=0.05)
 KEYS = {
     "quarantine": ["line"],
     "episodes": ["client_id", "outage"],
@@ -28,7 +28,7 @@ KEYS = {
     "jitter": ["strategy", "backoff_base", "round"],
     "members": ["server_address"],
     "alarms": ["kind", "cluster", "detail"],
-    "absent": ["client_id"],
+    "not_recovered": ["client_id"],
     "advice": ["parameter"],
 }
 
@@ -43,7 +43,7 @@ class Fleet(NamedTuple):
 @pytest.fixture(scope="module")
 def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     folder = tmp_path_factory.mktemp("fleet")
-    lazy = generate(spark, clients=300, outages=3, seed=7, dirt=DIRT)
+    lazy = generate(spark, clients=300, outages=3, seed=7, faults=FAULTS)
     made = replace(lazy, lines=lazy.lines.localCheckpoint(), truth=lazy.truth.localCheckpoint())
     write(made, str(folder / "json"), files=3)
     found = ingest.read(spark, str(folder / "json"))
@@ -81,9 +81,9 @@ def test_no_outage_is_missing_and_none_is_invented(fleet: Fleet) -> None:
     assert truth.exceptAll(episodes).count() == 0
 
 
-def test_times_away_attempts_and_outcomes_are_the_true_ones(fleet: Fleet) -> None:
-    columns = ["client_id", "outage", "cluster", "time_away", "attempts", "outcome"]
-    whole = (fleet.made.truth.lost_lines == 0) & (fleet.made.truth.outcome == "back")
+def test_downtimes_attempts_and_results_are_the_true_ones(fleet: Fleet) -> None:
+    columns = ["client_id", "outage", "cluster", "downtime", "attempts", "episode_result"]
+    whole = (fleet.made.truth.lost_lines == 0) & (fleet.made.truth.episode_result == "back")
     truth = fleet.made.truth.where(whole).select(*columns)
     found = fleet.tables["episodes"].join(truth.select("client_id", "outage"), ["client_id", "outage"])
     assertDataFrameEqual(
@@ -95,12 +95,14 @@ def test_times_away_attempts_and_outcomes_are_the_true_ones(fleet: Fleet) -> Non
     )
 
 
-def test_clients_that_died_or_gave_up_are_told_apart(fleet: Fleet) -> None:
-    lost = fleet.made.truth.where("outcome <> 'back' AND lost_lines = 0").select(
-        "client_id", "outage", "outcome"
+def test_clients_that_died_or_gave_up_are_distinguished(fleet: Fleet) -> None:
+    lost = fleet.made.truth.where("episode_result <> 'back' AND lost_lines = 0").select(
+        "client_id", "outage", "episode_result"
     )
-    found = fleet.tables["episodes"].select("client_id", "outage", "outcome")
-    wrong = lost.exceptAll(found).join(found.withColumnRenamed("outcome", "instead"), ["client_id", "outage"])
+    found = fleet.tables["episodes"].select("client_id", "outage", "episode_result")
+    wrong = lost.exceptAll(found).join(
+        found.withColumnRenamed("episode_result", "instead"), ["client_id", "outage"]
+    )
     # one that died in the last outage may have been heard of just before the end
     assert {row["instead"] for row in wrong.collect()} <= {"open"}
     assert lost.count() > 10
@@ -117,6 +119,6 @@ def test_the_form_of_the_lines_changes_no_event(spark: SparkSession, fleet: Flee
 
 
 def test_the_same_seed_makes_the_same_lines(spark: SparkSession, fleet: Fleet) -> None:
-    again = generate(spark, clients=300, outages=3, seed=7, dirt=DIRT)
+    again = generate(spark, clients=300, outages=3, seed=7, faults=FAULTS)
     written = spark.read.text(str(fleet.folder / "json"))
     assert again.lines.exceptAll(written).count() == 0

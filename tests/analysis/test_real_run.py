@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from haclient import aio, telemetry
 from haclient.analysis.job import Job, run
 from haclient.events import Closed, Connected, Event, Reconnected
@@ -25,7 +25,7 @@ class Watch:
     """What the clients measured themselves."""
 
     def __init__(self) -> None:
-        self.away: dict[Outage, float] = {}
+        self.downtime: dict[Outage, float] = {}
         self.attempts: dict[Outage, int] = {}
         self.closed = 0
 
@@ -33,7 +33,7 @@ class Watch:
         """Called with every event, on one thread of each factory."""
         if isinstance(event, Connected | Reconnected):
             outage = event.stamp.client_id, event.stamp.connection, event.stamp.episode
-            self.away[outage] = event.duration
+            self.downtime[outage] = event.duration
             self.attempts[outage] = event.attempts
         elif isinstance(event, Closed):
             self.closed += 1
@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def live_through_it(folder: Path, watches: list[Watch]) -> None:
-    async with Pair() as pair:
+    async with LocalCluster() as pair:
         factories = [
             aio.ConnectionFactory(pair.url, telemetry=folder, on_event=watch.see, max_dials=20)
             for watch in watches
@@ -55,7 +55,7 @@ async def live_through_it(folder: Path, watches: list[Watch]) -> None:
             await asyncio.gather(*(factory.connect() for _ in range(CONNECTIONS)))
         for kill in range(1, KILLS + 1):
             await pair.kill_primary()
-            await until(lambda back=CLIENTS * (kill + 1): sum(len(w.away) for w in watches) >= back)
+            await until(lambda back=CLIENTS * (kill + 1): sum(len(w.downtime) for w in watches) >= back)
             await pair.wait_ready()
         await asyncio.gather(*(factory.close() for factory in factories))
         await until(lambda: sum(watch.closed for watch in watches) == CLIENTS)
@@ -63,22 +63,22 @@ async def live_through_it(folder: Path, watches: list[Watch]) -> None:
 
 
 @pytest.mark.usefixtures("no_report")
-def test_every_time_away_is_what_the_client_measured(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_downtime_is_what_the_client_measured(spark: SparkSession, tmp_path: Path) -> None:
     watches = [Watch() for _ in range(FACTORIES)]
     asyncio.run(live_through_it(tmp_path / "telemetry", watches))
     run(spark, Job(source=str(tmp_path / "telemetry"), out=tmp_path / "out"))
 
     rows = spark.read.parquet(str(tmp_path / "out" / "tables" / "episodes")).collect()
     found = {(row["client_id"], row["connection"], row["outage"]): row for row in rows}
-    away = {outage: duration for watch in watches for outage, duration in watch.away.items()}
+    downtimes = {outage: duration for watch in watches for outage, duration in watch.downtime.items()}
     attempts = {outage: count for watch in watches for outage, count in watch.attempts.items()}
 
-    assert len(away) >= CLIENTS * (KILLS + 1)
+    assert len(downtimes) >= CLIENTS * (KILLS + 1)
     assert len(rows) == len(found)
-    assert found.keys() == away.keys(), "an outage is missing, or invented"
-    assert {row["outcome"] for row in rows} == {"back"}
-    for outage, duration in away.items():
-        assert found[outage]["time_away"] == pytest.approx(duration, abs=TOLERANCE), outage
+    assert found.keys() == downtimes.keys(), "an outage is missing, or invented"
+    assert {row["episode_result"] for row in rows} == {"back"}
+    for outage, duration in downtimes.items():
+        assert found[outage]["downtime"] == pytest.approx(duration, abs=TOLERANCE), outage
         assert found[outage]["clock"] == "monotonic"
         assert found[outage]["attempts"] >= attempts[outage], (found[outage], attempts[outage])
 

@@ -20,7 +20,7 @@ from haclient.analysis.report.render import LIMIT, render
 from tests.analysis.report_tables import MEMBERS, stream, tables
 
 _AT = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
-_SECTIONS = ("alarms", "advice", "away", "storms", "jitter", "sites", "members", "absent")
+_SECTIONS = ("alarms", "advice", "downtime", "storms", "jitter", "sites", "members", "not_recovered")
 _HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 _VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -88,7 +88,7 @@ def test_every_section_and_every_table_is_there() -> None:
         assert words in page.text
 
 
-def test_the_headline_tells_outages_clients_times_the_absent_and_alarms() -> None:
+def test_the_headline_has_outages_clients_times_never_back_and_alarms() -> None:
     page = Page(_page())
     tiles = page.text.partition("unreadable lines left out")[2]
     for figure in ("2,013", "2,000", "6.1 s", "11.4 s", "11.7 s", "3 connections never came back"):
@@ -179,7 +179,7 @@ def test_a_busy_fleet_has_every_pixel_filled_below_the_limit() -> None:
     ]
     busy["storms"] = [{**busy["storms"][0], "storm_id": f"s{number}"} for number in range(20)]
     busy["members"] = busy["members"] * 20
-    busy["absent"] = busy["absent"] * 50
+    busy["not_recovered"] = busy["not_recovered"] * 50
     busy["alarms"] = busy["alarms"] * 50
     columns = [
         {**each, "second": each["second"] + 6000 * more}
@@ -218,19 +218,19 @@ def test_rows_that_are_not_shown_are_counted() -> None:
 def test_one_outage_alone_makes_a_chart() -> None:
     given = {
         "headline": [{"outages": 1, "clients_hit": 1, "p50": 0.0, "p99": 0.0, "max": 0.0}],
-        "ecdf": [{"time_away": 0.0, "share": 1.0}],
+        "ecdf": [{"downtime": 0.0, "share": 1.0}],
     }
     assert "1 outage hit 1 connection." in Page(_page(given)).text
 
 
-def test_the_lag_of_each_stream_is_drawn_over_the_time_of_day_and_told_in_figures() -> None:
+def test_the_lag_of_each_stream_is_drawn_over_the_time_of_day_and_listed_as_numbers() -> None:
     text = _page()
     page = Page(text)
     for words in ("west: its own events", "east: link from-a", "9.5 s", "2,100", "duplicates 7, gone 2"):
         assert words in page.text
     assert re.search(r'class="tick"[^>]*>\d\d:\d0<', text), "ticks at round times"
     assert text.count(">lag in seconds<") == 4
-    assert text.count(">lag in events<") == 2, "a link tells no number of events"
+    assert text.count(">lag in events<") == 2, "a link reports no number of events"
     assert "half of the worst minute at most 110 ms behind" in page.text
 
 

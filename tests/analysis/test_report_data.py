@@ -16,7 +16,7 @@ from haclient.analysis.tables.summary import of_episodes
 _AT = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 _EPISODE = (
     "client_id string, connection long, first_connect boolean, began_at timestamp, back_at timestamp, "
-    "time_away double, outcome string"
+    "downtime double, episode_result string"
 )
 _STORM = (
     "storm_id string, cluster string, started_at timestamp, ended_at timestamp, clients_hit long, "
@@ -28,10 +28,18 @@ _BUCKET = (
 )
 
 
-def _episodes(spark: SparkSession, times: list[float | None], outcome: str = "back") -> DataFrame:
+def _episodes(spark: SparkSession, times: list[float | None], episode_result: str = "back") -> DataFrame:
     rows = [
-        (f"c{place}", 1, False, _AT, None, away, "never_came_back" if away is None else outcome)
-        for place, away in enumerate(times)
+        (
+            f"c{index}",
+            1,
+            False,
+            _AT,
+            None,
+            downtime,
+            "never_came_back" if downtime is None else episode_result,
+        )
+        for index, downtime in enumerate(times)
     ]
     return spark.createDataFrame(rows, _EPISODE)
 
@@ -80,21 +88,21 @@ def test_the_curve_is_exact_at_every_point(spark: SparkSession) -> None:
     points = _dicts(data.ecdf(_episodes(spark, times)))  # type: ignore[arg-type]
     assert len(points) < 300
     for point in points:
-        within = sum(away <= point["time_away"] for away in times)
+        within = sum(downtime <= point["downtime"] for downtime in times)
         assert math.isclose(point["share"], within / len(times))
-    assert points[-1] == {"time_away": max(times), "share": 1.0}
+    assert points[-1] == {"downtime": max(times), "share": 1.0}
 
 
 def test_what_never_came_back_keeps_the_curve_below_one(spark: SparkSession) -> None:
     points = _dicts(data.ecdf(_episodes(spark, [1.0, None, 2.0, None])))
-    assert points == [{"time_away": 1.0, "share": 0.25}, {"time_away": 2.0, "share": 0.5}]
+    assert points == [{"downtime": 1.0, "share": 0.25}, {"downtime": 2.0, "share": 0.5}]
 
 
 def test_first_connects_and_what_the_application_closed_are_not_in_the_curve(spark: SparkSession) -> None:
     first = _episodes(spark, [9.0]).withColumn("first_connect", sf.expr("true"))
-    closed = _episodes(spark, [9.0], outcome="closed")
+    closed = _episodes(spark, [9.0], episode_result="closed")
     points = _dicts(data.ecdf(_episodes(spark, [0.0]).union(first).union(closed)))
-    assert points == [{"time_away": 0.0, "share": 1.0}]
+    assert points == [{"downtime": 0.0, "share": 1.0}]
 
 
 def _headline(episodes: DataFrame) -> dict[str, Any]:
@@ -184,7 +192,7 @@ def test_the_primary_s_return_is_marked_from_its_own_line_and_from_the_first_cli
         (2.0, "other", "x", "primary"),
     )
     found = _dicts(data.marks(events, largest, drawn))
-    assert [(row["what"], round(row["second"], 3), row["member"]) for row in found] == [
+    assert [(row["event"], round(row["second"], 3), row["member"]) for row in found] == [
         ("promoted", 2.1, "b"),
         ("first back", 2.4, None),
     ]
@@ -204,9 +212,9 @@ def test_times_leave_as_text_in_utc(spark: SparkSession) -> None:
 
 
 def _lags(spark: SparkSession, *rows: tuple[int, str, str | None, float, dict[str, int]]) -> DataFrame:
-    """A minute, a cluster, a link, the lag, and what was odd."""
+    """A minute, a cluster, a link, the lag, and the anomalies."""
     columns = "start timestamp, cluster string, link string, sequence bigint, duplicates bigint, gaps bigint,"
-    columns += "odd map<string,bigint>," + ",".join(
+    columns += "anomalies map<string,bigint>," + ",".join(
         f"lag_{unit}_{level} double" for unit in ("seconds", "events") for level in ("p50", "p99", "max")
     )
     made = [
@@ -236,7 +244,7 @@ def test_the_streams_that_are_furthest_behind_come_first_with_their_worst_minute
         (5, "east", "from-a", 1.0, {"gone": 1, "gaps": 1}),
     )
     east, west = _dicts(lag.streams(lags))
-    assert (east["cluster"], east["link"], east["odd"], east["minutes"]) == (
+    assert (east["cluster"], east["link"], east["anomalies"], east["minutes"]) == (
         "east",
         "from-a",
         {"gone": 3, "gaps": 1},

@@ -42,7 +42,7 @@ def test_the_lag_of_each_minute_has_its_percentiles(spark: SparkSession) -> None
     odd = [
         line(
             at,
-            type=Kind.MEMBER_ODD_EVENT.value,
+            type=Kind.MEMBER_ANOMALY.value,
             cluster="east",
             site_link="from-a",
             site_case=case,
@@ -62,9 +62,9 @@ def test_the_lag_of_each_minute_has_its_percentiles(spark: SparkSession) -> None
         ("west", None, 40),
     ]
     assert (rows[0]["duplicates"], rows[0]["gaps"], rows[0]["lag_events_p50"]) == (3, 0, None)
-    assert (rows[0]["odd"], rows[0]["sequence"]) == ({"duplicates": 41, "gone": 2}, 7)
+    assert (rows[0]["anomalies"], rows[0]["sequence"]) == ({"duplicates": 41, "gone": 2}, 7)
     first = rows[1]
-    assert first["odd"] == {}
+    assert first["anomalies"] == {}
     assert (first["sequence"], first["lag_events_max"], first["lag_events_p50"]) == (118, 59, 29.5)
     assert first["lag_seconds_max"] == 5.9
     assert rows[2]["start"] - first["start"] == timedelta(minutes=1)

@@ -37,12 +37,12 @@ def test_an_outage_with_very_many_attempts_at_one_member_is_one_row(spark: Spark
     tables = all_tables(spark.range(MANY + 2).select(*columns, sf.to_date("time").alias("date")))
 
     (episode,) = tables["episodes"].collect()
-    assert (episode["attempts"], episode["reasons"], episode["outcome"]) == (
+    assert (episode["attempts"], episode["reasons"], episode["episode_result"]) == (
         MANY,
         {"refused": MANY - 1},
         "back",
     )
-    assert episode["time_away"] == pytest.approx((MANY + 1) / 1000)
+    assert episode["downtime"] == pytest.approx((MANY + 1) / 1000)
     (member,) = tables["members"].collect()
     assert (member["attempts"], member["refusals"]) == (MANY, MANY - 1)
     assert tables["storms"].count() == 0

@@ -32,8 +32,8 @@ from tests.analysis.local_job import Done, local
 __all__ = ["local"]
 
 NOW = small_fleet.START + timedelta(hours=1)
-AWAY = 600.0
-WRITES = 3  # of a batch: bad lines, events, who is away
+ALERT_AFTER = 600.0
+WRITES = 3  # of a batch: bad lines, events, unmatched events
 CUTS = (1, WRITES + 2, WRITES + 3, 2 * WRITES + 1)  # writes of the lives; the last makes one batch of many
 # ``make soak-stream`` kills more often, from other seeds.
 KILLS = int(os.environ.get("STREAM_KILLS", "3"))
@@ -54,8 +54,8 @@ MOMENTS = (  # what appears while a round goes on, in this order
 class Feeder:
     """Writes files as a recorder does: grows them, rotates them, dies in the middle of a line."""
 
-    def __init__(self, folder: Path, files: list[list[str]], luck: random.Random, *, steps: int) -> None:
-        self._luck = luck
+    def __init__(self, folder: Path, files: list[list[str]], prng: random.Random, *, steps: int) -> None:
+        self._prng = prng
         self._most = 2 * sum(len(line) for lines in files for line in lines) // steps
         self._rest = [
             (folder / f"host {place}" / "a+b.jsonl", "\n".join(lines) + "\n")
@@ -68,13 +68,13 @@ class Feeder:
         """Grow or rotate one file; whether there is more to come."""
         if not self._rest:
             return False
-        path, text = self._rest.pop(self._luck.randrange(len(self._rest)))
+        path, text = self._rest.pop(self._prng.randrange(len(self._rest)))
         if text:
-            size = self._luck.randrange(1, self._most)
+            size = self._prng.randrange(1, self._most)
             with path.open("a") as file:
                 file.write(text[:size])
             self._rest.append((path, text[size:]))
-        elif self._luck.random() < 0.5:
+        elif self._prng.random() < 0.5:
             path.with_name("new").write_bytes(gzip.compress(path.read_bytes()))
             path.with_name("new").rename(path.with_name("a+b.jsonl.gz"))
             path.unlink()
@@ -101,7 +101,7 @@ def tables(out: Path) -> dict[str, list[Any]]:
 
 def same_results(streamed: Path, batch: Path) -> None:
     assert tables(streamed) == tables(batch)
-    one, other = (json.loads((out / "summary.json").read_text())["figures"] for out in (streamed, batch))
+    one, other = (json.loads((out / "summary.json").read_text())["summary"] for out in (streamed, batch))
     assert one == other
 
 
@@ -118,7 +118,7 @@ def out(tmp_path: Path) -> Path:
 
 @contextmanager
 def stream(spark: SparkSession, telemetry: Path, out: Path) -> Iterator[Stream]:
-    pace = Pace(refresh=1e9, alert_after=AWAY)
+    pace = Pace(refresh=1e9, alert_after=ALERT_AFTER)
     with following(spark, Job(source=str(telemetry), out=out), pace, now=lambda: NOW) as made:
         yield made
 
@@ -170,8 +170,8 @@ def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
                 mortal.round()
         assert len(list((out / "state/checkpoint/commits").glob("[0-9]*"))) == life + last
     with stream(spark, telemetry, out) as next_life:
-        figures = next_life.round().figures  # a life begins with tables
-    assert figures == json.loads((out / "summary.json").read_text())["figures"]
+        figures = next_life.round().summary  # a life begins with tables
+    assert figures == json.loads((out / "summary.json").read_text())["summary"]
     same_results(out, local.out)
 
 
@@ -180,17 +180,17 @@ def test_a_stream_that_is_cut_off_at_any_step_ends_with_the_tables_of_the_batch(
 def test_a_stream_that_is_killed_at_random_points_ends_with_the_tables_of_the_batch(
     spark: SparkSession, telemetry: Path, out: Path, tmp_path: Path
 ) -> None:
-    luck = random.Random(SEED)
-    feeder = Feeder(telemetry, small_fleet.files(15, 2, seed=6), luck, steps=4 * KILLS)
+    prng = random.Random(SEED)
+    feeder = Feeder(telemetry, small_fleet.files(15, 2, seed=6), prng, steps=4 * KILLS)
     for _ in range(KILLS):
         with follower(telemetry, out) as process:
             before = {moment: seen(out, moment) for moment in MOMENTS}
             for _ in range(3):
                 feeder.step()
-            moment = luck.choice(MOMENTS)
+            moment = prng.choice(MOMENTS)
             with suppress(TimeoutError):  # whole lines may not have come, or not be enough for all moments
                 until(lambda moment=moment, before=before: seen(out, moment) - before[moment], process, 60)
-            time.sleep(luck.uniform(0, 1))
+            time.sleep(prng.uniform(0, 1))
             os.killpg(process.pid, signal.SIGKILL)
     feeder.finish()
     with follower(telemetry, out) as process:
@@ -242,7 +242,7 @@ def follower(telemetry: Path, out: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def test_clients_that_stay_away_are_told_of_once(spark: SparkSession, telemetry: Path, out: Path) -> None:
+def test_a_client_that_stays_down_has_one_alert(spark: SparkSession, telemetry: Path, out: Path) -> None:
     files = small_fleet.files(12, 2, seed=5)
     for place, lines in enumerate(files):
         write(telemetry, place, lines)
@@ -259,13 +259,11 @@ def test_clients_that_stay_away_are_told_of_once(spark: SparkSession, telemetry:
         assert first.round().alerts == []
     with without_tables(spark, telemetry, out) as second:
         assert second.round().alerts == []
-    told = [json.loads(line) for line in (out / "alerts.jsonl").read_text().splitlines()]
-    assert told == alerts
+    recorded = [json.loads(line) for line in (out / "alerts.jsonl").read_text().splitlines()]
+    assert recorded == alerts
 
 
-def test_a_client_that_is_back_in_time_is_not_told_of(
-    spark: SparkSession, telemetry: Path, out: Path
-) -> None:
+def test_a_client_that_is_back_in_time_has_no_alert(spark: SparkSession, telemetry: Path, out: Path) -> None:
     """The end of an outage is read before its beginning: the files of a fleet come in no order."""
     lines = [line for file in small_fleet.files(3, 1, seed=1) for line in file if line.startswith("{")]
     begins = [line for line in lines if '"haclient.connection.lost"' in line]
@@ -288,7 +286,7 @@ def test_two_streams_cannot_have_one_output(spark: SparkSession, telemetry: Path
 def test_a_stream_of_nothing_makes_no_tables(spark: SparkSession, telemetry: Path, out: Path) -> None:
     with stream(spark, telemetry, out) as followed:
         brought = followed.round(refresh=True)
-    assert (brought.lines, brought.alerts, brought.figures) == (False, [], None)
+    assert (brought.lines, brought.alerts, brought.summary) == (False, [], None)
     assert not (out / "tables").exists()
 
 

@@ -119,7 +119,7 @@ def test_no_line_is_lost_or_repeated_by_a_kill(
     folder: Path, segments: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """The rename is the only step that counts: a kill is before it or after it."""
-    luck = random.Random(seed)
+    prng = random.Random(seed)
     lines = [b"line %d\n" % number for number in range(60)]
     path = folder / "a.jsonl"
     rename = Path.rename
@@ -128,7 +128,7 @@ def test_no_line_is_lost_or_repeated_by_a_kill(
         pass
 
     def dying(self: Path, target: Path) -> Path:
-        when = luck.random()
+        when = prng.random()
         if when < 0.2:
             raise KilledError
         renamed = rename(self, target)
@@ -139,7 +139,7 @@ def test_no_line_is_lost_or_repeated_by_a_kill(
     monkeypatch.setattr(Path, "rename", dying)
     written = 0
     while written < len(lines) or taken(segments) != b"".join(lines):
-        written = min(len(lines), written + luck.randrange(9))
+        written = min(len(lines), written + prng.randrange(9))
         path.write_bytes(b"".join(lines[:written]))
         os.utime(path)
         try:

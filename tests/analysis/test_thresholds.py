@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from haclient.analysis.thresholds import FIGURES, Threshold, broken, parse
+from haclient.analysis.thresholds import METRICS, Threshold, broken, parse
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("p99_away>5", Threshold("p99_away", ">", 5.0)),
+        ("p99_downtime>5", Threshold("p99_downtime", ">", 5.0)),
         (" never_back >= 1 ", Threshold("never_back", ">=", 1.0)),
         ("back<1e3", Threshold("back", "<", 1000.0)),
         ("lost_lines!=0", Threshold("lost_lines", "!=", 0.0)),
     ],
 )
-def test_a_condition_is_a_figure_a_sign_and_a_limit(text: str, expected: Threshold) -> None:
+def test_a_condition_is_a_metric_a_sign_and_a_limit(text: str, expected: Threshold) -> None:
     assert parse(text) == expected
     assert parse(str(expected)) == expected
 
@@ -23,21 +23,21 @@ def test_a_condition_is_a_figure_a_sign_and_a_limit(text: str, expected: Thresho
     ("text", "complaint"),
     [
         ("", "no condition"),
-        ("p99_away", "no condition"),
-        ("p99_away=5", "no condition"),
-        ("p98_away>5", "'p98_away' is no figure; known: outages, "),
-        ("p99_away>five", "'five' in 'p99_away>five' is no number"),
-        ("p99_away>nan", "is no number"),
+        ("p99_downtime", "no condition"),
+        ("p99_downtime=5", "no condition"),
+        ("p98_downtime>5", "'p98_downtime' is no metric; known: outages, "),
+        ("p99_downtime>five", "'five' in 'p99_downtime>five' is no number"),
+        ("p99_downtime>nan", "is no number"),
     ],
 )
-def test_what_is_no_condition_is_told_with_what_is_wrong(text: str, complaint: str) -> None:
+def test_what_is_no_condition_is_refused_with_the_reason(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         parse(text)
 
 
 def test_a_threshold_is_broken_when_its_condition_holds() -> None:
-    given = [parse("p99_away>5"), parse("never_back>=1"), parse("alarms>0")]
-    figures = {"p99_away": 5.0, "never_back": 1, "alarms": 3}
+    given = [parse("p99_downtime>5"), parse("never_back>=1"), parse("alarms>0")]
+    figures = {"p99_downtime": 5.0, "never_back": 1, "alarms": 3}
 
     assert broken(given, figures) == [
         "never_back is 1, and must not be >= 1",
@@ -45,9 +45,9 @@ def test_a_threshold_is_broken_when_its_condition_holds() -> None:
     ]
 
 
-def test_a_figure_without_anything_to_measure_breaks_nothing() -> None:
-    assert broken([parse("p99_away>5"), parse("p99_away<5")], {"p99_away": None}) == []
+def test_a_metric_without_anything_to_measure_breaks_nothing() -> None:
+    assert broken([parse("p99_downtime>5"), parse("p99_downtime<5")], {"p99_downtime": None}) == []
 
 
-def test_every_figure_has_a_meaning() -> None:
-    assert all(FIGURES.values())
+def test_every_metric_has_a_meaning() -> None:
+    assert all(METRICS.values())

@@ -47,25 +47,25 @@ STEP = STORIES.tell(
 )
 
 
-def test_time_away_is_immune_to_a_step_of_the_wall_clock(tables: Tables) -> None:
+def test_downtime_is_immune_to_a_step_of_the_wall_clock(tables: Tables) -> None:
     (row,) = of(tables["episodes"], STEP)
-    assert (row["time_away"], row["clock"], row["outcome"]) == (2.5, "monotonic", "back")
+    assert (row["downtime"], row["clock"], row["episode_result"]) == (2.5, "monotonic", "back")
 
 
 SILENT = STORIES.tell("no duration", [(Kind.LOST, 0.0, {}), (Kind.CONNECTED, 1.5, {})])
 
 
-def test_a_client_that_does_not_say_how_long_it_was_away_has_the_clock_of_two_lines(tables: Tables) -> None:
+def test_a_client_that_reports_no_downtime_has_the_clock_of_two_lines(tables: Tables) -> None:
     (row,) = of(tables["episodes"], SILENT)
-    assert (row["time_away"], row["clock"]) == (1.5, "monotonic")
+    assert (row["downtime"], row["clock"]) == (1.5, "monotonic")
 
 
 NO_LOSS = STORIES.tell("no loss", [(Kind.CONNECTED, 3.0, {"outage_duration": 1.5})])
 
 
-def test_without_the_line_of_the_loss_the_client_says_how_long_it_was_away(tables: Tables) -> None:
+def test_without_the_line_of_the_loss_the_client_reports_its_downtime(tables: Tables) -> None:
     (row,) = of(tables["episodes"], NO_LOSS)
-    assert (row["time_away"], row["clock"], row["lost_at"]) == (1.5, "monotonic", None)
+    assert (row["downtime"], row["clock"], row["lost_at"]) == (1.5, "monotonic", None)
 
 
 NO_CLOCK = STORIES.tell("no clock", [(Kind.LOST, 1.0, {}), (Kind.CONNECTED, 3.25, {})], monotonic=None)
@@ -73,7 +73,7 @@ NO_CLOCK = STORIES.tell("no clock", [(Kind.LOST, 1.0, {}), (Kind.CONNECTED, 3.25
 
 def test_without_a_monotonic_clock_the_wall_clock_has_to_do(tables: Tables) -> None:
     (row,) = of(tables["episodes"], NO_CLOCK)
-    assert (row["time_away"], row["clock"]) == (2.25, "wall")
+    assert (row["downtime"], row["clock"]) == (2.25, "wall")
 
 
 LATER = STORIES.tell("a later outage", [(Kind.LOST, 0.0, {"outage": 2}), (Kind.LOST, 9.0, {"outage": 3})])
@@ -81,8 +81,8 @@ LATER = STORIES.tell("a later outage", [(Kind.LOST, 0.0, {"outage": 2}), (Kind.L
 
 def test_a_later_outage_proves_that_the_client_was_back(tables: Tables) -> None:
     found = of(tables["episodes"], LATER)
-    outcomes = {row["outage"]: (row["outcome"], row["time_away"]) for row in found}
-    assert outcomes == {2: ("back", None), 3: ("open", None)}
+    results = {row["outage"]: (row["episode_result"], row["downtime"]) for row in found}
+    assert results == {2: ("back", None), 3: ("open", None)}
 
 
 def ended(name: str, last: Kind, quiet: float) -> str:
@@ -91,7 +91,7 @@ def ended(name: str, last: Kind, quiet: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("story", "outcome"),
+    ("story", "episode_result"),
     [
         (ended("gave up", Kind.GAVE_UP, 0.0), "gave_up"),
         (ended("closed", Kind.CLOSED, 0.0), "closed"),
@@ -99,9 +99,9 @@ def ended(name: str, last: Kind, quiet: float) -> str:
         (ended("not heard of", Kind.BACKOFF, SILENCE + 1.0), "never_came_back"),
     ],
 )
-def test_how_an_outage_without_a_return_ended(tables: Tables, story: str, outcome: str) -> None:
+def test_how_an_outage_without_a_return_ended(tables: Tables, story: str, episode_result: str) -> None:
     (row,) = of(tables["episodes"], story)
-    assert row["outcome"] == outcome
+    assert row["episode_result"] == episode_result
 
 
 A, B = ({"server_address": name, "server_port": 5672, "attempt_duration": 0.5} for name in "ab")
@@ -121,11 +121,11 @@ SEARCH = STORIES.tell(
 )
 
 
-def test_attempts_reasons_hints_and_members_are_counted(tables: Tables) -> None:
+def test_attempts_reasons_retry_afters_and_members_are_counted(tables: Tables) -> None:
     (row,) = of(tables["episodes"], SEARCH)
     assert row["reasons"] == {"refused": 2, "redirected": 1}
     assert (row["attempts"], row["redirects"], row["members_tried"]) == (4, 1, 2)
-    assert (row["backoffs"], row["hints_obeyed"], row["backoff_total"]) == (2, 1, 0.75)
+    assert (row["backoffs"], row["retry_after_honored"], row["backoff_total"]) == (2, 1, 0.75)
     assert (row["generation_before"], row["generation_after"]) == (4, 5)
     assert (row["endpoint_before"], row["endpoint_after"]) == ("a:5672", "b:5672")
     assert (row["unsettled"], row["replayed"], row["lost_reason"]) == (7, 7, "eof")
@@ -288,7 +288,7 @@ def test_more_errors_and_endpoints_than_there_are_counters_for_are_counted_as_we
     found = framed(spark, rows("many", lines))
     few = episodes(found).orderBy("outage").collect()
     monkeypatch.setattr(episodes_module, "FEW_ERRORS", 1)
-    monkeypatch.setattr(episodes_module, "FEW_PLACES", 1)
+    monkeypatch.setattr(episodes_module, "FEW_ENDPOINTS", 1)
     many = episodes(found).orderBy("outage").collect()
     assert [row["reasons"] for row in few] == [{"closed": 1, "refused": 2}, {}]
     assert [row["members_tried"] for row in few] == [2, 0]

@@ -1,13 +1,13 @@
-"""Both faces."""
+"""Both APIs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.peers.apis import FACES, Face
+from tests.peers.apis import API, APIS
 
 
-@pytest.fixture(params=FACES, ids=lambda face: face.name)
-def face(request: pytest.FixtureRequest) -> Face:
-    """One face after the other."""
+@pytest.fixture(params=APIS, ids=lambda api: api.name)
+def api(request: pytest.FixtureRequest) -> API:
+    """One API after the other."""
     return request.param()

@@ -13,10 +13,10 @@ import pytest
 
 from haclient import Message, State
 from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
-from haclient.events import AttemptStarted, BackingOff, Closed, Lost
+from haclient.events import AttemptStarted, BackingOff, Closed, Disconnected
 from haclient.outcome import ACCEPTED
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.apis import Face
+from tests.peers.apis import API
 from tests.peers.process import primary_process
 from tests.peers.watch import Watch
 
@@ -33,10 +33,10 @@ async def assert_quick(close: Callable[[], Awaitable[Any]]) -> None:
 
 
 @pytest.mark.parametrize("name", ["syn_drop", "silence", "stopped_process"])
-async def test_a_factory_closes_while_a_connection_hangs_at_its_first_member(face: Face, name: str) -> None:
+async def test_a_factory_closes_while_a_connection_hangs_at_its_first_member(api: API, name: str) -> None:
     watch = Watch()
     async with BEHAVIOURS[name](NOBODY) as peer:
-        factory = await face.factory(url(peer), on_event=watch)
+        factory = await api.factory(url(peer), on_event=watch)
         connecting = asyncio.ensure_future(factory.connect())
         await watch.until(AttemptStarted)
         await assert_quick(factory.close)
@@ -45,10 +45,10 @@ async def test_a_factory_closes_while_a_connection_hangs_at_its_first_member(fac
     assert len(await watch.until(Closed)) == 1
 
 
-async def test_a_factory_closes_while_a_connection_backs_off(face: Face) -> None:
+async def test_a_factory_closes_while_a_connection_backs_off(api: API) -> None:
     watch = Watch()
     async with BEHAVIOURS["refused"](NOBODY) as peer:
-        factory = await face.factory(url(peer), on_event=watch, backoff_base=30, backoff_max=60)
+        factory = await api.factory(url(peer), on_event=watch, backoff_base=30, backoff_max=60)
         connecting = asyncio.ensure_future(factory.connect())
         await watch.until(BackingOff)
         await assert_quick(factory.close)
@@ -57,12 +57,12 @@ async def test_a_factory_closes_while_a_connection_backs_off(face: Face) -> None
 
 
 @pytest.mark.parametrize("name", ["syn_drop", "silence", "stopped_process", "refused"])
-async def test_a_connection_closes_while_it_searches_for_another_primary(face: Face, name: str) -> None:
+async def test_a_connection_closes_while_it_searches_for_another_primary(api: API, name: str) -> None:
     watch = Watch()
     async with BEHAVIOURS[name](NOBODY) as peer:
         async with primary() as good:
-            connection = await face.connect(url(good, peer), on_event=watch, backoff_base=0.001)
-        await watch.until(Lost)
+            connection = await api.connect(url(good, peer), on_event=watch, backoff_base=0.001)
+        await watch.until(Disconnected)
         await watch.until(AttemptStarted, count=3)
         assert connection.state is State.RECONNECTING
         await assert_quick(connection.close)
@@ -70,9 +70,9 @@ async def test_a_connection_closes_while_it_searches_for_another_primary(face: F
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-async def test_a_connection_closes_while_a_send_waits_for_credit(face: Face, stopped: bool) -> None:
+async def test_a_connection_closes_while_a_send_waits_for_credit(api: API, stopped: bool) -> None:
     with primary_process(grants=0) as process:
-        connection = await face.connect(url(*process.peers))
+        connection = await api.connect(url(*process.peers))
         sender = await connection.create_sender("q")
         sending = asyncio.ensure_future(sender.send(Message(body="blocked")))
         await until_unsettled(sender, 1)
@@ -85,9 +85,9 @@ async def test_a_connection_closes_while_a_send_waits_for_credit(face: Face, sto
     assert caught.value.safe_to_retry
 
 
-async def test_a_connection_closes_while_the_window_is_full(face: Face) -> None:
+async def test_a_connection_closes_while_the_window_is_full(api: API) -> None:
     async with primary(grants=0) as peer:
-        connection = await face.connect(url(peer), window=1)
+        connection = await api.connect(url(peer), window=1)
         sender = await connection.create_sender("q")
         first = await sender.send_nowait(Message(body="fills the window"))
         second = asyncio.ensure_future(sender.send(Message(body="waits for room")))
@@ -100,9 +100,9 @@ async def test_a_connection_closes_while_the_window_is_full(face: Face) -> None:
         await asyncio.wait_for(flushing, 5)
 
 
-async def test_a_message_that_was_on_the_wire_may_have_been_delivered(face: Face) -> None:
+async def test_a_message_that_was_on_the_wire_may_have_been_delivered(api: API) -> None:
     async with primary(outcome=None) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
         sending = asyncio.ensure_future(sender.send(Message(body="on the wire")))
         await peer.until(lambda: peer.received)
@@ -113,9 +113,9 @@ async def test_a_message_that_was_on_the_wire_may_have_been_delivered(face: Face
     assert not caught.value.safe_to_retry
 
 
-async def test_a_connection_closes_while_a_receive_waits(face: Face) -> None:
+async def test_a_connection_closes_while_a_receive_waits(api: API) -> None:
     async with primary() as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         receiver = await connection.create_receiver("q")
         receiving = asyncio.ensure_future(receiver.receive())
         await peer.until(lambda: peer.credit)
@@ -124,26 +124,26 @@ async def test_a_connection_closes_while_a_receive_waits(face: Face) -> None:
             await receiving
 
 
-async def test_a_connection_to_a_stopped_peer_closes(face: Face) -> None:
+async def test_a_connection_to_a_stopped_peer_closes(api: API) -> None:
     with primary_process() as process:
-        connection = await face.connect(url(*process.peers))
+        connection = await api.connect(url(*process.peers))
         process.signal(signal.SIGSTOP)
         await assert_quick(connection.close)
     assert connection.state is State.CLOSED
 
 
-async def test_an_idle_connection_closes_with_a_goodbye(face: Face) -> None:
+async def test_an_idle_connection_closes_with_a_goodbye(api: API) -> None:
     async with primary() as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         assert len(peer.engines) == 1
         await assert_quick(connection.close)
         await peer.until(lambda: not peer.engines)
         await assert_quick(connection.close)  # once more does no harm
 
 
-async def test_everything_on_a_closed_connection_raises(face: Face) -> None:
+async def test_everything_on_a_closed_connection_raises(api: API) -> None:
     async with primary() as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
         receiver = await connection.create_receiver("q")
         await connection.close()
@@ -164,8 +164,8 @@ async def result_of(call: Callable[[], Awaitable[Any]]) -> Any:
     return await result if asyncio.isfuture(result) else result
 
 
-async def test_closing_a_link_fails_who_waits_on_it_and_leaves_the_rest(face: Face) -> None:
-    async with connected(face, grants=0) as (connection, _):
+async def test_closing_a_link_fails_who_waits_on_it_and_leaves_the_rest(api: API) -> None:
+    async with connected(api, grants=0) as (connection, _):
         sender = await connection.create_sender("q")
         receiver = await connection.create_receiver("q")
         waiting = [
@@ -183,9 +183,9 @@ async def test_closing_a_link_fails_who_waits_on_it_and_leaves_the_rest(face: Fa
 
 
 @asynccontextmanager
-async def connected(face: Face, **facts: Any) -> AsyncIterator[tuple[Any, Any]]:
+async def connected(api: API, **facts: Any) -> AsyncIterator[tuple[Any, Any]]:
     async with primary(**facts) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         try:
             yield connection, peer
         finally:
@@ -203,9 +203,9 @@ def test_every_error_of_a_closed_connection_is_one_of_ours() -> None:
     assert issubclass(ConnectionClosed, HaclientError)
 
 
-async def test_what_was_settled_before_a_close_arrives_at_a_slow_peer(face: Face) -> None:
+async def test_what_was_settled_before_a_close_arrives_at_a_slow_peer(api: API) -> None:
     async with primary() as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         receiver = await connection.create_receiver("q")
         peer.put("q", *range(20))
         deliveries = [await receiver.receive() for _ in range(20)]

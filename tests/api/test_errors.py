@@ -14,7 +14,11 @@ from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 
 PLACE = Endpoint("broker-a", 5672)
 RECORD = AttemptRecord(
-    number=1, endpoint=PLACE, started=1.0, ended=2.0, miss=Failure(kind=FailureReason.REFUSED, detail="refused")
+    number=1,
+    endpoint=PLACE,
+    started=1.0,
+    ended=2.0,
+    failure=Failure(kind=FailureReason.REFUSED, detail="refused"),
 )
 REJECTED = Outcome(OutcomeState.REJECTED, "app:bad", "not a number")
 SAMPLES = [

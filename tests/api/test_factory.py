@@ -16,10 +16,10 @@ import haclient
 from haclient import Message, State, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import ConnectionClosed, HaclientError, ReceiveTimeout, WrongThread
-from haclient.events import AttemptStarted, Closed, Connected, Event, Lost, Reconnected
+from haclient.events import AttemptStarted, Closed, Connected, Disconnected, Event, Reconnected
 from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.apis import Face
+from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
@@ -29,14 +29,14 @@ FIFTY = 50
 # -- many connections -------------------------------------------------------------------------
 
 
-async def test_fifty_connections_share_what_one_of_them_found_out(face: Face) -> None:
+async def test_fifty_connections_share_what_one_of_them_found_out(api: API) -> None:
     watch = Watch()
     async with (
         primary(begin_after=0.01) as good,
         BEHAVIOURS["close_forced"](good) as passive,
         BEHAVIOURS["redirect_in_open"](good) as redirecting,
     ):
-        factory = await face.factory(url(passive, redirecting, good), on_event=watch)
+        factory = await api.factory(url(passive, redirecting, good), on_event=watch)
         connections = await asyncio.gather(*(factory.connect() for _ in range(FIFTY)))
         assert {connection.state for connection in connections} == {State.CONNECTED}
         assert len(good.engines) == FIFTY
@@ -55,10 +55,10 @@ async def test_fifty_connections_share_what_one_of_them_found_out(face: Face) ->
         await good.until(lambda: not good.engines)
 
 
-async def test_max_dials_bounds_what_hangs_at_the_members(face: Face) -> None:
+async def test_max_dials_bounds_what_hangs_at_the_members(api: API) -> None:
     watch = Watch()
     async with BEHAVIOURS["silence"](NOBODY) as one, BEHAVIOURS["silence"](NOBODY) as other:
-        factory = await face.factory(url(one, other, max_dials=2, stagger=0.01), on_event=watch)
+        factory = await api.factory(url(one, other, max_dials=2, stagger=0.01), on_event=watch)
         connecting = [asyncio.ensure_future(factory.connect()) for _ in range(10)]
         await watch.until(AttemptStarted, count=2)
         await asyncio.sleep(0.3)  # time for thirty more
@@ -69,9 +69,9 @@ async def test_max_dials_bounds_what_hangs_at_the_members(face: Face) -> None:
                 await each
 
 
-async def test_a_connection_of_a_factory_closes_alone(face: Face) -> None:
+async def test_a_connection_of_a_factory_closes_alone(api: API) -> None:
     async with primary() as good:
-        factory = await face.factory(url(good))
+        factory = await api.factory(url(good))
         one, other = await factory.connect(), await factory.connect()
         await one.close()
         assert (one.state, other.state) == (State.CLOSED, State.CONNECTED)
@@ -83,7 +83,7 @@ async def test_a_connection_of_a_factory_closes_alone(face: Face) -> None:
 # -- events -----------------------------------------------------------------------------------
 
 
-async def test_a_slow_callback_does_not_stall_recovery(face: Face) -> None:
+async def test_a_slow_callback_does_not_stall_recovery(api: API) -> None:
     go_on = threading.Event()
     seen: list[Event] = []
 
@@ -92,7 +92,7 @@ async def test_a_slow_callback_does_not_stall_recovery(face: Face) -> None:
         seen.append(event)
 
     async with primary() as good:
-        connection = await face.connect(url(good), on_event=slow)
+        connection = await api.connect(url(good), on_event=slow)
         good.drop()
         sender = await connection.create_sender("q")
         assert (await sender.send(Message(body="recovered"), timeout=10)).accepted
@@ -100,15 +100,15 @@ async def test_a_slow_callback_does_not_stall_recovery(face: Face) -> None:
         go_on.set()
         await connection.close()
     kinds = [type(event) for event in seen]
-    assert [kind for kind in kinds if kind in (Connected, Lost, Reconnected)] == [
+    assert [kind for kind in kinds if kind in (Connected, Disconnected, Reconnected)] == [
         Connected,
-        Lost,
+        Disconnected,
         Reconnected,
     ]
 
 
 async def test_a_raising_callback_is_logged_and_called_again(
-    face: Face, caplog: pytest.LogCaptureFixture
+    api: API, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = Watch()
 
@@ -117,7 +117,7 @@ async def test_a_raising_callback_is_logged_and_called_again(
         raise RuntimeError("in the application's callback")
 
     async with primary() as good:
-        connection = await face.connect(url(good), on_event=raising)
+        connection = await api.connect(url(good), on_event=raising)
         good.drop()
         await watch.until(Reconnected)
         await connection.close()
@@ -125,9 +125,9 @@ async def test_a_raising_callback_is_logged_and_called_again(
     assert "in the application's callback" in caplog.text
 
 
-async def test_the_event_iterator_tells_the_life_of_one_connection_and_ends(face: Face) -> None:
+async def test_the_event_iterator_tells_the_life_of_one_connection_and_ends(api: API) -> None:
     async with primary() as good:
-        factory = await face.factory(url(good))
+        factory = await api.factory(url(good))
         connection, other = await factory.connect(), await factory.connect()
         events = connection.events()
         await other.close()
@@ -141,8 +141,8 @@ async def test_the_event_iterator_tells_the_life_of_one_connection_and_ends(face
                 if isinstance(event, Reconnected):
                     await connection.close()
         await factory.close()
-    assert [type(event) for event in seen if isinstance(event, (Lost, Reconnected, Closed))] == [
-        Lost,
+    assert [type(event) for event in seen if isinstance(event, (Disconnected, Reconnected, Closed))] == [
+        Disconnected,
         Reconnected,
         Closed,
     ]
@@ -151,9 +151,9 @@ async def test_the_event_iterator_tells_the_life_of_one_connection_and_ends(face
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-async def test_the_event_iterator_of_a_closed_connection_is_at_its_end(face: Face) -> None:
+async def test_the_event_iterator_of_a_closed_connection_is_at_its_end(api: API) -> None:
     async with primary() as good:
-        factory = await face.factory(url(good))
+        factory = await api.factory(url(good))
         connection = await factory.connect()
         await connection.close()
         async with asyncio.timeout(10):
@@ -241,12 +241,12 @@ def test_several_threads_may_use_one_connection() -> None:
             assert [number for who, number in bodies if who == thread] == list(range(50))
 
 
-async def test_a_configure_that_raises_fails_its_link_alone(face: Face) -> None:
+async def test_a_configure_that_raises_fails_its_link_alone(api: API) -> None:
     def configure(_endpoint: object) -> None:
         raise ValueError("in the application's configure")
 
     async with primary() as good:
-        connection = await face.connect(url(good))
+        connection = await api.connect(url(good))
         for create in (connection.create_sender, connection.create_receiver):
             with pytest.raises(ValueError, match="application's configure"):
                 await create("q", configure=configure)
@@ -304,7 +304,7 @@ def test_a_future_that_is_cancelled_while_it_is_settled_harms_nobody() -> None:
             if number % 2:
                 future.cancel()
         sender.flush(timeout=20)
-        assert connection._core.epoch == 1
+        assert connection._core.session_number == 1
         assert {number for number in good.bodies if number % 2 == 0} == set(range(0, 2000, 2))
 
 

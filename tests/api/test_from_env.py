@@ -263,11 +263,11 @@ FILE_ONLY: list[tuple[Mapping[str, Any], str, str]] = [
     ({"windows": 5}, "windows", "is not known; did you mean window?"),
     ({"user": 5}, "user", "must be text"),
     ({"url": ["amqp://a"]}, "url", "a cluster URL is text"),
-    ({"host": "a"}, "host", "the same is said by key 'url'"),
-    ({"tls": {"ca": "/ca"}, "tls_ca": "/ca"}, "tls_ca", "the same is said by key 'tls.ca'"),
+    ({"host": "a"}, "host", "the same is given by key 'url'"),
+    ({"tls": {"ca": "/ca"}, "tls_ca": "/ca"}, "tls_ca", "the same is given by key 'tls.ca'"),
     ({"tls": {"cipher": "x"}}, "tls.cipher", "is not known"),
-    ({"tls": True}, "tls", "holds no keys"),
-    ({"sasl": {"enabled": False}}, "sasl.enabled", "not spoken to without SASL"),
+    ({"tls": True}, "tls", "no table of keys"),
+    ({"sasl": {"enabled": False}}, "sasl.enabled", "always connected to with SASL"),
 ]
 
 

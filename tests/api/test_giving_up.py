@@ -11,34 +11,34 @@ import pytest
 from haclient import Message, State
 from haclient.discovery.evidence import FailureReason
 from haclient.errors import ConnectionGaveUp, DeadlineExceeded
-from haclient.events import AttemptFailed, GaveUp, Lost
+from haclient.events import AttemptFailed, Disconnected, GaveUp
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.apis import Face
+from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
 
 
-async def failure(face: Face, link: str, **arguments: Any) -> ConnectionGaveUp:
+async def failure(api: API, link: str, **arguments: Any) -> ConnectionGaveUp:
     async with asyncio.timeout(20):
         with pytest.raises(ConnectionGaveUp) as caught:
-            await face.connect(link, **arguments)
+            await api.connect(link, **arguments)
     return caught.value
 
 
 @pytest.mark.parametrize("name", ["refused", "syn_drop", "silence", "open_and_close"])
-async def test_the_startup_deadline_ends_the_first_connect(face: Face, name: str) -> None:
+async def test_the_startup_deadline_ends_the_first_connect(api: API, name: str) -> None:
     watch = Watch()
     behaviour = BEHAVIOURS["close_forced" if name == "open_and_close" else name]
     async with behaviour(NOBODY) as peer:
-        error = await failure(face, url(peer, startup_deadline=0.3), on_event=watch)
+        error = await failure(api, url(peer, startup_deadline=0.3), on_event=watch)
     assert isinstance(error, DeadlineExceeded)
     assert isinstance(error, proton.Timeout)
     assert not error.connection_usable
     (gave_up,) = await watch.until(GaveUp)
     assert [record.endpoint.port for record in error.attempts] == [peer.port] * len(error.attempts)
     assert list(error.attempts) == [event.record for event in watch.of(AttemptFailed)]
-    assert gave_up.last == error.attempts[-1].miss
+    assert gave_up.last == error.attempts[-1].failure
     for record in error.attempts:
         assert str(record.endpoint) in str(error)
         assert record.started <= record.ended
@@ -52,51 +52,54 @@ async def test_the_startup_deadline_ends_the_first_connect(face: Face, name: str
     ],
 )
 async def test_an_attempt_that_the_deadline_cut_off_is_listed(
-    face: Face, name: str, kind: FailureReason, words: str
+    api: API, name: str, kind: FailureReason, words: str
 ) -> None:
     async with BEHAVIOURS[name](NOBODY) as peer:
-        error = await failure(face, url(peer, startup_deadline=0.2))
+        error = await failure(api, url(peer, startup_deadline=0.2))
     (record,) = error.attempts
-    assert record.miss.kind is kind
-    assert words in record.miss.detail
+    assert record.failure.kind is kind
+    assert words in record.failure.detail
     assert words in str(error)
 
 
-async def test_max_attempts_ends_the_search(face: Face) -> None:
+async def test_max_attempts_ends_the_search(api: API) -> None:
     async with BEHAVIOURS["refused"](NOBODY) as one, BEHAVIOURS["close_forced"](NOBODY) as other:
-        error = await failure(face, url(one, other, max_attempts=5, backoff_base=0.001))
+        error = await failure(api, url(one, other, max_attempts=5, backoff_base=0.001))
     assert not isinstance(error, DeadlineExceeded)
     assert [record.number for record in error.attempts] == [1, 2, 3, 4, 5]
-    assert [record.miss.kind for record in error.attempts[:2]] == [FailureReason.REFUSED, FailureReason.CLOSED]
+    assert [record.failure.kind for record in error.attempts[:2]] == [
+        FailureReason.REFUSED,
+        FailureReason.CLOSED,
+    ]
     assert "amqp:connection:forced" in str(error)
 
 
-async def test_a_name_that_does_not_resolve_is_in_the_error(face: Face) -> None:
+async def test_a_name_that_does_not_resolve_is_in_the_error(api: API) -> None:
     async with BEHAVIOURS["unresolvable"](NOBODY) as peer:
-        error = await failure(face, url(peer, startup_deadline=0.3))
-    assert error.attempts[0].miss.kind is FailureReason.UNRESOLVED
+        error = await failure(api, url(peer, startup_deadline=0.3))
+    assert error.attempts[0].failure.kind is FailureReason.UNRESOLVED
     assert "nowhere.invalid" in str(error)
     assert "no such name" in str(error)
 
 
-async def test_not_found_from_every_member_is_an_answer(face: Face) -> None:
+async def test_not_found_from_every_member_is_an_answer(api: API) -> None:
     async with BEHAVIOURS["close_not_found"](NOBODY) as one, BEHAVIOURS["close_not_found"](NOBODY) as other:
-        error = await failure(face, url(one, other))
+        error = await failure(api, url(one, other))
         assert len(one.accepted) == len(other.accepted) == 1
     assert "amqp:not-found" in str(error)
 
 
-async def test_the_deadline_ends_a_search_after_a_loss_and_tells_who_waits(face: Face) -> None:
+async def test_the_deadline_ends_a_search_after_a_loss_and_tells_who_waits(api: API) -> None:
     watch = Watch()
     async with primary(grants=1, outcome=None) as peer:
-        connection = await face.connect(url(peer, deadline=0.2), on_event=watch)
+        connection = await api.connect(url(peer, deadline=0.2), on_event=watch)
         sender = await connection.create_sender("q")
         receiver = await connection.create_receiver("q")
         sent, unsent = [await sender.send_nowait(Message(body=body)) for body in range(2)]
         receiving = asyncio.ensure_future(receiver.receive())
         await peer.until(lambda: peer.received)
     await watch.until(GaveUp)
-    assert len(watch.of(Lost)) == 1
+    assert len(watch.of(Disconnected)) == 1
     for waiting in (sent, unsent, receiving):
         with pytest.raises(DeadlineExceeded):
             await asyncio.wait_for(waiting, 5)

@@ -17,7 +17,7 @@ from haclient.errors import ReceiveTimeout, SendTimeout
 from haclient.events import AttemptStarted, Closed
 from haclient.testing.threads import in_thread
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.apis import Face
+from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 NOBODY = Peer("127.0.0.1", 1)
@@ -92,12 +92,12 @@ async def test_a_cancelled_future_takes_back_a_message_that_has_not_left() -> No
         assert peer.bodies == [0, 2]
 
 
-# -- both faces: timeouts ---------------------------------------------------------------------
+# -- both APIs: timeouts ---------------------------------------------------------------------
 
 
-async def test_a_send_that_times_out_before_it_left_never_leaves(face: Face) -> None:
+async def test_a_send_that_times_out_before_it_left_never_leaves(api: API) -> None:
     async with primary(grants=0) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
         with pytest.raises(SendTimeout) as caught:
             await sender.send(Message(body="too late"), timeout=0.05)
@@ -111,9 +111,9 @@ async def test_a_send_that_times_out_before_it_left_never_leaves(face: Face) -> 
         await connection.close()
 
 
-async def test_a_send_that_times_out_on_the_wire_is_not_sent_again(face: Face) -> None:
+async def test_a_send_that_times_out_on_the_wire_is_not_sent_again(api: API) -> None:
     async with primary(outcome=None) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
         with pytest.raises(SendTimeout) as caught:
             await sender.send(Message(body="unsettled"), timeout=0.05)
@@ -127,9 +127,9 @@ async def test_a_send_that_times_out_on_the_wire_is_not_sent_again(face: Face) -
         await connection.close()
 
 
-async def test_a_full_window_and_an_empty_queue_time_out(face: Face) -> None:
+async def test_a_full_window_and_an_empty_queue_time_out(api: API) -> None:
     async with primary(grants=0) as peer:
-        connection = await face.connect(url(peer, window=1, send_timeout=0.05))
+        connection = await api.connect(url(peer, window=1, send_timeout=0.05))
         sender = await connection.create_sender("q")
         receiver = await connection.create_receiver("q")
         await sender.send_nowait(Message(body="fills the window"))

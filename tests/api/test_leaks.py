@@ -1,4 +1,4 @@
-"""A thousand connections through each face leave nothing behind, losses in between included.
+"""A thousand connections through each API leave nothing behind, losses in between included.
 
 Counted are file descriptors, threads, tasks, and the objects of proton and of this package that are
 alive, once the peer has seen the last connection go.
@@ -144,7 +144,7 @@ def through_blocking_connections(peer: Primary, numbers: Iterable[int]) -> None:
             visit(connection, peer, number)
 
 
-FACES = [
+APIS = [
     through_asyncio,
     through_blocking_calls,
     through_containers,
@@ -153,7 +153,7 @@ FACES = [
 ]
 
 
-@pytest.mark.parametrize("visit", FACES)
+@pytest.mark.parametrize("visit", APIS)
 def test_many_connections_leave_nothing_behind(visit: Callable[[Primary, Iterable[int]], None]) -> None:
     with in_thread(primary()) as peer:
         visit(peer, range(2 * LOST))

@@ -15,7 +15,7 @@ from broker_stub.address import Address
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import ACCEPTED, Outcome
 
@@ -72,7 +72,7 @@ class Client:
         self.links: asyncio.Queue[tuple[str, Any, Any]] = asyncio.Queue()
         self.begun = asyncio.Event()
         self.properties: Any = None
-        self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.close_reason: asyncio.Future[CloseReason] = asyncio.get_running_loop().create_future()
         self.credit = asyncio.Event()
         self.close_condition: proton.Condition | None = None
 
@@ -128,9 +128,9 @@ class Client:
             link.settle(delivery, outcome)
         return message
 
-    async def end(self) -> Ending:
+    async def end(self) -> CloseReason:
         async with asyncio.timeout(5):
-            return await asyncio.shield(self.ending)
+            return await asyncio.shield(self.close_reason)
 
     async def close(self) -> None:
         assert self.engine is not None
@@ -168,9 +168,9 @@ class Client:
 
     def writable_again(self, engine: Engine) -> None: ...
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        if not self.ending.done():
-            self.ending.set_result(ending)
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        if not self.close_reason.done():
+            self.close_reason.set_result(reason)
 
 
 class LinkRefusedError(Exception):

@@ -23,7 +23,7 @@ async def manage(*arguments: str) -> click.testing.Result:
     return await run(*arguments, **{PASSWORD_VARIABLE: ADMIN.password})
 
 
-async def told(*arguments: str) -> Any:
+async def json_of(*arguments: str) -> Any:
     """What such a command says as JSON; it must be done."""
     result = await manage(*arguments, "--json")
     assert result.exit_code == 0, result.output

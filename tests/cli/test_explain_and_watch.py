@@ -106,7 +106,7 @@ def test_no_password_is_shown_wherever_it_comes_from(tmp_path: Any) -> None:
             assert "***" in done.output
 
 
-def test_people_are_told_the_same() -> None:
+def test_people_see_the_same() -> None:
     shown = explain("amqp://127.0.0.1,127.0.0.2?stagger=0.5").stdout
     assert "  1. amqp://127.0.0.1:5672\n  2. amqp://127.0.0.2:5672\n" in shown
     assert "beside it when that hangs for 0.5 s" in shown

@@ -94,7 +94,7 @@ def test_a_dead_backup_does_no_harm(members: Members) -> None:
 
 
 def test_members_that_the_url_leaves_out_are_asked_too(members: Members) -> None:
-    primary, passive = members.pair(told=True)
+    primary, passive = members.pair(advertised=True)
     _, found = asked(f"amqp://{passive.address}")
     assert (found[primary.url]["origin"], found[primary.url]["primary"]) == ("pushed", True)
     document, found = asked(
@@ -117,7 +117,7 @@ def test_the_target_of_a_redirect_is_asked_too(members: Members) -> None:
     assert found[primary.url]["origin"] == "redirect"
 
 
-def test_a_stale_primary_is_told_from_the_primary(members: Members) -> None:
+def test_a_stale_primary_is_distinguished_from_the_primary(members: Members) -> None:
     old, new = members.pair()
     new.promote(at_least=7)
     document, found = asked(f"amqp://{old.address},{new.address}")
@@ -138,7 +138,7 @@ def test_tls_and_the_sasl_mechanism_are_shown(members: Members, authority: Autho
     assert found[member.url]["kind"] == "tls-verification"
 
 
-def test_wrong_credentials_are_told_and_not_shown(members: Members) -> None:
+def test_wrong_credentials_are_reported_and_not_shown(members: Members) -> None:
     member = members.start("primary", role="primary", users={"joe": SECRET})
     done = run("members", f"amqp://joe:hunter2@{member.address}")
     assert done.returncode == 1
@@ -180,7 +180,7 @@ def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
     assert run("members", "amqp://127.0.0.1", "--timeout", timeout).returncode == 2
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_nobody_there_is_reported_at_once() -> None:
     (free,) = free_addresses((Address("127.0.0.1", 0),))
     document, _ = asked(f"amqp://{free.authority}", code=1)
     assert document["seconds"] < 3

@@ -1,4 +1,4 @@
-"""Messages as JSON: what goes out comes back, and what is no message is told by its field."""
+"""Messages as JSON: what goes out comes back, and what is no message is refused with its field."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_whole_numbers_and_symbols_of_amqp_are_plain() -> None:
     assert encoded({proton.symbol("a"): proton.ulong(1), "b": proton.float32(0.5)}) == {"a": 1, "b": 0.5}
 
 
-def test_the_count_of_deliveries_is_told_and_not_taken() -> None:
+def test_the_count_of_deliveries_is_written_and_not_read() -> None:
     message = proton.Message(body="x")
     message.delivery_count = 2
     assert to_json(message)["delivery_count"] == 2
@@ -101,7 +101,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("found", "part"), WRONG)
-def test_what_is_no_message_is_told_by_its_field(found: Any, part: str) -> None:
+def test_what_is_no_message_is_refused_with_its_field(found: Any, part: str) -> None:
     with pytest.raises(ValueError, match=re.escape(part)):
         from_json(found)
 

@@ -89,7 +89,7 @@ def test_fewer_messages_than_asked_for_is_exit_code_1(primary: Member) -> None:
     assert run("send", primary.url, QUEUE, "-n", "2", text="one\n").returncode == 1
 
 
-def test_wrong_input_is_told_by_its_line_and_what_came_before_is_sent(primary: Member) -> None:
+def test_wrong_input_is_reported_with_its_line_and_the_lines_before_are_sent(primary: Member) -> None:
     sent = run("send", primary.url, QUEUE, "--json", text='{"body": 1}\n{"body": 2, "subjekt": "x"}\n')
     assert sent.returncode == 3
     assert "line 2: field 'subjekt' is none of id, address" in sent.stderr
@@ -142,7 +142,7 @@ def test_a_reader_that_stands_still_holds_up_neither_heartbeats_nor_a_signal(pri
     primary.wait_for(lambda _: primary.depth(QUEUE) == 20)
 
 
-def test_a_reader_that_goes_away_ends_receive_and_the_rest_stays(primary: Member) -> None:
+def test_a_reader_that_closes_ends_receive_and_the_rest_stays(primary: Member) -> None:
     run("send", primary.url, QUEUE, text="".join(f"{n}\n" for n in range(1000)))
     shell = f"{HACLIENT} receive {primary.url} {QUEUE} --rate 500; echo $? >&2"
     done = subprocess.run(
@@ -154,7 +154,7 @@ def test_a_reader_that_goes_away_ends_receive_and_the_rest_stays(primary: Member
     assert primary.depth(QUEUE) > 0
 
 
-def test_streams_that_cannot_be_used_are_told(primary: Member) -> None:
+def test_streams_that_cannot_be_used_are_reported(primary: Member) -> None:
     command = (
         f"{HACLIENT} send {primary.url} {QUEUE} <&-; echo $?; {HACLIENT} send {primary.url} {QUEUE} -m one; "
     )

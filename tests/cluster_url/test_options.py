@@ -1,4 +1,4 @@
-"""The table of options: every option, its values, its errors, and the way back to text."""
+"""The table of options: every option, its values, its errors, and the formatter."""
 
 from __future__ import annotations
 
@@ -214,5 +214,5 @@ def test_the_table_has_a_row_for_every_option() -> None:
     header, rule, *rows = options_table().splitlines()
     assert [row.split("`")[1] for row in rows] == list(OPTION_NAMES)
     assert {line.count("|") for line in (header, rule, *rows)} == {5}
-    assert "| `stagger` | `0.25` | seconds | an attempt that hangs" in options_table()
+    assert "| `stagger` | `0.25` | seconds | after this long without TCP" in options_table()
     assert "`at-least-once`, `at-most-once` |" in options_table()

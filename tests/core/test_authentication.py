@@ -66,7 +66,7 @@ async def test_a_wrong_password_is_one_error_and_one_attempt_at_each_member(
     first_line = str(error).splitlines()[0]
     assert mechanism in first_line
     assert str(error.endpoint) in first_line
-    assert [record.miss.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 3
+    assert [record.failure.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 3
     await watch.until(GaveUp)
     assert len(watch.of(AttemptStarted)) == len(watch.of(AttemptFailed)) == 3
     assert "wrong-password" not in f"{error!r} {error} {watch.events}"
@@ -136,7 +136,7 @@ async def test_a_callable_that_raises_is_a_failed_attempt_and_asked_again(member
     async with asyncio.timeout(5), aio.connect(url(*members), credentials=ask, on_event=watch):
         pass
     await watch.until(Connected)
-    ((_, miss),) = watch.misses()
-    assert miss.kind is FailureReason.AUTHENTICATION_TEMPORARY
-    assert "ConnectionRefusedError" in miss.detail
+    ((_, failure),) = watch.failures()
+    assert failure.kind is FailureReason.AUTHENTICATION_TEMPORARY
+    assert "ConnectionRefusedError" in failure.detail
     assert "the-secret" not in str(watch.events)

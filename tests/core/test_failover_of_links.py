@@ -19,11 +19,11 @@ from haclient.errors import (
     MessageNotAccepted,
     StaleDelivery,
 )
-from haclient.events import BackingOff, Lost, Reconnected
+from haclient.events import BackingOff, Disconnected, Reconnected
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 from haclient.testing.proxy import proxy
 from tests.peers import BEHAVIOURS, Peer, primary, url
-from tests.peers.apis import Face
+from tests.peers.apis import API
 from tests.peers.watch import Watch
 
 FOUR_MB = 4 * 1024 * 1024
@@ -35,11 +35,11 @@ FAST = {"backoff_base": 0.001, "backoff_max": 0.01}
 
 @pytest.mark.parametrize("cut_at", [10_000, 2_000_000, FOUR_MB - 1000])
 async def test_a_large_message_that_is_cut_in_mid_transfer_arrives_whole_and_once(
-    face: Face, cut_at: int
+    api: API, cut_at: int
 ) -> None:
     body = os.urandom(FOUR_MB)
     async with primary() as peer, proxy(peer) as way:
-        connection = await face.connect(url(way, **FAST))
+        connection = await api.connect(url(way, **FAST))
         sender = await connection.create_sender("q")
         way.cut_after(cut_at)
         assert (await sender.send(Message(body=body), timeout=20)).accepted
@@ -49,9 +49,9 @@ async def test_a_large_message_that_is_cut_in_mid_transfer_arrives_whole_and_onc
         await connection.close()
 
 
-async def test_pipelined_messages_arrive_once_and_in_order_over_many_cuts(face: Face) -> None:
+async def test_pipelined_messages_arrive_once_and_in_order_over_many_cuts(api: API) -> None:
     async with primary() as peer, proxy(peer, cuts=[20_000] * 5) as way:
-        connection = await face.connect(url(way, **FAST))
+        connection = await api.connect(url(way, **FAST))
         sender = await connection.create_sender("q")
         futures = [await sender.send_nowait(Message(body=[number, b"x" * 200])) for number in range(1000)]
         outcomes = await asyncio.wait_for(asyncio.gather(*futures), 20)
@@ -61,10 +61,10 @@ async def test_pipelined_messages_arrive_once_and_in_order_over_many_cuts(face: 
         await connection.close()
 
 
-async def test_a_message_settled_by_nobody_is_sent_again_with_the_same_id(face: Face) -> None:
+async def test_a_message_settled_by_nobody_is_sent_again_with_the_same_id(api: API) -> None:
     watch = Watch()
     async with primary(outcome=None) as peer:
-        connection = await face.connect(url(peer, **FAST), on_event=watch)
+        connection = await api.connect(url(peer, **FAST), on_event=watch)
         sender = await connection.create_sender("q")
         sending = asyncio.ensure_future(sender.send(Message(body="unsettled")))
         await peer.until(lambda: peer.received)
@@ -73,15 +73,15 @@ async def test_a_message_settled_by_nobody_is_sent_again_with_the_same_id(face: 
         assert (await asyncio.wait_for(sending, 10)).accepted
         assert peer.bodies == ["unsettled"]
         assert peer.copies == 1
-        (lost,) = await watch.until(Lost)
+        (lost,) = await watch.until(Disconnected)
         (reconnected,) = await watch.until(Reconnected)
         assert (lost.unsettled, reconnected.replayed) == (1, 1)
         await connection.close()
 
 
-async def test_at_most_once_gives_up_what_was_on_the_wire_and_sends_the_rest(face: Face) -> None:
+async def test_at_most_once_gives_up_what_was_on_the_wire_and_sends_the_rest(api: API) -> None:
     async with primary(outcome=None, grants=2) as peer:
-        connection = await face.connect(url(peer, delivery="at-most-once", **FAST))
+        connection = await api.connect(url(peer, delivery="at-most-once", **FAST))
         sender = await connection.create_sender("q")
         futures = [await sender.send_nowait(Message(body=number)) for number in range(4)]
         await peer.until(lambda: len(peer.received) == 2)
@@ -107,11 +107,9 @@ async def test_at_most_once_gives_up_what_was_on_the_wire_and_sends_the_rest(fac
     ],
     ids=lambda outcome: outcome.state.name.lower(),
 )
-async def test_an_outcome_other_than_accepted_is_an_error_that_carries_it(
-    face: Face, outcome: Outcome
-) -> None:
+async def test_an_outcome_other_than_accepted_is_an_error_that_carries_it(api: API, outcome: Outcome) -> None:
     async with primary(outcome=outcome) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
         with pytest.raises(MessageNotAccepted) as caught:
             await sender.send(Message())
@@ -123,10 +121,10 @@ async def test_an_outcome_other_than_accepted_is_an_error_that_carries_it(
 # -- receivers --------------------------------------------------------------------------------
 
 
-async def test_a_large_message_that_is_cut_on_its_way_here_comes_whole_and_once(face: Face) -> None:
+async def test_a_large_message_that_is_cut_in_transit_arrives_whole_and_once(api: API) -> None:
     body = os.urandom(FOUR_MB)
     async with primary() as peer, proxy(peer) as way:
-        connection = await face.connect(url(way, **FAST))
+        connection = await api.connect(url(way, **FAST))
         receiver = await connection.create_receiver("q")
         way.cut_after(FOUR_MB // 2)
         peer.put("q", body, "after")
@@ -140,10 +138,10 @@ async def test_a_large_message_that_is_cut_on_its_way_here_comes_whole_and_once(
 
 
 @pytest.mark.parametrize("how", ["accept", "reject", "release", "modify"])
-async def test_settling_a_stale_delivery_raises_and_sends_nothing(face: Face, how: str) -> None:
+async def test_settling_a_stale_delivery_raises_and_sends_nothing(api: API, how: str) -> None:
     watch = Watch()
     async with primary() as peer:
-        connection = await face.connect(url(peer, **FAST), on_event=watch)
+        connection = await api.connect(url(peer, **FAST), on_event=watch)
         receiver = await connection.create_receiver("q", credit=1)
         peer.put("q", "one")
         stale = await receiver.receive(timeout=10)
@@ -164,14 +162,14 @@ async def test_settling_a_stale_delivery_raises_and_sends_nothing(face: Face, ho
 
 
 async def settled_after(watch: Watch, delivery: Any, how: str) -> None:
-    await watch.until(Lost)
+    await watch.until(Disconnected)
     await getattr(delivery, how)()
 
 
-async def test_messages_that_were_prefetched_come_again_and_only_once(face: Face) -> None:
+async def test_prefetched_messages_are_delivered_again_and_only_once(api: API) -> None:
     watch = Watch()
     async with primary() as peer:
-        connection = await face.connect(url(peer, **FAST), on_event=watch)
+        connection = await api.connect(url(peer, **FAST), on_event=watch)
         receiver = await connection.create_receiver("q", credit=5)
         peer.put("q", *range(10))
         first = await receiver.receive(timeout=10)
@@ -192,13 +190,13 @@ async def test_messages_that_were_prefetched_come_again_and_only_once(face: Face
 
 
 @pytest.mark.parametrize("granted", [1, 10])
-async def test_rabbitmq_is_told_the_credit_again_and_again(
-    face: Face, granted: int, monkeypatch: pytest.MonkeyPatch
+async def test_rabbitmq_gets_the_credit_again_and_again(
+    api: API, granted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It forgets it when a queue moves to another node; what is told is the credit, not more of it."""
+    """It forgets it when a queue moves to another node; the Flow repeats the credit, and adds none."""
     monkeypatch.setattr(quirks, "_INTERVAL", 0.01)
     async with primary(properties={"product": "RabbitMQ"}) as peer:
-        connection = await face.connect(url(peer, **FAST))
+        connection = await api.connect(url(peer, **FAST))
         receiver = await connection.create_receiver("q", credit=granted)
         await peer.until(lambda: peer.credit.count(granted) >= 3)
         assert max(peer.credit) == granted
@@ -213,10 +211,10 @@ async def test_rabbitmq_is_told_the_credit_again_and_again(
         await connection.close()
 
 
-async def test_other_brokers_are_told_once(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_brokers_get_the_credit_once(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quirks, "_INTERVAL", 0.0)
     async with primary(properties={"product": "another"}) as peer:
-        connection = await face.connect(url(peer, **FAST))
+        connection = await api.connect(url(peer, **FAST))
         receiver = await connection.create_receiver("q", credit=10)
         peer.put("q", "one")
         assert (await receiver.receive(timeout=10)).message.body == "one"
@@ -224,11 +222,11 @@ async def test_other_brokers_are_told_once(face: Face, monkeypatch: pytest.Monke
         await connection.close()
 
 
-async def test_credit_after_ten_reconnects_is_what_was_granted(face: Face) -> None:
+async def test_credit_after_ten_reconnects_is_what_was_granted(api: API) -> None:
     watch = Watch()
     granted = 7
     async with primary() as peer:
-        connection = await face.connect(url(peer, **FAST), on_event=watch)
+        connection = await api.connect(url(peer, **FAST), on_event=watch)
         receiver = await connection.create_receiver("q", credit=granted)
         await peer.until(lambda: peer.credit == [granted])
         for number in range(10):
@@ -253,10 +251,10 @@ async def test_credit_after_ten_reconnects_is_what_was_granted(face: Face) -> No
 # -- links that a peer ends -------------------------------------------------------------------
 
 
-async def test_a_refused_link_says_why_and_the_connection_goes_on(face: Face) -> None:
+async def test_a_refused_link_says_why_and_the_connection_goes_on(api: API) -> None:
     refusal = proton.Condition("amqp:not-found", "no node 'nowhere'")
     async with primary(refuses={"nowhere": refusal}) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         for create in (connection.create_sender, connection.create_receiver):
             with pytest.raises(LinkRefused, match="no node 'nowhere'") as caught:
                 await create("nowhere")
@@ -267,9 +265,9 @@ async def test_a_refused_link_says_why_and_the_connection_goes_on(face: Face) ->
         await connection.close()
 
 
-async def test_a_link_that_the_new_primary_refuses_fails_alone(face: Face) -> None:
+async def test_a_link_that_the_new_primary_refuses_fails_alone(api: API) -> None:
     async with primary() as peer:
-        connection = await face.connect(url(peer, **FAST))
+        connection = await api.connect(url(peer, **FAST))
         gone, kept = await connection.create_sender("gone"), await connection.create_sender("kept")
         receiver = await connection.create_receiver("gone")
         receiving = asyncio.ensure_future(receiver.receive())
@@ -284,9 +282,9 @@ async def test_a_link_that_the_new_primary_refuses_fails_alone(face: Face) -> No
         await connection.close()
 
 
-async def test_a_detached_link_tells_everybody_who_waits_on_it(face: Face) -> None:
+async def test_a_detached_link_ends_every_call_that_waits_on_it(api: API) -> None:
     async with primary(grants=0) as peer:
-        connection = await face.connect(url(peer))
+        connection = await api.connect(url(peer))
         sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
         unsent = await sender.send_nowait(Message())
         receiving = asyncio.ensure_future(receiver.receive())
@@ -302,14 +300,14 @@ async def test_a_detached_link_tells_everybody_who_waits_on_it(face: Face) -> No
 # -- connections ------------------------------------------------------------------------------
 
 
-async def test_a_pushed_member_is_where_the_client_goes_when_the_primary_dies(face: Face) -> None:
+async def test_a_pushed_member_is_where_the_client_goes_when_the_primary_dies(api: API) -> None:
     watch = Watch()
     async with primary() as successor:
         pushed = [{proton.symbol("network-host"): successor.host, proton.symbol("port"): successor.port}]
         facts = {"failover-server-list": pushed, "haclient:generation": 3, "haclient:cluster": "c"}
         successor.properties = {"haclient:generation": 4, "haclient:cluster": "c"}
         async with primary(properties=facts) as first:
-            connection = await face.connect(url(first, **FAST), on_event=watch)
+            connection = await api.connect(url(first, **FAST), on_event=watch)
             assert connection.generation == 3
             assert connection.endpoint.port == first.port
         await watch.until(Reconnected)
@@ -318,12 +316,12 @@ async def test_a_pushed_member_is_where_the_client_goes_when_the_primary_dies(fa
         await connection.close()
 
 
-async def test_a_stale_primary_is_not_used_while_a_newer_one_is_known(face: Face) -> None:
+async def test_a_stale_primary_is_not_used_while_a_newer_one_is_known(api: API) -> None:
     watch = Watch()
     old = {"haclient:generation": 1, "haclient:cluster": "c"}
     new = {"haclient:generation": 2, "haclient:cluster": "c"}
     async with primary(properties=old) as stale, primary(properties=new) as good:
-        connection = await face.connect(url(good, stale, **FAST), on_event=watch)
+        connection = await api.connect(url(good, stale, **FAST), on_event=watch)
         good.drop()
         await watch.until(Reconnected)
         assert connection.endpoint.port == good.port
@@ -334,7 +332,7 @@ async def test_a_stale_primary_is_not_used_while_a_newer_one_is_known(face: Face
         await connection.close()
 
 
-async def test_the_hint_of_a_passive_member_decides_over_the_delay() -> None:
+async def test_the_retry_after_of_a_passive_member_decides_over_the_delay() -> None:
     from haclient import aio
     from haclient.testing.peers.passive import speaking
 
@@ -350,13 +348,13 @@ async def test_the_hint_of_a_passive_member_decides_over_the_delay() -> None:
         (backing_off, *_) = await watch.until(BackingOff)
         connecting.cancel()
         await asyncio.wait([connecting])
-    assert backing_off.hint == 0.123
+    assert backing_off.retry_after == 0.123
     assert backing_off.delay >= 0.123
 
 
-async def test_the_names_of_a_url_may_point_to_nobody_until_the_primary_appears(face: Face) -> None:
+async def test_the_names_of_a_url_may_point_to_nobody_until_the_primary_appears(api: API) -> None:
     async with BEHAVIOURS["refused"](Peer("", 0)) as later:
-        factory = await face.factory(url(later, **FAST))
+        factory = await api.factory(url(later, **FAST))
         connecting = asyncio.ensure_future(factory.connect())
         await asyncio.sleep(0)
     async with primary(host=later.host, port=later.port) as peer:

@@ -36,10 +36,10 @@ SOCKET_ERRORS = [
 
 
 @pytest.mark.parametrize(("error", "kind"), SOCKET_ERRORS, ids=str)
-def test_a_socket_error_is_told_apart(error: Exception, kind: FailureReason) -> None:
-    miss = failures.from_socket_error(error)
-    assert miss.kind is kind
-    assert miss.detail
+def test_a_socket_error_is_distinguished(error: Exception, kind: FailureReason) -> None:
+    failure = failures.from_socket_error(error)
+    assert failure.kind is kind
+    assert failure.detail
 
 
 def close(name: str = failures.REDIRECT, **info: Any) -> proton.Condition:
@@ -72,12 +72,12 @@ REDIRECTS = [
 def test_a_redirect_names_an_endpoint_or_none(
     source: Endpoint, info: dict[str, Any], target: Endpoint | None
 ) -> None:
-    miss = failures.from_close(close(**info), source)
-    assert miss.redirect == target
-    assert miss.kind is (FailureReason.REDIRECT_REFUSED if target is None else FailureReason.REDIRECTED)
+    failure = failures.from_close(close(**info), source)
+    assert failure.redirect == target
+    assert failure.kind is (FailureReason.REDIRECT_REFUSED if target is None else FailureReason.REDIRECTED)
     if target is not None:
-        assert miss.redirect is not None
-        assert miss.redirect.origin is Origin.REDIRECT
+        assert failure.redirect is not None
+        assert failure.redirect.origin is Origin.REDIRECT
 
 
 def test_the_hostname_of_a_redirect_is_the_name_to_verify() -> None:
@@ -87,7 +87,7 @@ def test_the_hostname_of_a_redirect_is_the_name_to_verify() -> None:
     assert (target.host, target.tls_name) == ("10.0.0.7", "broker-b.example")
 
 
-HINTS = [
+RETRY_AFTER_VALUES = [
     (0, 0.0),
     (1500, 1.5),
     (proton.uint(250), 0.25),
@@ -102,19 +102,23 @@ HINTS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "seconds"), HINTS)
+@pytest.mark.parametrize(("value", "seconds"), RETRY_AFTER_VALUES)
 @pytest.mark.parametrize("name", ["amqp:connection:forced", failures.REDIRECT])
-def test_a_hint_is_milliseconds_or_nothing(name: str, value: object, seconds: float | None) -> None:
-    miss = failures.from_close(close(name, network_host="b", retry_after=value), PLAIN)
-    assert miss.retry_after == seconds
+def test_retry_after_is_milliseconds_or_nothing(name: str, value: object, seconds: float | None) -> None:
+    failure = failures.from_close(close(name, network_host="b", retry_after=value), PLAIN)
+    assert failure.retry_after == seconds
 
 
 @pytest.mark.parametrize("info", [None, [], "text", 7])
 def test_an_info_that_is_no_map_is_ignored(info: Any) -> None:
     condition = proton.Condition("amqp:connection:forced", "go away", info)
-    miss = failures.from_close(condition, PLAIN)
-    assert (miss.kind, miss.condition, miss.retry_after) == (FailureReason.CLOSED, "amqp:connection:forced", None)
-    assert "go away" in miss.detail
+    failure = failures.from_close(condition, PLAIN)
+    assert (failure.kind, failure.condition, failure.retry_after) == (
+        FailureReason.CLOSED,
+        "amqp:connection:forced",
+        None,
+    )
+    assert "go away" in failure.detail
 
 
 @given(

@@ -84,7 +84,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(keep_sent=st.booleans())
     def lose(self, keep_sent: bool) -> None:
-        given_up = self.ledger.lost(keep_sent=keep_sent)
+        given_up = self.ledger.on_disconnected(keep_sent=keep_sent)
         if keep_sent:
             assert given_up == []
         else:
@@ -122,9 +122,9 @@ def test_after_a_loss_everything_unsettled_goes_out_again_in_its_old_order(sent:
     entries = [ledger.add(b"%d" % number, Waiter()) for number in range(len(sent))]
     for entry, left in zip(entries, sent, strict=True):
         entry.sent = left
-    assert ledger.lost(keep_sent=True) == []
+    assert ledger.on_disconnected(keep_sent=True) == []
     assert list(ledger.unsent) == entries
-    ledger.lost(keep_sent=True)
+    ledger.on_disconnected(keep_sent=True)
     assert list(ledger.unsent) == entries
 
 

@@ -20,7 +20,7 @@ from haclient.events import (
     BackingOff,
     Closed,
     Connected,
-    Lost,
+    Disconnected,
     Reconnected,
     Redirected,
 )
@@ -89,7 +89,7 @@ def assert_every_attempt_is_accounted_for(watch: Watch) -> None:
     usable = [*watch.of(Connected), *watch.of(Reconnected)]
     assert len(failed) == len(set(failed))
     assert set(failed) <= set(started)
-    late = len(watch.of(Lost))
+    late = len(watch.of(Disconnected))
     assert len(started) == len(failed) + len(redirected) - late + len(usable)
 
 
@@ -108,7 +108,9 @@ async def test_a_primary_that_is_listed_first_is_used_at_once(name: str) -> None
 
 @pytest.mark.parametrize("name", REASONS)
 @pytest.mark.parametrize("place", ["middle", "last"])
-async def test_the_primary_is_reached_and_the_reason_of_each_miss_is_told(name: str, place: str) -> None:
+async def test_the_primary_is_reached_and_the_reason_of_each_failure_is_reported(
+    name: str, place: str
+) -> None:
     watch = Watch()
     async with cluster(name, name) as (good, (one, other)):
         members = (one, good, other) if place == "middle" else (one, other, good)
@@ -116,11 +118,11 @@ async def test_the_primary_is_reached_and_the_reason_of_each_miss_is_told(name: 
         expected = {endpoint(one)} if place == "middle" else {endpoint(one), endpoint(other)}
     assert connected.endpoint == endpoint(good)
     kind, words = REASONS[name]
-    assert {miss.kind for _, miss in watch.misses()} == {kind}
-    for _, miss in watch.misses():
-        assert_words(words, miss.detail)
-    if kind is not FailureReason.REDIRECT_REFUSED:  # those are told about the last one in the chain
-        assert expected <= {where for where, _ in watch.misses()}
+    assert {failure.kind for _, failure in watch.failures()} == {kind}
+    for _, failure in watch.failures():
+        assert_words(words, failure.detail)
+    if kind is not FailureReason.REDIRECT_REFUSED:  # those report the last one in the chain
+        assert expected <= {where for where, _ in watch.failures()}
     assert_every_attempt_is_accounted_for(watch)
 
 
@@ -134,11 +136,11 @@ async def test_a_member_that_hangs_is_given_up_with_what_it_was_waiting_for(name
     watch = Watch()
     async with cluster(name) as (good, (passive,)):
         await watched(watch, good, passive, good, attempt_timeout=0.2, stagger=5)
-    ((where, miss),) = watch.misses()
+    ((where, failure),) = watch.failures()
     assert where == endpoint(passive)
-    assert miss.kind is FailureReason.TIMED_OUT
+    assert failure.kind is FailureReason.TIMED_OUT
     phase = "no TCP connection" if name == "syn_drop" else "TCP connected after .* then silence"
-    assert_words(f"not usable within 0.2 s: {phase}", miss.detail)
+    assert_words(f"not usable within 0.2 s: {phase}", failure.detail)
 
 
 @pytest.mark.parametrize("name", REDIRECTS)
@@ -165,7 +167,7 @@ async def test_a_redirect_from_a_usable_session_is_followed_after_the_loss(name:
         await watched(watch, good, *lists[place])
     assert [event.endpoint for event in watch.of(Connected)] == [endpoint(one)]
     assert [event.endpoint for event in watch.of(Reconnected)] == [endpoint(good)]
-    (lost,) = watch.of(Lost)
+    (lost,) = watch.of(Disconnected)
     assert lost.reason.startswith("amqp:connection:redirect")
     (redirected,) = watch.of(Redirected)
     assert (redirected.by, redirected.target) == (endpoint(one), endpoint(good))
@@ -209,7 +211,7 @@ async def test_a_session_that_breaks_while_the_other_attempts_are_ended_is_lost_
         open_and_drop() as dropping,
         aio.connect(url(hanging, dropping, **fast), on_event=watch),
     ):
-        await watch.until(Lost, count=10)
+        await watch.until(Disconnected, count=10)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

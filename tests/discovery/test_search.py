@@ -13,7 +13,7 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import Claimed, Lost, FailureReason, Resolved
+from haclient.discovery.evidence import Claimed, FailureReason, PrimaryLost, Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
@@ -21,7 +21,7 @@ from .virtual import (
     BlackHole,
     E,
     Factory,
-    Misses,
+    Fails,
     Serves,
     World,
     closes,
@@ -45,12 +45,12 @@ class TestRule1TheListInTurn:
 
     def test_a_refusal_leads_to_the_next_member_without_delay(self) -> None:
         """Three passive members cost three round trips."""
-        factory = ran({E[0]: Misses(), E[1]: Misses(), E[2]: Misses(), E[3]: Serves()}, 4)
+        factory = ran({E[0]: Fails(), E[1]: Fails(), E[2]: Fails(), E[3]: Serves()}, 4)
         assert [when for when, _ in factory.dials()] == pytest.approx([0, 0.001, 0.002, 0.003])
 
     def test_rounds_are_apart_by_a_growing_jittered_delay(self) -> None:
         """Each delay is announced once."""
-        factory = ran({E[0]: Misses(), E[1]: Misses()}, 2, Policy(startup_deadline=20))
+        factory = ran({E[0]: Fails(), E[1]: Fails()}, 2, Policy(startup_deadline=20))
         waits = factory.of_type(BackOff)
         assert [w.round for w in waits] == list(range(1, len(waits) + 1))
         assert [w.delay.base for w in waits[:4]] == pytest.approx([0.1, 0.2, 0.4, 0.8])
@@ -59,7 +59,7 @@ class TestRule1TheListInTurn:
 
     def test_a_virtual_address_is_a_list_of_one_and_is_retried(self) -> None:
         """The address moves to the new primary after three seconds."""
-        factory = ran({E[0]: lambda now: Misses() if now < 3 else Serves()}, 1)
+        factory = ran({E[0]: lambda now: Fails() if now < 3 else Serves()}, 1)
         assert isinstance(factory.trace[-1].decision, Found)
         assert 3 < factory.now < 10
 
@@ -87,11 +87,11 @@ class TestRule1TheListInTurn:
         topology = Topology(seeds=tuple(E[:2]))
         assert first_round(search(first=False, unstable=E[5]), topology) == [0, 1]
 
-    def test_the_largest_hint_of_a_round_decides_over_its_delay(self) -> None:
+    def test_the_largest_retry_after_of_a_round_decides_over_its_delay(self) -> None:
         """The server knows when it can take this client."""
         factory = ran({E[0]: closes(retry_after=2.0), E[1]: closes(retry_after=3.0)}, 2, until=3.2)
         wait = factory.of_type(BackOff)[0]
-        assert wait.delay.hint == 3.0
+        assert wait.delay.retry_after == 3.0
         assert 3.0 <= wait.delay.delay <= 3.1
         assert dialled(factory) == [0, 1, 0, 1]
 
@@ -124,7 +124,7 @@ class TestRule2OneDeadlineAndStaggering:
         assert factory.now == pytest.approx(3 * 0.25 + 0.01)
 
     def test_a_long_list_of_black_holes_is_walked_in_steps_of_stagger(self) -> None:
-        """The oldest makes room for the next, four at a time."""
+        """The oldest frees its dial for the next, four at a time."""
         factory = ran({E[20]: Serves()}, 21)
         assert [when for when, _ in factory.dials()] == pytest.approx([0.25 * n for n in range(21)])
         assert [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.MADE_ROOM] == list(
@@ -140,24 +140,24 @@ class TestRule2OneDeadlineAndStaggering:
         assert made_room == [2, 3]
 
     def test_when_nobody_can_make_room_the_search_waits_for_a_deadline(self) -> None:
-        """All places are taken by members that accept and stay silent."""
+        """All dials are held by members that accept and stay silent."""
         policy = Policy(max_dials=2, attempt_timeout=5)
         factory = ran({E[0]: BlackHole(tcp=0.01), E[1]: BlackHole(tcp=0.01), E[2]: Serves()}, 3, policy)
         assert [when for when, _ in factory.dials()] == pytest.approx([0, 0.25, 5.0])
 
     @pytest.mark.parametrize(
-        ("tcp", "told"), [(None, "no TCP connection"), (0.5, "TCP connected after 0.5 s, then silence")]
+        ("tcp", "phase"), [(None, "no TCP connection"), (0.5, "TCP connected after 0.5 s, then silence")]
     )
-    def test_the_deadline_of_an_attempt_tells_which_phase_hung(self, tcp: float | None, told: str) -> None:
+    def test_the_deadline_of_an_attempt_says_which_phase_hung(self, tcp: float | None, phase: str) -> None:
         """A firewall and a hanging broker are different problems."""
         factory = ran({E[0]: BlackHole(tcp)}, 1, Policy(attempt_timeout=4), until=4.0)
         (order,) = factory.of_type(Abandon)
         assert (order.kind, factory.now) == (FailureReason.TIMED_OUT, 4.0)
-        assert told in order.detail
+        assert phase in order.detail
 
     def test_a_failure_lets_the_next_be_dialled_at_once(self) -> None:
         """The stagger is for silence only."""
-        factory = ran({E[1]: Misses(after=0.01), E[2]: Serves()}, 3)
+        factory = ran({E[1]: Fails(after=0.01), E[2]: Serves()}, 3)
         assert [when for when, _ in factory.dials()] == pytest.approx([0, 0.25, 0.26])
 
     def test_the_first_usable_wins_and_the_others_are_closed(self) -> None:
@@ -167,8 +167,8 @@ class TestRule2OneDeadlineAndStaggering:
         assert [(a.attempt, a.kind) for a in factory.of_type(Abandon)] == [(1, FailureReason.LOST_RACE)]
 
     def test_a_hanging_attempt_does_not_hold_up_the_next_round(self) -> None:
-        """The other member is asked again, the hanging one is left in flight."""
-        factory = ran({E[0]: BlackHole(tcp=0.01), E[1]: lambda now: Misses() if now < 2 else Serves()}, 2)
+        """The other member is dialled again, the hanging attempt stays pending."""
+        factory = ran({E[0]: BlackHole(tcp=0.01), E[1]: lambda now: Fails() if now < 2 else Serves()}, 2)
         assert factory.now < 10
         assert dialled(factory).count(0) == 1
         assert dialled(factory).count(1) > 2
@@ -182,7 +182,7 @@ class TestRule2OneDeadlineAndStaggering:
     def test_addresses_that_are_found_during_a_round_are_dialled_in_it(self) -> None:
         """The resolver takes half a second; meanwhile the literal seed is tried."""
         name = Endpoint("broker.example.com", 5672)
-        factory = Factory({E[0]: Misses(), E[1]: Serves()}, [name, E[0]], names={name: (0.5, (E[1],))})
+        factory = Factory({E[0]: Fails(), E[1]: Serves()}, [name, E[0]], names={name: (0.5, (E[1],))})
         factory.connect()
         factory.run()
         assert [(when, where) for when, where in factory.dials()] == [(0.0, E[0]), (0.5, E[1])]
@@ -192,7 +192,7 @@ class TestRule2OneDeadlineAndStaggering:
         """All old addresses are dialled before the new answer is there, and the new ones after it."""
         name = Endpoint("broker.example.com", 5672)
         names = {name: (0.1, (E[2], E[3]))}
-        world: World = {E[0]: Misses(), E[1]: Misses(), E[2]: Misses(), E[3]: Serves()}
+        world: World = {E[0]: Fails(), E[1]: Fails(), E[2]: Fails(), E[3]: Serves()}
         factory = Factory(world, [name], names=names)
         factory.topology = update(factory.topology, Resolved(name, (E[0], E[1])))
         factory.connect()
@@ -213,40 +213,40 @@ class TestRule2OneDeadlineAndStaggering:
         """The dials of the factory are taken by others."""
         crowded = search()
         topology = Topology(seeds=(E[0],))
-        assert crowded.next(0.0, topology, room=0) == StartRound(1)
-        assert crowded.next(0.0, topology, room=0) == Wait(60.0)
-        assert crowded.next(1.0, topology, room=1) == Dial(1, E[0])
+        assert crowded.next(0.0, topology, free_dials=0) == StartRound(1)
+        assert crowded.next(0.0, topology, free_dials=0) == Wait(60.0)
+        assert crowded.next(1.0, topology, free_dials=1) == Dial(1, E[0])
 
     def test_at_the_cap_of_the_factory_an_own_attempt_makes_room_once_a_stagger(self) -> None:
-        """Should others take the place, the search does not give away all it has at once."""
+        """Should another search take the dial, the search does not give away all it has at once."""
         crowded = search()
         topology = Topology(seeds=tuple(E[:5]))
         crowded.next(0.0, topology)
         for number in range(3):
-            assert crowded.next(0.25 * number, topology, room=1) == Dial(number + 1, E[number])
-        gone = crowded.next(0.75, topology, room=0)
+            assert crowded.next(0.25 * number, topology, free_dials=1) == Dial(number + 1, E[number])
+        gone = crowded.next(0.75, topology, free_dials=0)
         assert isinstance(gone, Abandon)
         assert (gone.attempt, gone.kind) == (1, FailureReason.MADE_ROOM)
-        assert crowded.next(0.75, topology, room=0) == Wait(1.0)
-        assert crowded.next(1.0, topology, room=1) == Dial(4, E[3])
+        assert crowded.next(0.75, topology, free_dials=0) == Wait(1.0)
+        assert crowded.next(1.0, topology, free_dials=1) == Dial(4, E[3])
 
 
 class TestRule3Usable:
     """A stale primary is none."""
 
-    def test_an_old_generation_is_a_miss_and_the_new_primary_is_found(self) -> None:
+    def test_an_old_generation_is_a_failure_and_the_new_primary_is_found(self) -> None:
         """The old primary woke up and still thinks that it is one."""
         world: World = {E[0]: Serves(generation=4, cluster="x"), E[1]: Serves(generation=5, cluster="x")}
         factory = Factory(world, E[:2])
         factory.topology = update(factory.topology, Claimed(E[9], 5, "x", 0))
-        factory.topology = update(factory.topology, Lost(E[9], 0))
+        factory.topology = update(factory.topology, PrimaryLost(E[9], 0))
         factory.connect()
         factory.run()
         assert [a.kind for a in factory.of_type(Abandon)] == [FailureReason.STALE_PRIMARY]
         assert factory.topology.primary == E[1]
 
     def test_of_two_claims_in_one_instant_the_higher_generation_wins(self) -> None:
-        """Even though the topology has heard of neither."""
+        """Even though the topology has seen neither."""
         race = search(Policy(stagger=0.1))
         topology = Topology(seeds=(E[0], E[1]))
         race.next(0.0, topology)

@@ -15,7 +15,7 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import Claimed, Lost, Failure, FailureReason
+from haclient.discovery.evidence import Claimed, Failure, FailureReason, PrimaryLost
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
@@ -24,7 +24,7 @@ from .virtual import (
     WRONG_PASSWORD,
     E,
     Factory,
-    Misses,
+    Fails,
     Serves,
     World,
     closes,
@@ -39,9 +39,9 @@ from .virtual import (
 class TestRule7GivingUp:
     """Deadlines and counts."""
 
-    @pytest.mark.parametrize("world", [{}, {E[0]: Misses(), E[1]: Misses()}], ids=["hanging", "refusing"])
+    @pytest.mark.parametrize("world", [{}, {E[0]: Fails(), E[1]: Fails()}], ids=["hanging", "refusing"])
     def test_the_startup_deadline_ends_the_first_connect(self, world: World) -> None:
-        """To the moment, with every attempt listed and nothing left in flight."""
+        """To the moment, with every attempt listed and nothing left pending."""
         factory = ran(world, 2, Policy(startup_deadline=7, attempt_timeout=3))
         end = verdict(factory)
         assert (end.reason, factory.now) == (GiveUpReason.DEADLINE, 7.0)
@@ -51,20 +51,20 @@ class TestRule7GivingUp:
 
     def test_without_a_deadline_a_later_search_goes_on(self) -> None:
         """The startup deadline is for the first connect only."""
-        factory = Factory({E[0]: Misses()}, E[:1])
+        factory = Factory({E[0]: Fails()}, E[:1])
         factory.connect(first=False)
         factory.run(until=300)
         assert not factory.of_type(GiveUp)
         assert len(factory.dials()) > 30
 
     def test_a_wait_never_outlasts_the_deadline(self) -> None:
-        """Not even for a hint."""
+        """Not even for a ``retry_after``."""
         factory = ran({E[0]: closes(retry_after=50.0)}, 1, Policy(startup_deadline=7))
         assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 7.0)
 
     def test_the_number_of_attempts_is_an_end(self) -> None:
         """Redirects count; the last attempt is waited for."""
-        factory = ran({E[0]: redirects(E[1]), E[1]: Misses(after=0.5)}, 3, Policy(max_attempts=3))
+        factory = ran({E[0]: redirects(E[1]), E[1]: Fails(after=0.5)}, 3, Policy(max_attempts=3))
         assert len(factory.dials()) == 3
         assert verdict(factory).reason is GiveUpReason.MAX_ATTEMPTS
 
@@ -73,14 +73,14 @@ class TestRule7GivingUp:
         assert verdict(ran({}, 0)).reason is GiveUpReason.NO_ENDPOINTS
 
     def test_the_end_stays_the_end(self) -> None:
-        """Whatever is told afterwards."""
+        """Whatever the driver reports afterwards."""
         done = search()
         topology = Topology(seeds=(E[0], E[1]))
         done.next(0.0, topology)
         done.next(0.0, topology)
         done.usable(1, 0.1)
         assert done.next(0.1, topology) == Found(1)
-        done.missed(1, 0.2, REFUSED)
+        done.attempt_ended(1, 0.2, REFUSED)
         done.usable(2, 0.2)
         assert done.next(99.0, topology) == Found(1)
         assert done.history == ()
@@ -91,18 +91,18 @@ class TestRule7GivingUp:
         topology = Topology(seeds=(E[0], E[1]))
         late.next(0.0, topology)
         late.next(0.0, topology)
-        late.missed(1, 0.1, REFUSED)
-        late.missed(1, 0.1, WRONG_PASSWORD)
+        late.attempt_ended(1, 0.1, REFUSED)
+        late.attempt_ended(1, 0.1, WRONG_PASSWORD)
         late.usable(1, 0.1)
         late.tcp_connected(7, 0.1)
         late.usable(7, 0.1)
         assert late.next(0.1, topology) == Dial(2, E[1])
-        assert [record.miss for record in late.history] == [REFUSED]
+        assert [record.failure for record in late.history] == [REFUSED]
 
     def test_the_history_is_bounded_and_the_count_is_not(self) -> None:
         """An outage may last for days."""
         policy = Policy(startup_deadline=None, backoff_max=1.0)
-        factory = Factory({E[0]: Misses()}, E[:1], policy=policy)
+        factory = Factory({E[0]: Fails()}, E[:1], policy=policy)
         looking = factory.connect().search
         factory.run(until=1000)
         assert looking is not None
@@ -110,12 +110,12 @@ class TestRule7GivingUp:
         assert looking.attempts == looking.history[-1].number > 1500
 
 
-class TestRule8OneLeads:
+class TestRule8OneSearchOwner:
     """The connections of a factory share what they know."""
 
     def test_followers_wait_for_the_leader_and_go_to_the_primary(self) -> None:
         """Ten connections, and every passive member is asked once."""
-        world: World = {E[0]: Misses(), E[1]: Misses(), E[2]: Serves()}
+        world: World = {E[0]: Fails(), E[1]: Fails(), E[2]: Serves()}
         factory = Factory(world, E[:3])
         for number in range(10):
             factory.connect(str(number))
@@ -136,61 +136,64 @@ class TestRule8OneLeads:
         """The primary is known already, but all others go there as well."""
         follower = search(first=False)
         topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
-        wait = follower.next(0.0, topology, lead=False)
+        wait = follower.next(0.0, topology, search_owner=False)
         assert isinstance(wait, BackOff)
-        assert follower.next(0.0, topology, lead=False) == Wait(wait.until)
-        assert follower.next(wait.until, topology, lead=False) == Dial(1, E[0])
+        assert follower.next(0.0, topology, search_owner=False) == Wait(wait.until)
+        assert follower.next(wait.until, topology, search_owner=False) == Dial(1, E[0])
 
     def test_a_follower_does_not_ask_the_same_primary_twice_without_news(self) -> None:
-        """It waits for a new epoch, or for the lead."""
+        """It waits for a new version, or to become the search owner."""
         follower = search()
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
-        assert follower.next(0.0, topology, lead=False) == Dial(1, E[0])
-        follower.missed(1, 0.1, REFUSED)
-        assert follower.next(0.1, topology, lead=False) == Wait(60.0)
-        topology = update(update(topology, Lost(E[0], 0)), Claimed(E[0], 2, "x", 1))
-        assert follower.next(0.2, topology, lead=False) == Dial(2, E[0])
-        follower.missed(2, 0.3, REFUSED)
-        assert follower.next(0.3, topology, lead=False) == Wait(60.0)
+        assert follower.next(0.0, topology, search_owner=False) == Dial(1, E[0])
+        follower.attempt_ended(1, 0.1, REFUSED)
+        assert follower.next(0.1, topology, search_owner=False) == Wait(60.0)
+        topology = update(update(topology, PrimaryLost(E[0], 0)), Claimed(E[0], 2, "x", 1))
+        assert follower.next(0.2, topology, search_owner=False) == Dial(2, E[0])
+        follower.attempt_ended(2, 0.3, REFUSED)
+        assert follower.next(0.3, topology, search_owner=False) == Wait(60.0)
 
     def test_a_follower_leaves_redirects_to_the_leader(self) -> None:
-        """Else all connections of a factory would follow the same one; with the lead it goes at once."""
+        """Else all connections of a factory would follow the same one; the search owner goes at once."""
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
-        for lead, expected in ((False, Wait(60.0)), (True, Dial(2, E[1], hops=1, redirected_by=E[0]))):
+        for search_owner, expected in (
+            (False, Wait(60.0)),
+            (True, Dial(2, E[1], hops=1, redirected_by=E[0])),
+        ):
             follower = search()
-            follower.next(0.0, topology, lead=False)
-            follower.missed(1, 0.3, Failure(kind=FailureReason.REDIRECTED, redirect=E[1]))
-            assert follower.next(0.3, topology, lead=lead) == expected
+            follower.next(0.0, topology, search_owner=False)
+            follower.attempt_ended(1, 0.3, Failure(kind=FailureReason.REDIRECTED, redirect=E[1]))
+            assert follower.next(0.3, topology, search_owner=search_owner) == expected
 
     def test_a_new_leader_gives_the_primary_a_stagger_before_it_walks_the_list(self) -> None:
-        """The round begins beside the dial that is under way, as within a round."""
+        """The round begins during the dial that is under way, as within a round."""
         follower = search()
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
-        assert follower.next(0.0, topology, lead=False) == Dial(1, E[0])
+        assert follower.next(0.0, topology, search_owner=False) == Dial(1, E[0])
         assert follower.next(0.1, topology) == StartRound(1)
         assert follower.next(0.1, topology) == Wait(0.25)
         assert follower.next(0.25, topology) == Dial(2, E[1])
 
-    def test_a_follower_that_gets_the_lead_begins_its_round(self) -> None:
-        """The leader has given up or was closed."""
+    def test_a_follower_that_becomes_the_search_owner_begins_its_round(self) -> None:
+        """The search owner has given up or was closed."""
         follower = search()
         topology = Topology(seeds=(E[0],))
-        assert follower.next(0.0, topology, lead=False) == Wait(60.0)
-        assert follower.next(1.0, topology, lead=True) == StartRound(1)
-        assert follower.next(1.0, topology, lead=True) == Dial(1, E[0])
+        assert follower.next(0.0, topology, search_owner=False) == Wait(60.0)
+        assert follower.next(1.0, topology, search_owner=True) == StartRound(1)
+        assert follower.next(1.0, topology, search_owner=True) == Dial(1, E[0])
 
-    def test_a_follower_obeys_the_hint_of_the_primary(self) -> None:
-        """It is told when to come, like anybody else."""
+    def test_a_follower_honors_the_retry_after_of_the_primary(self) -> None:
+        """The primary gives it a reservation, as any other client."""
         follower = search()
         topology = update(Topology(seeds=(E[0],)), Claimed(E[0], 1, "x", 0))
-        follower.next(0.0, topology, lead=False)
-        follower.missed(1, 0.1, Failure(kind=FailureReason.CLOSED, retry_after=3.0))
-        topology = update(update(topology, Lost(E[0], 0)), Claimed(E[0], 1, "x", 1))
-        wait = follower.next(0.1, topology, lead=False)
+        follower.next(0.0, topology, search_owner=False)
+        follower.attempt_ended(1, 0.1, Failure(kind=FailureReason.CLOSED, retry_after=3.0))
+        topology = update(update(topology, PrimaryLost(E[0], 0)), Claimed(E[0], 1, "x", 1))
+        wait = follower.next(0.1, topology, search_owner=False)
         assert isinstance(wait, BackOff)
-        assert follower.next(0.1, topology, lead=True) == Wait(wait.until)
+        assert follower.next(0.1, topology, search_owner=True) == Wait(wait.until)
         assert wait.until >= 3.1
-        assert follower.next(wait.until, topology, lead=False) == Dial(2, E[0])
+        assert follower.next(wait.until, topology, search_owner=False) == Dial(2, E[0])
 
     def test_a_search_that_backs_off_goes_to_a_newly_known_primary_at_once(self) -> None:
         """Another connection has found it."""
@@ -198,42 +201,42 @@ class TestRule8OneLeads:
         topology = Topology(seeds=(E[0], E[1]))
         waiting.next(0.0, topology)
         waiting.next(0.0, topology)
-        waiting.missed(1, 0.1, REFUSED)
+        waiting.attempt_ended(1, 0.1, REFUSED)
         waiting.next(0.1, topology)
-        waiting.missed(2, 0.2, REFUSED)
+        waiting.attempt_ended(2, 0.2, REFUSED)
         assert isinstance(waiting.next(0.2, topology), BackOff)
         topology = update(topology, Claimed(E[1], 1, "x", 0))
         assert waiting.next(0.3, topology) == Dial(3, E[1])
 
-    def test_a_hint_is_waited_out_even_when_the_primary_becomes_known(self) -> None:
-        """The hint says when there is room for this client."""
+    def test_a_retry_after_is_waited_out_even_when_the_primary_becomes_known(self) -> None:
+        """``retry_after`` says when the member takes this client."""
         waiting = search()
         topology = Topology(seeds=(E[0],))
         waiting.next(0.0, topology)
         waiting.next(0.0, topology)
-        waiting.missed(1, 0.1, Failure(kind=FailureReason.CLOSED, retry_after=3.0))
+        waiting.attempt_ended(1, 0.1, Failure(kind=FailureReason.CLOSED, retry_after=3.0))
         wait = waiting.next(0.1, topology)
         assert isinstance(wait, BackOff)
         topology = update(topology, Claimed(E[0], 1, "x", 0))
         assert waiting.next(0.3, topology) == Wait(wait.until)
 
-    def test_a_lead_that_flaps_does_not_restart_rounds(self) -> None:
-        """Otherwise it would be a way round the delay between rounds."""
+    def test_a_search_owner_that_flaps_does_not_restart_rounds(self) -> None:
+        """Otherwise it would bypass the delay between rounds."""
         flapping = search(Policy(startup_deadline=None))
         topology = Topology(seeds=(E[0],))
         dials = 0
         for step in range(100):
-            decision = flapping.next(0.0, topology, lead=step % 2 == 0)
+            decision = flapping.next(0.0, topology, search_owner=step % 2 == 0)
             if isinstance(decision, Dial):
                 dials += 1
-                flapping.missed(decision.attempt, 0.0, REFUSED)
+                flapping.attempt_ended(decision.attempt, 0.0, REFUSED)
         assert dials == 1
 
 
 def test_no_wait_is_infinite_when_there_is_something_to_wait_for() -> None:
     """A wait without an end is only for a search that hangs on the word of others."""
     idle = search(Policy(startup_deadline=None))
-    assert idle.next(0.0, Topology(seeds=(E[0],)), lead=False) == Wait(None)
+    assert idle.next(0.0, Topology(seeds=(E[0],)), search_owner=False) == Wait(None)
     idle.next(0.0, Topology(seeds=(E[0],)))
     idle.next(0.0, Topology(seeds=(E[0],)))
     wait = idle.next(0.0, Topology(seeds=(E[0],)))

@@ -28,7 +28,7 @@ from .virtual import (
     BlackHole,
     E,
     Factory,
-    Misses,
+    Fails,
     Serves,
     World,
     closes,
@@ -62,9 +62,9 @@ class TestRule4Redirects:
         factory = ran({E[0]: redirects(E[1]), E[1]: redirects(E[0])}, 2, Policy(startup_deadline=30))
         rounds = len(factory.of_type(StartRound))
         assert len(factory.dials()) == 2 * rounds
-        refused = [r for r in verdict(factory).attempts if r.miss.kind is FailureReason.REDIRECT_REFUSED]
+        refused = [r for r in verdict(factory).attempts if r.failure.kind is FailureReason.REDIRECT_REFUSED]
         assert len(refused) == rounds
-        assert "loop" in refused[0].miss.detail
+        assert "loop" in refused[0].failure.detail
 
     def test_a_member_that_redirects_to_itself_is_a_loop(self) -> None:
         """One dial a round."""
@@ -81,8 +81,8 @@ class TestRule4Redirects:
         factory.run()
         assert dialled(factory) == [10, 11, 12, 13, 14, 15, 1]
         assert looking is not None
-        assert looking.history[-1].miss.kind is FailureReason.REDIRECT_REFUSED
-        assert "chain longer than 5" in looking.history[-1].miss.detail
+        assert looking.history[-1].failure.kind is FailureReason.REDIRECT_REFUSED
+        assert "chain longer than 5" in looking.history[-1].failure.detail
 
     def test_a_redirect_by_name_reaches_the_known_address(self) -> None:
         """A member that the list has by address is not dialled twice because a redirect names it."""
@@ -103,14 +103,14 @@ class TestRule4Redirects:
 
     def test_a_redirect_is_newer_than_a_failure_but_only_once_a_round(self) -> None:
         """The primary refused a moment ago, two members say that it is the one."""
-        factory = ran({E[0]: Misses(), E[1]: redirects(E[0]), E[2]: redirects(E[0])}, 3, until=0.004)
+        factory = ran({E[0]: Fails(), E[1]: redirects(E[0]), E[2]: redirects(E[0])}, 3, until=0.004)
         assert dialled(factory) == [0, 1, 0, 2]
 
-    def test_a_redirect_does_not_override_a_hint(self) -> None:
-        """The primary said when to come; being sent there by others is no news."""
+    def test_a_redirect_does_not_override_a_retry_after(self) -> None:
+        """The primary gave a reservation; a redirect to it by others changes nothing."""
         factory = ran({E[0]: closes(retry_after=3.0), E[1]: redirects(E[0])}, 2, until=2.0)
         assert dialled(factory) == [0, 1]
-        assert factory.of_type(BackOff)[0].delay.hint == 3.0
+        assert factory.of_type(BackOff)[0].delay.retry_after == 3.0
 
     @pytest.mark.parametrize(("credentials", "expected"), [(True, [0, 1]), (False, [0, 9])])
     def test_credentials_do_not_go_to_a_foreign_target(
@@ -129,7 +129,7 @@ class TestRule4Redirects:
         factory.connect()
         factory.run()
         assert E[1] not in [where for _, where in factory.dials()]
-        assert verdict(factory).attempts[0].miss.kind is FailureReason.REDIRECT_REFUSED
+        assert verdict(factory).attempts[0].failure.kind is FailureReason.REDIRECT_REFUSED
 
     def test_a_redirect_makes_room_at_the_cap_of_the_factory(self) -> None:
         """Another search has taken the dial that the redirecting member freed."""
@@ -138,28 +138,26 @@ class TestRule4Redirects:
         crowded.next(0.0, topology)
         assert crowded.next(0.0, topology) == Dial(1, E[0])
         assert crowded.next(0.25, topology) == Dial(2, E[1])
-        crowded.missed(2, 0.3, Failure(kind=FailureReason.REDIRECTED, redirect=E[5]))
-        gone = crowded.next(0.3, topology, room=0)
+        crowded.attempt_ended(2, 0.3, Failure(kind=FailureReason.REDIRECTED, redirect=E[5]))
+        gone = crowded.next(0.3, topology, free_dials=0)
         assert isinstance(gone, Abandon)
         assert (gone.attempt, gone.kind) == (1, FailureReason.MADE_ROOM)
-        assert crowded.next(0.3, topology, room=1) == Dial(3, E[5], hops=1, redirected_by=E[1])
+        assert crowded.next(0.3, topology, free_dials=1) == Dial(3, E[5], hops=1, redirected_by=E[1])
 
     def test_a_redirect_that_waits_for_room_keeps_the_round_open(self) -> None:
-        """It is dialled when room comes, before any delay."""
+        """It is dialled when a dial is free, before any delay."""
         crowded = search()
         topology = Topology(seeds=(E[0],))
         crowded.next(0.0, topology)
         crowded.next(0.0, topology)
-        crowded.missed(1, 0.1, Failure(kind=FailureReason.REDIRECTED, redirect=E[5]))
-        assert crowded.next(0.1, topology, room=0) == Wait(60.0)
-        assert crowded.next(0.7, topology, room=1) == Dial(2, E[5], hops=1, redirected_by=E[0])
+        crowded.attempt_ended(1, 0.1, Failure(kind=FailureReason.REDIRECTED, redirect=E[5]))
+        assert crowded.next(0.1, topology, free_dials=0) == Wait(60.0)
+        assert crowded.next(0.7, topology, free_dials=1) == Dial(2, E[5], hops=1, redirected_by=E[0])
 
     def test_a_peer_that_keeps_pushing_new_members_cannot_prolong_a_round_for_ever(self) -> None:
         """Each member names two new ones."""
         policy = Policy(pushed_members="replace", startup_deadline=20)
-        world = {
-            endpoint(n): Misses(pushes=(endpoint(2 * n + 1), endpoint(2 * n + 2))) for n in range(30_000)
-        }
+        world = {endpoint(n): Fails(pushes=(endpoint(2 * n + 1), endpoint(2 * n + 2))) for n in range(30_000)}
         factory = Factory(world, E[:1], policy=policy)
         factory.connect()
         factory.run(until=2.0)
@@ -173,13 +171,13 @@ class TestRule5PassiveMembers:
     @pytest.mark.parametrize(
         "behaviour",
         [
-            Misses(),
-            Misses(Failure(kind=FailureReason.UNREACHABLE)),
-            Misses(Failure(kind=FailureReason.ENDED, detail="EOF after SASL")),
-            Misses(Failure(kind=FailureReason.NOT_AMQP)),
-            Misses(Failure(kind=FailureReason.TLS_FAILED)),
-            Misses(Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY)),
-            Misses(Failure(kind=FailureReason.REDIRECTED)),
+            Fails(),
+            Fails(Failure(kind=FailureReason.UNREACHABLE)),
+            Fails(Failure(kind=FailureReason.ENDED, detail="EOF after SASL")),
+            Fails(Failure(kind=FailureReason.NOT_AMQP)),
+            Fails(Failure(kind=FailureReason.TLS_FAILED)),
+            Fails(Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY)),
+            Fails(Failure(kind=FailureReason.REDIRECTED)),
             closes("amqp:connection:forced"),
             closes("amqp:resource-limit-exceeded"),
             closes("amqp:internal-error"),
@@ -190,10 +188,10 @@ class TestRule5PassiveMembers:
         ],
         ids=repr,
     )
-    def test_the_primary_behind_it_is_found_and_it_is_asked_again_later(self, behaviour: Misses) -> None:
+    def test_the_primary_behind_it_is_found_and_it_is_asked_again_later(self, behaviour: Fails) -> None:
         """In the first round, and alone it is retried."""
         assert ran({E[0]: behaviour, E[1]: Serves()}, 2).of_type(Found)
-        later: World = {E[0]: lambda now: behaviour if now < 1 else Serves(), E[1]: Misses()}
+        later: World = {E[0]: lambda now: behaviour if now < 1 else Serves(), E[1]: Fails()}
         assert ran(later, 2).of_type(Found)
 
 
@@ -201,32 +199,32 @@ class TestRule6Fatal:
     """What asking again cannot mend."""
 
     @pytest.mark.parametrize(
-        ("miss", "reason"),
+        ("failure", "reason"),
         [
             (WRONG_PASSWORD, GiveUpReason.AUTHENTICATION),
             (WRONG_CERTIFICATE, GiveUpReason.TLS_VERIFICATION),
         ],
     )
-    def test_one_attempt_per_member_and_then_the_reason(self, miss: Failure, reason: GiveUpReason) -> None:
+    def test_one_attempt_per_member_and_then_the_reason(self, failure: Failure, reason: GiveUpReason) -> None:
         """More would lock the account."""
-        factory = ran({E[n]: Misses(miss) for n in range(3)}, 3)
+        factory = ran({E[n]: Fails(failure) for n in range(3)}, 3)
         assert dialled(factory) == [0, 1, 2]
         assert verdict(factory).reason is reason
-        assert verdict(factory).detail == f"{E[0]}: {miss.detail}"
+        assert verdict(factory).detail == f"{E[0]}: {failure.detail}"
         assert [record.number for record in verdict(factory).attempts] == [1, 2, 3]
 
     def test_the_other_members_still_get_their_turn(self) -> None:
         """Only one member has the wrong user database."""
-        assert ran({E[0]: Misses(WRONG_PASSWORD), E[1]: Serves()}, 2).of_type(Found)
+        assert ran({E[0]: Fails(WRONG_PASSWORD), E[1]: Serves()}, 2).of_type(Found)
 
     def test_a_redirect_does_not_lead_back_to_a_member_that_refused_the_password(self) -> None:
         """It would be the second wrong password there."""
-        factory = ran({E[0]: Misses(WRONG_PASSWORD), E[1]: redirects(E[0])}, 2)
+        factory = ran({E[0]: Fails(WRONG_PASSWORD), E[1]: redirects(E[0])}, 2)
         assert dialled(factory) == [0, 1]
         assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
 
     def test_a_refused_password_of_an_earlier_round_is_not_tried_again(self) -> None:
-        """The member was slow, and the refusal came while the search backed off."""
+        """The member was slow, and the refusal arrived while the search backed off."""
         policy = Policy(backoff_base=1.0)
         slow = search(policy)
         topology = Topology(seeds=(E[0], E[1]))
@@ -234,20 +232,20 @@ class TestRule6Fatal:
         slow.next(0.0, topology)
         slow.tcp_connected(1, 0.1)
         assert slow.next(0.25, topology) == Dial(2, E[1])
-        slow.missed(2, 0.6, REFUSED)
+        slow.attempt_ended(2, 0.6, REFUSED)
         wait = slow.next(0.6, topology)
         assert isinstance(wait, BackOff)
-        slow.missed(1, 0.6, WRONG_PASSWORD)
+        slow.attempt_ended(1, 0.6, WRONG_PASSWORD)
         assert slow.next(wait.until, topology) == StartRound(2)
         assert slow.next(wait.until, topology) == Dial(3, E[1])
-        slow.missed(3, wait.until, REFUSED)
+        slow.attempt_ended(3, wait.until, REFUSED)
         end = slow.next(wait.until, topology)
         assert isinstance(end, GiveUp)
         assert end.reason is GiveUpReason.AUTHENTICATION
 
     def test_hanging_members_delay_the_verdict_by_no_more_than_a_stagger(self) -> None:
         """And are stopped."""
-        factory = ran({E[0]: Misses(WRONG_PASSWORD)}, 2)
+        factory = ran({E[0]: Fails(WRONG_PASSWORD)}, 2)
         assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
         assert factory.now == pytest.approx(0.251)
         assert [a.kind for a in factory.of_type(Abandon)] == [FailureReason.STOPPED]

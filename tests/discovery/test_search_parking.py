@@ -10,10 +10,23 @@ from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
-from .test_search_hints import until_wait
-from .virtual import REFUSED, E, Factory, Misses, Parks, Serves, World, dialled, ran, redirects, search, slot
+from .test_search_retry_after import until_wait
+from .virtual import (
+    REFUSED,
+    E,
+    Factory,
+    Fails,
+    Parks,
+    Serves,
+    World,
+    dialled,
+    ran,
+    redirects,
+    reservation,
+    search,
+)
 
-AWAY = Parks(Misses(), stays=math.inf)
+AWAY = Parks(Fails(), stays=math.inf)
 
 
 def parked(policy: Policy | None = None, members: int = 2) -> tuple[Topology, float, Search]:
@@ -22,13 +35,13 @@ def parked(policy: Policy | None = None, members: int = 2) -> tuple[Topology, fl
     topology = Topology(seeds=tuple(E[:members]))
     until_wait(looking, 0.0, topology)
     for attempt in range(1, members + 1):
-        looking.missed(attempt, 0.0, REFUSED)
+        looking.attempt_ended(attempt, 0.0, REFUSED)
         decisions = until_wait(looking, 0.0, topology)
     (wait,) = [each for each in decisions if isinstance(each, BackOff)]
     now = wait.until
     until_wait(looking, now, topology)
     for attempt in range(members + 1, 2 * members):
-        looking.missed(attempt, now, REFUSED)
+        looking.attempt_ended(attempt, now, REFUSED)
         until_wait(looking, now, topology)
     assert looking.may_park
     looking.parked(2 * members, now)
@@ -47,10 +60,10 @@ class TestAsking:
 
     def test_a_round_that_failed_is_an_outage(self) -> None:
         """The second one asks, and the client needs no more attempts until the member serves."""
-        world: World = {E[0]: Misses(), E[1]: Parks(Serves(), stays=30.0)}
+        world: World = {E[0]: Fails(), E[1]: Parks(Serves(), stays=30.0)}
         policy = Policy(park_timeout=60.0)
         factory = Factory(
-            {**world, E[1]: lambda now: world[E[1]] if now > 0.002 else Misses()}, E[:2], policy=policy
+            {**world, E[1]: lambda now: world[E[1]] if now > 0.002 else Fails()}, E[:2], policy=policy
         )
         factory.connect()
         factory.run()
@@ -61,8 +74,8 @@ class TestAsking:
     def test_a_primary_that_lives_is_found_behind_a_member_that_parks(self) -> None:
         """What the first round failed of is over: a network that was down, a password that was not there."""
         world: World = {
-            E[0]: lambda now: Parks(Serves(), stays=30.0) if now > 0.002 else Misses(),
-            E[1]: lambda now: Serves() if now > 0.002 else Misses(),
+            E[0]: lambda now: Parks(Serves(), stays=30.0) if now > 0.002 else Fails(),
+            E[1]: lambda now: Serves() if now > 0.002 else Fails(),
         }
         factory = Factory(world, E[:2], policy=Policy(park_timeout=60.0))
         factory.connect()
@@ -76,7 +89,7 @@ class TestAsking:
         looking = search(Policy(standby="none"))
         topology = Topology(seeds=(E[0],))
         until_wait(looking, 0.0, topology)
-        looking.missed(1, 0.0, REFUSED)
+        looking.attempt_ended(1, 0.0, REFUSED)
         until_wait(looking, 30.0, topology)
         assert not looking.may_park
 
@@ -85,12 +98,12 @@ class TestAsking:
         _, _, looking = parked()
         assert not looking.may_park
 
-    def test_an_appointment_does_not_ask(self) -> None:
-        """The primary keeps the slot for the client that it refused."""
+    def test_a_reservation_does_not_ask(self) -> None:
+        """The primary keeps that time for the client that it refused."""
         looking = search()
         topology = Topology(seeds=(E[0],))
         until_wait(looking, 0.0, topology)
-        looking.missed(1, 0.0, slot(1.0).miss)
+        looking.attempt_ended(1, 0.0, reservation(1.0).failure)
         (wait, _) = until_wait(looking, 0.0, topology)
         assert isinstance(wait, BackOff)
         decisions = until_wait(looking, wait.until, topology)
@@ -105,13 +118,13 @@ class TestResting:
         """Until ``park_timeout``."""
         rest = Policy().park_timeout
         topology, now, looking = parked()
-        assert looking.in_flight == 0
+        assert looking.dials == 0
         assert until_wait(looking, now, topology) == [Wait(now + rest)]
         assert until_wait(looking, now + rest - 0.1, topology) == [Wait(now + rest)]
 
     def test_a_parked_attempt_has_no_deadline_of_its_own(self) -> None:
         """It outlives ``attempt_timeout`` and ``park_timeout``."""
-        factory = ran({E[0]: Misses(), E[1]: AWAY}, 2, Policy(startup_deadline=500), until=400.0)
+        factory = ran({E[0]: Fails(), E[1]: AWAY}, 2, Policy(startup_deadline=500), until=400.0)
         kinds = {each.kind for each in factory.of_type(Abandon)}
         assert FailureReason.TIMED_OUT not in kinds
         assert factory.connections[0].parked
@@ -150,13 +163,15 @@ class TestResting:
     def test_a_parked_attempt_that_is_redirected_leads_to_the_primary(self) -> None:
         """At once: the member has waited for this."""
         topology, now, looking = parked()
-        looking.missed(4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2]))
+        looking.attempt_ended(4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2]))
         assert until_wait(looking, now + 7, topology)[0] == Dial(5, E[2], hops=1, redirected_by=E[1])
 
-    def test_a_parked_attempt_that_is_redirected_with_a_hint_waits_for_it(self) -> None:
+    def test_a_parked_attempt_that_is_redirected_with_a_retry_after_waits_for_it(self) -> None:
         """The redirecting member spreads its clients."""
         topology, now, looking = parked()
-        looking.missed(4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0))
+        looking.attempt_ended(
+            4, now + 7, Failure(kind=FailureReason.REDIRECTED, redirect=E[2], retry_after=2.0)
+        )
         (wait, _) = until_wait(looking, now + 7, topology)
         assert isinstance(wait, BackOff)
         assert now + 9 <= wait.until <= now + 9.1
@@ -165,14 +180,14 @@ class TestResting:
     def test_when_the_parked_attempt_ends_rounds_go_on_after_a_delay(self) -> None:
         """The member that parked it died as well."""
         topology, now, looking = parked()
-        looking.missed(4, now + 7, Failure(kind=FailureReason.ENDED))
+        looking.attempt_ended(4, now + 7, Failure(kind=FailureReason.ENDED))
         assert isinstance(until_wait(looking, now + 7, topology)[0], BackOff)
 
     def test_the_deadline_ends_a_parked_attempt(self) -> None:
         """And says what it waited for."""
-        factory = ran({E[0]: Misses(), E[1]: AWAY}, 2, Policy(startup_deadline=9))
+        factory = ran({E[0]: Fails(), E[1]: AWAY}, 2, Policy(startup_deadline=9))
         (end,) = factory.of_type(GiveUp)
-        assert "its turn did not come" in end.attempts[-1].miss.detail
+        assert "did not become primary" in end.attempts[-1].failure.detail
 
     def test_its_turn_comes(self) -> None:
         """It is usable, with a claim that nobody knows the generation of."""
@@ -192,7 +207,7 @@ class TestResting:
         (order, *_) = until_wait(looking, 0.3, topology)
         assert isinstance(order, Abandon)
         assert (order.attempt, order.kind) == (2, FailureReason.LOST_RACE)
-        assert looking.in_flight == 0
+        assert looking.dials == 0
 
 
 class TestAStandby:
@@ -216,8 +231,8 @@ class TestAStandby:
         assert isinstance(wait, BackOff)
         now = wait.until
         assert until_wait(looking, now, topology)[:2] == [StartRound(1), Dial(2, E[0])]
-        assert looking.in_flight == 1
-        looking.missed(2, now, REFUSED)
+        assert looking.dials == 1
+        looking.attempt_ended(2, now, REFUSED)
         assert until_wait(looking, now, topology) == [Wait(Policy().park_timeout)]
 
     def test_when_it_is_gone_the_search_goes_its_ordinary_way(self) -> None:
@@ -227,7 +242,7 @@ class TestAStandby:
         looking.resume(E[1], 0.0)
         (wait, _) = until_wait(looking, 0.0, topology)
         assert isinstance(wait, BackOff)
-        looking.missed(1, wait.until, Failure(kind=FailureReason.ENDED))
+        looking.attempt_ended(1, wait.until, Failure(kind=FailureReason.ENDED))
         until_wait(looking, wait.until, topology)
-        looking.missed(2, wait.until, REFUSED)
+        looking.attempt_ended(2, wait.until, REFUSED)
         assert Dial(3, E[1]) in until_wait(looking, wait.until, topology)

@@ -1,8 +1,8 @@
 """What must hold in any world.
 
 The driver in ``virtual`` asserts at every decision of every world: no wait that is over already,
-no more than ``SPIN`` decisions at one instant, never more than ``max_dials`` in flight, no dial
-without room, and never ``Found`` on a primary that the topology knows to be stale.
+no more than ``SPIN`` decisions at one instant, never more than ``max_dials`` pending, no dial
+without a free dial, and never ``Found`` on a primary that the topology knows to be stale.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
 from haclient.discovery.evidence import (
     RESOURCE_LIMIT,
+    AttemptEnded,
     Claimed,
     Evidence,
-    Lost,
     Failure,
-    Missed,
     FailureReason,
+    PrimaryLost,
     Pushed,
 )
 from haclient.discovery.search import Search
@@ -31,7 +31,7 @@ from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 
-from .virtual import REFUSED, SPIN, Behaviour, BlackHole, Factory, Misses, Parks, Serves, endpoint
+from .virtual import REFUSED, SPIN, Behaviour, BlackHole, Factory, Fails, Parks, Serves, endpoint
 
 MEMBERS = [endpoint(number) for number in range(8)]
 TARGETS = st.sampled_from(MEMBERS)
@@ -39,18 +39,18 @@ SHORT = st.sampled_from([0.0, 0.001, 0.1, 0.25, 0.3, 2.0])
 CONDITIONS = st.sampled_from(
     [None, "amqp:not-found", "amqp:invalid-field", "amqp:connection:forced", RESOURCE_LIMIT]
 )
-HINTS = st.sampled_from([None, None, None, 0.0, 0.5, 3.0, -1.0, float("nan"), 1e9])
-MISSES = st.builds(
+DELAYS = st.sampled_from([None, None, None, 0.0, 0.5, 3.0, -1.0, float("nan"), 1e9])
+FAILURES = st.builds(
     Failure,
     kind=st.sampled_from(FailureReason),
     condition=CONDITIONS,
     redirect=st.none() | TARGETS,
-    retry_after=HINTS,
+    retry_after=DELAYS,
 )
 BEHAVIOURS: st.SearchStrategy[Behaviour] = st.one_of(
     st.builds(BlackHole, st.none() | SHORT),
-    st.builds(Misses, MISSES, SHORT, st.lists(TARGETS, max_size=2).map(tuple)),
-    st.builds(Misses, st.builds(Failure, kind=st.just(FailureReason.REDIRECTED), redirect=TARGETS), SHORT),
+    st.builds(Fails, FAILURES, SHORT, st.lists(TARGETS, max_size=2).map(tuple)),
+    st.builds(Fails, st.builds(Failure, kind=st.just(FailureReason.REDIRECTED), redirect=TARGETS), SHORT),
     st.builds(
         Serves,
         SHORT,
@@ -60,7 +60,7 @@ BEHAVIOURS: st.SearchStrategy[Behaviour] = st.one_of(
     ),
     st.builds(
         Parks,
-        st.builds(Misses, MISSES, SHORT) | st.builds(Serves, SHORT),
+        st.builds(Fails, FAILURES, SHORT) | st.builds(Serves, SHORT),
         st.sampled_from([0.0, 0.5, 3.0, math.inf]),
         SHORT,
     ),
@@ -144,7 +144,7 @@ def test_the_dials_of_a_round_are_bounded(behaviours: list[Behaviour], policy: P
             dials = 0
         dials += isinstance(step.decision, Dial)
         # Each of the eight endpoints from the list (twice when the list changes or when an attempt of
-        # the round before ends), by redirect, and as the primary of the epoch that one search can make.
+        # the round before ends), by redirect, and as the primary of the version that one search can make.
         assert dials <= 3 * len(MEMBERS) + 1
 
 
@@ -153,7 +153,7 @@ def test_the_dials_of_a_round_are_bounded(behaviours: list[Behaviour], policy: P
 def test_rounds_are_kept_apart_by_delays(
     *, behaviours: list[Behaviour], policy: Policy, seeds: int, first: bool
 ) -> None:
-    """Of a search, every round but the first comes after a wait that is over."""
+    """Every round of a search but the first begins after a wait has ended."""
     factory = Factory(dict(zip(MEMBERS, behaviours, strict=True)), MEMBERS[:seeds], policy=policy)
     factory.connect(first=first)
     factory.run(until=20.0)
@@ -175,22 +175,22 @@ def test_wrong_credentials_are_refused_once_per_member(
     behaviours: list[Behaviour], policy: Policy, seeds: int, after: float
 ) -> None:
     """Whatever the redirects and the other members do; every other member refuses them."""
-    wrong = Misses(Failure(kind=FailureReason.AUTHENTICATION), after)
+    wrong = Fails(Failure(kind=FailureReason.AUTHENTICATION), after)
     mixed = [wrong if number % 2 == 0 else b for number, b in enumerate(behaviours)]
     factory = Factory(dict(zip(MEMBERS, mixed, strict=True)), MEMBERS[:seeds], policy=policy)
     search = factory.connect().search
     factory.run(until=20.0)
     assert search is not None
-    refusals = [r.endpoint for r in search.history if r.miss.kind is FailureReason.AUTHENTICATION]
+    refusals = [r.endpoint for r in search.history if r.failure.kind is FailureReason.AUTHENTICATION]
     assert len(refusals) == len(set(refusals))
 
 
 FATAL = {FailureReason.AUTHENTICATION, FailureReason.TLS_VERIFICATION}
 PASSIVE: st.SearchStrategy[Behaviour] = st.one_of(
     st.just(BlackHole()),
-    st.builds(Misses, MISSES.filter(lambda miss: miss.kind not in FATAL), SHORT),
-    st.builds(Misses, st.builds(Failure, kind=st.just(FailureReason.REDIRECTED), redirect=TARGETS), SHORT),
-    st.builds(Parks, st.builds(Misses, st.just(REFUSED), SHORT), st.sampled_from([0.5, math.inf]), SHORT),
+    st.builds(Fails, FAILURES.filter(lambda failure: failure.kind not in FATAL), SHORT),
+    st.builds(Fails, st.builds(Failure, kind=st.just(FailureReason.REDIRECTED), redirect=TARGETS), SHORT),
+    st.builds(Parks, st.builds(Fails, st.just(REFUSED), SHORT), st.sampled_from([0.5, math.inf]), SHORT),
 )
 
 
@@ -198,14 +198,14 @@ PASSIVE: st.SearchStrategy[Behaviour] = st.one_of(
 @given(
     passive=st.lists(PASSIVE, min_size=len(MEMBERS) - 1, max_size=len(MEMBERS) - 1),
     primary=st.integers(0, len(MEMBERS) - 1),
-    policy=POLICIES.map(lambda policy: replace(policy, max_attempts=None, max_hint=1.0)),
+    policy=POLICIES.map(lambda policy: replace(policy, max_attempts=None, max_retry_after=1.0)),
 )
 def test_a_listed_primary_is_found_whatever_the_passive_members_do(
     passive: list[Behaviour], primary: int, policy: Policy
 ) -> None:
     """They hang, refuse, park, redirect in circles and ask for delays; a round still reaches the primary.
 
-    What a passive member can cost is ``max_hint``, by a slot or a redirect with a hint.
+    What a passive member can cost is ``max_retry_after``, by a reservation or a redirect with a delay.
     """
     behaviours = [*passive[:primary], Serves(after=0.01), *passive[primary:]]
     factory = run(behaviours, policy, seeds=len(MEMBERS), connections=2)
@@ -217,13 +217,13 @@ EVIDENCE: st.SearchStrategy[Evidence] = st.one_of(
     st.builds(
         Claimed, ENDPOINTS, st.none() | st.integers(1, 4), st.sampled_from([None, "x"]), st.integers(0, 9)
     ),
-    st.builds(Lost, ENDPOINTS, st.integers(0, 9)),
-    st.builds(Missed, ENDPOINTS, MISSES, st.integers(0, 9)),
+    st.builds(PrimaryLost, ENDPOINTS, st.integers(0, 9)),
+    st.builds(AttemptEnded, ENDPOINTS, FAILURES, st.integers(0, 9)),
     st.builds(Pushed, st.lists(TARGETS, max_size=3).map(tuple), st.integers(0, 9)),
 )
 ACTIONS = st.one_of(
     EVIDENCE,
-    st.tuples(st.just("miss"), st.integers(1, 12), MISSES),
+    st.tuples(st.just("failure"), st.integers(1, 12), FAILURES),
     st.tuples(st.just("usable"), st.integers(1, 12), st.none() | st.integers(1, 4)),
     st.tuples(st.just("tcp"), st.integers(1, 12), st.none()),
     st.tuples(st.just("parked"), st.integers(1, 12), st.none()),
@@ -232,7 +232,7 @@ ACTIONS = st.one_of(
 
 
 class Fuzzed:
-    """A search and a topology that are told things which need not fit together."""
+    """A search and a topology that get facts which need not fit together."""
 
     def __init__(self, policy: Policy, *, first: bool) -> None:
         self.policy = policy
@@ -246,8 +246,8 @@ class Fuzzed:
     def act(self, action: Evidence | tuple[str, float, object]) -> None:
         """Tell one fact, or let time pass."""
         match action:
-            case ("miss", int(attempt), Failure() as miss):
-                self.search.missed(attempt, self.now, miss)
+            case ("failure", int(attempt), Failure() as failure):
+                self.search.attempt_ended(attempt, self.now, failure)
                 self.flying.pop(attempt, None)
             case ("usable", int(attempt), generation):
                 assert generation is None or isinstance(generation, int)
@@ -261,7 +261,7 @@ class Fuzzed:
                 self.search.tcp_connected(attempt, self.now)
             case ("time", float(step), _):
                 self.now += step
-            case Claimed() | Lost() | Missed() | Pushed():
+            case Claimed() | PrimaryLost() | AttemptEnded() | Pushed():
                 self.topology = update(self.topology, action)
 
     @property
@@ -269,15 +269,17 @@ class Fuzzed:
         """The attempts that hold a dial."""
         return set(self.flying) - self.parked
 
-    def pump(self, *, lead: bool, room: int | None, resolving: bool) -> Decision:
+    def pump(self, *, search_owner: bool, free_dials: int | None, resolving: bool) -> Decision:
         """Ask until there is nothing to do."""
         for _ in range(SPIN):
-            free = None if room is None else room - len(self.dialled)
-            decision = self.search.next(self.now, self.topology, lead=lead, room=free, resolving=resolving)
+            free = None if free_dials is None else free_dials - len(self.dialled)
+            decision = self.search.next(
+                self.now, self.topology, search_owner=search_owner, free_dials=free, resolving=resolving
+            )
             if isinstance(decision, Dial):
                 assert free is None or free > 0
                 self.flying[decision.attempt] = decision.endpoint
-                assert len(self.dialled) == self.search.in_flight <= self.policy.max_dials
+                assert len(self.dialled) == self.search.dials <= self.policy.max_dials
             if isinstance(decision, Abandon):
                 del self.flying[decision.attempt]
             if isinstance(decision, Found):
@@ -294,24 +296,24 @@ class Fuzzed:
 @given(
     policy=POLICIES,
     first=st.booleans(),
-    lead=st.lists(st.booleans(), min_size=40, max_size=40),
-    room=st.none() | st.integers(0, 4),
+    search_owner=st.lists(st.booleans(), min_size=40, max_size=40),
+    free_dials=st.none() | st.integers(0, 4),
     actions=st.lists(ACTIONS, max_size=40),
 )
 def test_no_sequence_of_facts_makes_a_search_spin_or_exceed_its_room(
     *,
     policy: Policy,
     first: bool,
-    lead: list[bool],
-    room: int | None,
+    search_owner: list[bool],
+    free_dials: int | None,
     actions: list[Evidence | tuple[str, float, object]],
 ) -> None:
-    """The lead flaps, facts are late or wrong, and the search still ends in time."""
+    """The search owner flaps, facts are late or wrong, and the search still ends in time."""
     fuzzed = Fuzzed(policy, first=first)
-    for leads, action in zip(lead, actions, strict=False):
+    for is_owner, action in zip(search_owner, actions, strict=False):
         fuzzed.act(action)
-        decision = fuzzed.pump(lead=leads, room=room, resolving=leads and not first)
+        decision = fuzzed.pump(search_owner=is_owner, free_dials=free_dials, resolving=is_owner and not first)
         if isinstance(decision, Found | GiveUp):
             return
     fuzzed.now += 12.0
-    assert isinstance(fuzzed.pump(lead=False, room=room, resolving=True), GiveUp)
+    assert isinstance(fuzzed.pump(search_owner=False, free_dials=free_dials, resolving=True), GiveUp)

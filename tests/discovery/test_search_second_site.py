@@ -13,7 +13,7 @@ from haclient.discovery.evidence import Claimed, Pushed, Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
-from .virtual import BlackHole, E, Factory, Misses, Serves, World, redirects
+from .virtual import BlackHole, E, Factory, Fails, Serves, World, redirects
 
 HERE, THERE = (E[0], E[1]), (E[10], E[11])
 POLICY = Policy(dr=("b1", "b2"), dr_after=20.0, startup_deadline=None, backoff_max=2.0)
@@ -35,17 +35,17 @@ def test_the_second_site_is_left_alone_while_the_first_has_a_primary() -> None:
     made.connect()
     made.run()
     assert {where for _, where in made.dials()} == set(HERE)
-    assert not made.topology.away
+    assert not made.topology.dr_active
 
 
-@pytest.mark.parametrize("here", [GONE, Misses()], ids=["silent", "refusing"])
-def test_a_first_site_that_is_gone_is_left_after_the_configured_time(here: BlackHole | Misses) -> None:
-    made = factory({E[0]: here, E[1]: here, E[10]: Misses(), E[11]: Serves()})
+@pytest.mark.parametrize("here", [GONE, Fails()], ids=["silent", "refusing"])
+def test_a_first_site_that_is_gone_is_left_after_the_configured_time(here: BlackHole | Fails) -> None:
+    made = factory({E[0]: here, E[1]: here, E[10]: Fails(), E[11]: Serves()})
     made.connect()
     made.run()
     assert 20.0 <= first_there(made) <= 20.0 + POLICY.backoff_max + POLICY.attempt_timeout
     assert made.topology.primary == E[11]
-    assert made.topology.away
+    assert made.topology.dr_active
 
 
 def test_a_redirect_to_the_second_site_is_followed_at_once() -> None:
@@ -57,7 +57,7 @@ def test_a_redirect_to_the_second_site_is_followed_at_once() -> None:
 
 
 def test_after_a_loss_there_the_other_member_there_comes_first() -> None:
-    died = {E[10]: lambda now: Serves(drops_after=100.0) if now < 60 else Misses(), E[11]: Serves()}
+    died = {E[10]: lambda now: Serves(drops_after=100.0) if now < 60 else Fails(), E[11]: Serves()}
     made = factory({E[0]: GONE, E[1]: GONE, **died})
     made.connect()
     made.run()
@@ -66,13 +66,13 @@ def test_after_a_loss_there_the_other_member_there_comes_first() -> None:
 
 
 def test_back_home_as_it_went_there() -> None:
-    there = {member: lambda now: Serves(drops_after=100.0) if now < 60 else Misses() for member in THERE}
+    there = {member: lambda now: Serves(drops_after=100.0) if now < 60 else Fails() for member in THERE}
     home = {member: lambda now: GONE if now < 60 else Serves() for member in HERE}
     made = factory({**there, **home})
     made.connect()
     made.run()
     assert made.topology.primary in HERE
-    assert not made.topology.away
+    assert not made.topology.dr_active
 
 
 def test_without_the_option_nothing_is_different() -> None:
@@ -87,9 +87,9 @@ def test_what_a_site_has_pushed_is_forgotten_with_it() -> None:
     topology = update(topology, Pushed((E[2], E[11]), 0))
     assert topology.candidates() == (*HERE, E[2])
     assert topology.candidates(other_site=True) == (*HERE, E[2], *THERE)
-    away = update(topology, Claimed(E[10], None, None, 0))
-    assert away.candidates() == (E[10], E[11])
-    assert away.candidates(other_site=True) == (E[10], E[11], *HERE)
+    at_dr = update(topology, Claimed(E[10], None, None, 0))
+    assert at_dr.candidates() == (E[10], E[11])
+    assert at_dr.candidates(other_site=True) == (E[10], E[11], *HERE)
 
 
 def test_names_of_the_second_site_are_looked_up_and_are_members() -> None:
@@ -99,7 +99,7 @@ def test_names_of_the_second_site_are_looked_up_and_are_members() -> None:
     found = update(topology, Resolved(name, (E[10],)))
     assert found.candidates(other_site=True) == (E[0], E[10])
     assert found.is_member(E[10])
-    assert update(found, Claimed(E[10], None, None, 0)).away
+    assert update(found, Claimed(E[10], None, None, 0)).dr_active
 
 
 def test_the_url_names_the_second_site() -> None:

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
-from haclient.discovery.evidence import Claimed, Evidence, Lost, Failure, Missed, FailureReason, Pushed, Resolved
+from haclient.discovery.evidence import (
+    AttemptEnded,
+    Claimed,
+    Evidence,
+    Failure,
+    FailureReason,
+    PrimaryLost,
+    Pushed,
+    Resolved,
+)
 from haclient.discovery.topology import SELF_INFLICTED, Topology, parent_domain, update
 from haclient.retry.policy import Policy, PushedMembers, Redirects
 
@@ -84,7 +93,7 @@ class TestResolving:
         assert topology.candidates() == (V6,)
 
     def test_an_answer_for_a_stranger_is_ignored(self) -> None:
-        """Only seeds and pushed members have a place in the list."""
+        """Only seeds and pushed members are in the list."""
         topology = Topology(seeds=(A,))
         assert update(topology, Resolved(NAME, (V4,))) is topology
 
@@ -103,19 +112,19 @@ class TestPushedMembers:
         assert after(topology, Pushed((B,), 0), Pushed((C,), 0)).candidates() == expected
 
     def test_a_secure_client_does_not_learn_insecure_members(self) -> None:
-        """A list is no way round the rule for redirects."""
+        """A list does not bypass the rule for redirects."""
         secure = replace(B, tls=True)
         topology = after(Topology(seeds=(replace(A, tls=True),)), Pushed((B, secure), 0))
         assert topology.pushed == (secure,)
 
     def test_what_a_peer_can_make_a_client_remember_is_bounded(self) -> None:
-        """Ten thousand members, clusters and misses."""
+        """Ten thousand members, clusters and failures."""
         many = [Endpoint(f"m{n}.example.com", 5672) for n in range(10_000)]
         topology = after(Topology(seeds=(A,)), Pushed(tuple(many), 0))
         for number, member in enumerate(many[:1000]):
-            topology = after(topology, Missed(member, REFUSED, 0), Claimed(A, 1, str(number), 0))
+            topology = after(topology, AttemptEnded(member, REFUSED, 0), Claimed(A, 1, str(number), 0))
         assert len(topology.pushed) <= 64
-        assert len(topology.misses) <= 256
+        assert len(topology.failures) <= 256
         assert len(topology.generations) <= 16
 
 
@@ -139,20 +148,22 @@ class TestGenerations:
         self, *, generation: int | None, cluster: str | None, stale: bool
     ) -> None:
         """Generation 5 of cluster x was seen."""
-        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), Lost(A, 0))
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), PrimaryLost(A, 0))
         assert topology.is_stale(generation, cluster) is stale
         claimed = update(topology, Claimed(B, generation, cluster, 1))
         assert claimed.primary == (None if stale else B)
 
     def test_generations_without_a_cluster_are_compared_with_each_other(self) -> None:
-        """A cluster that tells no id is one cluster, and may still hold a member that tells no number."""
+        """A cluster without an id is one cluster, and a member of it may still announce no generation."""
         topology = after(Topology(seeds=(A,)), Claimed(A, 5, None, 0))
         assert topology.is_stale(4, None)
         assert not topology.is_stale(None, None)
 
     def test_the_highest_generation_survives_the_loss_of_the_primary(self) -> None:
         """Otherwise the old primary that wakes up would be believed."""
-        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), Lost(A, 0), Claimed(B, 4, "x", 1))
+        topology = after(
+            Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), PrimaryLost(A, 0), Claimed(B, 4, "x", 1)
+        )
         assert (topology.primary, topology.generation, topology.cluster) == (None, 5, "x")
 
     def test_a_visit_to_another_cluster_does_not_rehabilitate_a_stale_primary(self) -> None:
@@ -166,44 +177,52 @@ class TestGenerations:
 class TestEpochs:
     """Evidence has a time that it speaks about."""
 
-    def test_losing_the_primary_clears_it_and_begins_an_epoch(self) -> None:
+    def test_losing_the_primary_clears_it_and_begins_a_version(self) -> None:
         """The search starts from the list again."""
-        topology = after(Topology(seeds=(A, B)), Claimed(B, 1, "x", 0), Lost(B, 0))
-        assert (topology.primary, topology.epoch) == (None, 1)
+        topology = after(Topology(seeds=(A, B)), Claimed(B, 1, "x", 0), PrimaryLost(B, 0))
+        assert (topology.primary, topology.version) == (None, 1)
 
     def test_a_late_loss_of_an_old_connection_does_not_clear_the_new_claim(self) -> None:
         """One connection notices the loss at once, the other after the member is back."""
-        topology = after(Topology(seeds=(A,)), Claimed(A, 1, "x", 0), Lost(A, 0), Claimed(A, 2, "x", 1))
-        assert update(topology, Lost(A, 0)) is topology
+        topology = after(
+            Topology(seeds=(A,)), Claimed(A, 1, "x", 0), PrimaryLost(A, 0), Claimed(A, 2, "x", 1)
+        )
+        assert update(topology, PrimaryLost(A, 0)) is topology
 
     def test_losing_another_member_changes_nothing(self) -> None:
         """It was not the primary."""
         topology = after(Topology(seeds=(A, B)), Claimed(B, 1, "x", 0))
-        assert update(topology, Lost(A, 0)) is topology
+        assert update(topology, PrimaryLost(A, 0)) is topology
 
     @pytest.mark.parametrize(
-        "old", [Claimed(B, 9, "x", 0), Missed(B, REFUSED, 0), Pushed((C,), 0), Lost(B, 0)], ids=repr
+        "old",
+        [Claimed(B, 9, "x", 0), AttemptEnded(B, REFUSED, 0), Pushed((C,), 0), PrimaryLost(B, 0)],
+        ids=repr,
     )
-    def test_evidence_of_an_older_epoch_changes_nothing(self, old: Evidence) -> None:
+    def test_evidence_of_an_older_version_changes_nothing(self, old: Evidence) -> None:
         """Whatever it says."""
-        topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0), Lost(A, 0), Claimed(B, 2, "x", 1))
+        topology = after(
+            Topology(seeds=(A, B)), Claimed(A, 1, "x", 0), PrimaryLost(A, 0), Claimed(B, 2, "x", 1)
+        )
         assert update(topology, old) is topology
 
     @pytest.mark.parametrize("kind", list(FailureReason))
-    def test_a_miss_at_the_primary_clears_it_unless_the_client_caused_it(self, kind: FailureReason) -> None:
-        """Making room, losing a race and stopping say nothing about the member."""
+    def test_a_failure_at_the_primary_clears_it_unless_the_client_caused_it(
+        self, kind: FailureReason
+    ) -> None:
+        """Freeing a dial, losing a race and stopping say nothing about the member."""
         topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0))
-        missed = update(topology, Missed(A, Failure(kind=kind, redirect=B), 0))
+        failed = update(topology, AttemptEnded(A, Failure(kind=kind, redirect=B), 0))
         if kind in SELF_INFLICTED:
-            assert missed is topology
+            assert failed is topology
         else:
-            assert (missed.primary, missed.epoch) == (None, 1)
-            assert missed.last_miss(A) == Failure(kind=kind, redirect=B)
+            assert (failed.primary, failed.version) == (None, 1)
+            assert failed.last_failure(A) == Failure(kind=kind, redirect=B)
 
-    def test_a_claim_forgets_the_last_miss(self) -> None:
+    def test_a_claim_forgets_the_last_failure(self) -> None:
         """The member is usable now."""
-        topology = after(Topology(seeds=(A,)), Missed(A, REFUSED, 0), Claimed(A, 1, "x", 0))
-        assert topology.last_miss(A) is None
+        topology = after(Topology(seeds=(A,)), AttemptEnded(A, REFUSED, 0), Claimed(A, 1, "x", 0))
+        assert topology.last_failure(A) is None
 
 
 class TestMembership:
@@ -293,16 +312,21 @@ class TestRedirects:
 
 
 ENDPOINTS = st.sampled_from([A, B, C, NAME, V4, V6, Endpoint("localhost", 5672)])
-EPOCHS = st.integers(0, 6)
+VERSIONS = st.integers(0, 6)
 LISTS = st.lists(ENDPOINTS, max_size=4).map(tuple)
 CLAIMS = st.builds(
-    Claimed, ENDPOINTS, st.none() | st.integers(0, 5), st.sampled_from([None, "x", "y"]), EPOCHS
+    Claimed, ENDPOINTS, st.none() | st.integers(0, 5), st.sampled_from([None, "x", "y"]), VERSIONS
 )
 EVIDENCE = st.one_of(
     CLAIMS,
-    st.builds(Lost, ENDPOINTS, EPOCHS),
-    st.builds(Missed, ENDPOINTS, st.builds(Failure, kind=st.sampled_from(FailureReason), redirect=ENDPOINTS), EPOCHS),
-    st.builds(Pushed, LISTS, EPOCHS),
+    st.builds(PrimaryLost, ENDPOINTS, VERSIONS),
+    st.builds(
+        AttemptEnded,
+        ENDPOINTS,
+        st.builds(Failure, kind=st.sampled_from(FailureReason), redirect=ENDPOINTS),
+        VERSIONS,
+    ),
+    st.builds(Pushed, LISTS, VERSIONS),
     st.builds(Resolved, ENDPOINTS, LISTS),
 )
 
@@ -310,7 +334,7 @@ EVIDENCE = st.one_of(
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(option=st.sampled_from(["add", "replace", "ignore"]), evidence=st.lists(EVIDENCE, max_size=40))
 def test_no_evidence_breaks_the_laws_of_the_topology(option: PushedMembers, evidence: list[Evidence]) -> None:
-    """Seeds are kept, epochs and generations only grow, and stale claims are not believed."""
+    """Seeds are kept, versions and generations only grow, and stale claims are not believed."""
     topology = Topology(seeds=(A, NAME), pushed_members=option)
     for fact in evidence:
         before, topology = topology, update(topology, fact)
@@ -318,11 +342,11 @@ def test_no_evidence_breaks_the_laws_of_the_topology(option: PushedMembers, evid
         assert A in topology.candidates()
         assert set(before.addresses(NAME)) == set() or topology.addresses(NAME)
         assert len(set(topology.candidates())) == len(topology.candidates())
-        assert topology.epoch in {before.epoch, before.epoch + 1}
-        assert (topology.epoch == before.epoch) or topology.primary is None
+        assert topology.version in {before.version, before.version + 1}
+        assert (topology.version == before.version) or topology.primary is None
         heights = dict(topology.generations)
         assert all(heights[cluster] >= number for cluster, number in before.generations)
         if isinstance(fact, Claimed) and topology.primary != before.primary:
             assert not before.is_stale(fact.generation, fact.cluster)
-        if not isinstance(fact, Resolved) and fact.epoch < before.epoch:
+        if not isinstance(fact, Resolved) and fact.topology_version < before.version:
             assert topology is before

@@ -1,7 +1,7 @@
 """A driver for ``Search`` in virtual time, and the scripted world that it dials.
 
-It does what the real driver does: keeps the topology of a factory, says who leads and how many
-dials are free, resolves names, tells facts and obeys decisions.  It also checks, at every
+It does what the real driver does: keeps the topology of a factory, says which search is the owner and how
+many dials are free, resolves names, reports facts and carries out decisions.  It also checks, at every
 decision, what must hold in any world: see ``Factory._check``.
 """
 
@@ -19,11 +19,11 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, StartRound, Wait
 from haclient.discovery.evidence import (
     RESOURCE_LIMIT,
+    AttemptEnded,
     Claimed,
-    Lost,
     Failure,
-    Missed,
     FailureReason,
+    PrimaryLost,
     Pushed,
     Resolved,
 )
@@ -41,10 +41,10 @@ WRONG_CERTIFICATE = Failure(kind=FailureReason.TLS_VERIFICATION, detail="the cer
 
 
 @dataclass(frozen=True)
-class Misses:
-    """Ends the attempt; refused at once, unless told otherwise."""
+class Fails:
+    """Ends the attempt; refused at once by default."""
 
-    miss: Failure = REFUSED
+    failure: Failure = REFUSED
     after: float = 0.001
     pushes: tuple[Endpoint, ...] = ()
 
@@ -70,12 +70,12 @@ class Serves:
 class Parks:
     """Parks who asks, for a while, and then does what ``then`` says; does that at once with the others."""
 
-    then: Misses | Serves
+    then: Fails | Serves
     stays: float = math.inf
     after: float = 0.01
 
 
-Behaviour = Misses | BlackHole | Serves | Parks
+Behaviour = Fails | BlackHole | Serves | Parks
 Script = Behaviour | Callable[[float], Behaviour]
 T = TypeVar("T", bound=Decision)
 World = Mapping[Endpoint, Script]
@@ -89,19 +89,19 @@ def endpoint(number: int) -> Endpoint:
 E = [endpoint(number) for number in range(32)]
 
 
-def redirects(target: Endpoint, after: float = 0.001) -> Misses:
+def redirects(target: Endpoint, after: float = 0.001) -> Fails:
     """A passive member that knows the primary."""
-    return Misses(Failure(kind=FailureReason.REDIRECTED, redirect=target), after)
+    return Fails(Failure(kind=FailureReason.REDIRECTED, redirect=target), after)
 
 
-def slot(seconds: float) -> Misses:
+def reservation(seconds: float) -> Fails:
     """A primary that is full, and says when it is this client's turn."""
     return closes(RESOURCE_LIMIT, seconds)
 
 
-def closes(condition: str | None = None, retry_after: float | None = None) -> Misses:
+def closes(condition: str | None = None, retry_after: float | None = None) -> Fails:
     """A passive member that does not."""
-    return Misses(Failure(kind=FailureReason.CLOSED, condition=condition, retry_after=retry_after))
+    return Fails(Failure(kind=FailureReason.CLOSED, condition=condition, retry_after=retry_after))
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Connection:
     parked: set[int] = field(default_factory=set)
     usable_since: float | None = None
 
-    def told(self, attempt: int, session: Serves) -> tuple[int | None, str | None]:
+    def claim(self, attempt: int, session: Serves) -> tuple[int | None, str | None]:
         """The claim of a session; what a parking Open said is old."""
         return (None, None) if attempt in self.parked else (session.generation, session.cluster)
 
@@ -167,7 +167,7 @@ class Factory:
     def run(self, until: float = 1000.0) -> list[Step]:
         """Let time pass until nothing is left to do, or ``until``; the trace so far."""
         while True:
-            self._settle()
+            self._pump_all()
             times = [c.wake for c in self.connections if c.search is not None and c.wake is not None]
             times += [self._events[0][0]] if self._events else []
             if not times or min(times) > until:
@@ -195,7 +195,7 @@ class Factory:
         )
         connection.dialled, connection.parked = {}, set()
 
-    def _settle(self) -> None:
+    def _pump_all(self) -> None:
         decided = True
         while decided:
             decided = sum(self._pump(c) for c in self.connections if c.search is not None) > 0
@@ -205,45 +205,45 @@ class Factory:
             search = connection.search
             if search is None:
                 return count
-            room = self._room()
+            free_dials = self._free_dials()
             decision = search.next(
                 self.now,
                 self.topology,
-                lead=self._leads(connection),
-                room=room,
+                search_owner=self._owns_search(connection),
+                free_dials=free_dials,
                 resolving=self._resolving > 0,
             )
             if isinstance(decision, Wait):
-                self._check(decision, room)
+                self._check(decision, free_dials)
                 connection.wake = decision.until
                 return count
             self.trace.append(Step(self.now, connection.name, decision))
-            self._check(decision, room)
-            self._obey(connection, decision)
+            self._check(decision, free_dials)
+            self._handle(connection, decision)
         msg = f"{SPIN} decisions at {self.now}"
         raise AssertionError(msg)
 
-    def _room(self) -> int:
-        return self.policy.max_dials - sum(c.search.in_flight for c in self.connections if c.search)
+    def _free_dials(self) -> int:
+        return self.policy.max_dials - sum(c.search.dials for c in self.connections if c.search)
 
-    def _leads(self, connection: Connection) -> bool:
+    def _owns_search(self, connection: Connection) -> bool:
         return connection is next(c for c in self.connections if c.search is not None)
 
-    def _check(self, decision: Decision, room: int) -> None:
+    def _check(self, decision: Decision, free_dials: int) -> None:
         if isinstance(decision, Wait):
             assert decision.until is None or decision.until > self.now, "a wait that is over: a spin"
         if isinstance(decision, Dial):
-            assert room > 0, "a dial without room"
-            assert self._room() >= 0, "more than max_dials in flight"
+            assert free_dials > 0, "a dial without a free dial"
+            assert self._free_dials() >= 0, "more than max_dials pending"
 
-    def _obey(self, connection: Connection, decision: Decision) -> None:
+    def _handle(self, connection: Connection, decision: Decision) -> None:
         match decision:
             case StartRound():
                 self._resolve()
             case Dial():
                 self._dial(connection, decision)
             case Abandon():
-                self._miss(connection, decision.attempt, decision.miss)
+                self._attempt_ended(connection, decision.attempt, decision.failure)
             case Found():
                 self._found(connection, decision)
             case GiveUp():
@@ -263,10 +263,10 @@ class Factory:
 
     def _behaviour(self, where: Endpoint) -> Behaviour:
         script = self.world.get(where, BlackHole())
-        return script if isinstance(script, Misses | BlackHole | Serves | Parks) else script(self.now)
+        return script if isinstance(script, Fails | BlackHole | Serves | Parks) else script(self.now)
 
     def _dial(self, connection: Connection, dial: Dial) -> None:
-        connection.dialled[dial.attempt] = (dial.endpoint, self.topology.epoch)
+        connection.dialled[dial.attempt] = (dial.endpoint, self.topology.version)
         search, behaviour = connection.search, self._behaviour(dial.endpoint)
         assert search is not None
 
@@ -283,26 +283,26 @@ class Factory:
         if wait == math.inf:
             return
         match behaviour:
-            case Misses():
+            case Fails():
                 ended = behaviour
                 later(wait + behaviour.after, lambda _: self._ended(connection, dial.attempt, ended))
             case BlackHole(tcp=tcp) if tcp is not None:
                 later(tcp, lambda s: s.tcp_connected(dial.attempt, self.now))
             case Serves():
-                told = connection.told(dial.attempt, behaviour)
-                later(wait + behaviour.after, lambda s: s.usable(dial.attempt, self.now, *told))
+                claim = connection.claim(dial.attempt, behaviour)
+                later(wait + behaviour.after, lambda s: s.usable(dial.attempt, self.now, *claim))
 
-    def _ended(self, connection: Connection, attempt: int, behaviour: Misses) -> None:
+    def _ended(self, connection: Connection, attempt: int, behaviour: Fails) -> None:
         if attempt not in connection.dialled:
             return
-        self.topology = update(self.topology, Pushed(behaviour.pushes, self.topology.epoch))
+        self.topology = update(self.topology, Pushed(behaviour.pushes, self.topology.version))
         assert connection.search is not None
-        heard = connection.search.missed(attempt, self.now, behaviour.miss)
-        self._miss(connection, attempt, heard)
+        seen = connection.search.attempt_ended(attempt, self.now, behaviour.failure)
+        self._attempt_ended(connection, attempt, seen)
 
-    def _miss(self, connection: Connection, attempt: int, miss: Failure) -> None:
-        where, epoch = connection.dialled.pop(attempt)
-        self.topology = update(self.topology, Missed(where, miss, epoch))
+    def _attempt_ended(self, connection: Connection, attempt: int, failure: Failure) -> None:
+        where, version = connection.dialled.pop(attempt)
+        self.topology = update(self.topology, AttemptEnded(where, failure, version))
 
     def _found(self, connection: Connection, found: Found) -> None:
         where, _ = connection.dialled[found.attempt]
@@ -312,15 +312,15 @@ class Factory:
             behaviour = behaviour.then
         if not isinstance(behaviour, Serves):
             return
-        told = connection.told(found.attempt, behaviour)
-        assert not self.topology.is_stale(*told), "found a stale primary"
-        self.topology = update(self.topology, Claimed(where, *told, self.topology.epoch))
+        claim = connection.claim(found.attempt, behaviour)
+        assert not self.topology.is_stale(*claim), "found a stale primary"
+        self.topology = update(self.topology, Claimed(where, *claim, self.topology.version))
         if behaviour.drops_after is not None:
-            epoch = self.topology.epoch
-            self._at(behaviour.drops_after, lambda: self._lost(connection, where, epoch))
+            version = self.topology.version
+            self._at(behaviour.drops_after, lambda: self._lost(connection, where, version))
 
-    def _lost(self, connection: Connection, where: Endpoint, epoch: int) -> None:
-        self.topology = update(self.topology, Lost(where, epoch))
+    def _lost(self, connection: Connection, where: Endpoint, version: int) -> None:
+        self.topology = update(self.topology, PrimaryLost(where, version))
         assert connection.usable_since is not None
         if self.now - connection.usable_since >= self.policy.stable_after:
             connection.backoff.reset()
@@ -359,7 +359,7 @@ def first_round(searching: Search, topology: Topology, now: float = 0.0) -> list
     while not (isinstance(decision := searching.next(now, topology), BackOff) and decision.round == 1):
         if isinstance(decision, Dial):
             order.append(E.index(decision.endpoint))
-            searching.missed(decision.attempt, now, REFUSED)
+            searching.attempt_ended(decision.attempt, now, REFUSED)
         elif isinstance(decision, Wait):
             assert decision.until is not None
             now = decision.until

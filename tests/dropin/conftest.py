@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from proton import Condition
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from haclient.testing.peers.listening import url
 from haclient.testing.threads import in_thread
 from haclient.utils import BlockingConnection
@@ -23,9 +23,9 @@ def broker(members: Members) -> Member:
 
 
 @pytest.fixture
-async def pair() -> AsyncIterator[Pair]:
+async def pair() -> AsyncIterator[LocalCluster]:
     """Two members that replicate to one another."""
-    async with Pair() as pair:
+    async with LocalCluster() as pair:
         yield pair
 
 

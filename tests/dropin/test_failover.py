@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.dropin.programs_of_proton import Programs, run
 from tests.members import Members
 
@@ -18,7 +18,7 @@ def lines(start: str, printed: str) -> list[str]:
     return [line for line in printed.splitlines() if line.startswith(start)]
 
 
-async def test_a_sender_and_a_receiver_finish(programs: Programs, pair: Pair) -> None:
+async def test_a_sender_and_a_receiver_finish(programs: Programs, pair: LocalCluster) -> None:
     async with programs.start("simple_send", pair.url, "orders", "3000") as sender:
         await sender.line("^500 confirmed")
         await pair.kill_primary()
@@ -32,7 +32,7 @@ async def test_a_sender_and_a_receiver_finish(programs: Programs, pair: Pair) ->
 
 @pytest.mark.parametrize("name", ["timed_send", "event_send"])
 async def test_what_timers_and_other_threads_have_sent_arrives(
-    programs: Programs, pair: Pair, name: str
+    programs: Programs, pair: LocalCluster, name: str
 ) -> None:
     async with programs.start(name, pair.url, "orders", "300") as sender:
         await sender.line("^50 confirmed")
@@ -43,7 +43,7 @@ async def test_what_timers_and_other_threads_have_sent_arrives(
 
 
 @pytest.mark.parametrize("client", ["client", "sync_client"])
-async def test_requests_are_all_answered(programs: Programs, pair: Pair, client: str) -> None:
+async def test_requests_are_all_answered(programs: Programs, pair: LocalCluster, client: str) -> None:
     async with programs.start("server", pair.url, "service") as server:
         await server.line("listening")
         async with programs.start(client, pair.url, "service", *REQUESTS) as asking:
@@ -55,7 +55,7 @@ async def test_requests_are_all_answered(programs: Programs, pair: Pair, client:
     assert answers == [f"{each} => {each.upper()}" for each in REQUESTS]
 
 
-async def test_blocking_calls_go_on(programs: Programs, pair: Pair) -> None:
+async def test_blocking_calls_go_on(programs: Programs, pair: LocalCluster) -> None:
     async with programs.start("blocking_hello", pair.url, "greetings", "300") as program:
         await program.line("^hello 50 ")
         await pair.kill_primary()
@@ -64,7 +64,7 @@ async def test_blocking_calls_go_on(programs: Programs, pair: Pair) -> None:
     assert "handled to a handler" in printed
 
 
-async def test_a_browser_goes_on(programs: Programs, pair: Pair) -> None:
+async def test_a_browser_goes_on(programs: Programs, pair: LocalCluster) -> None:
     await asyncio.to_thread(run, programs.ours("simple_send"), pair.url, "orders", "50")
     async with programs.start("queue_browser", pair.url, "orders", "90") as browser:
         await browser.line("'sequence': 50}")

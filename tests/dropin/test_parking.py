@@ -1,4 +1,4 @@
-"""A connection of a container while a passive member holds it (DESIGN section 6)."""
+"""A connection of a container while a passive member holds it (docs/storms.md)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_member_that_sends_those_away_whom_it_held_is_no_further_loss() 
             await handler.until("accepted")
             stop(first)
             await second.until(lambda: any(second.parked.values()))
-            second.turn_away(redirection(third))
+            second.close_parked(redirection(third))
             await handler.until("connection_opened", 2)
             handler.connection.close()
         assert handler.seen.count("disconnected") == 1

@@ -128,7 +128,7 @@ def test_a_selector_is_refused_in_the_same_words(programs: Programs, broker: Mem
 @pytest.mark.parametrize("name", ["tx_send", "tx_recv"])
 def test_a_transaction_is_refused_in_the_same_words(programs: Programs, broker: Member, name: str) -> None:
     theirs, ours = run_both(programs, name, broker.address, "orders")
-    assert ours == theirs == "refused: amqp:not-implemented there are no transactions here\n"
+    assert ours == theirs == "refused: amqp:not-implemented transactions are not supported\n"
 
 
 @pytest.mark.parametrize("server", ["theirs", "ours"])

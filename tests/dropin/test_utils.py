@@ -181,4 +181,4 @@ def test_a_request_without_an_address_is_refused(connection: BlockingConnection)
 
 
 def _keepers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "haclient keeper"]
+    return [thread for thread in threading.enumerate() if thread.name == "haclient background loop"]

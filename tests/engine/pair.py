@@ -11,7 +11,7 @@ from typing import Any
 import proton
 
 from haclient.engine.links import Link, ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending, Engine
+from haclient.engine.protocol import CloseReason, Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 from haclient.testing.peers.listening import Peer, PeerEngine, listening, settings
@@ -37,7 +37,7 @@ class Owner:
     links_opened: list[Link] = field(default_factory=list)
     links_closed: list[tuple[Link, proton.Condition | None]] = field(default_factory=list)
     closed_with: list[proton.Condition | None] = field(default_factory=list)
-    endings: list[Ending] = field(default_factory=list)
+    close_reasons: list[CloseReason] = field(default_factory=list)
     writable: int = 0
     drained: list[int] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,8 +83,8 @@ class Owner:
         self.writable += 1
         self._changed.set()
 
-    def ended(self, engine: Engine, ending: Ending) -> None:
-        self.endings.append(ending)
+    def ended(self, engine: Engine, reason: CloseReason) -> None:
+        self.close_reasons.append(reason)
         self._changed.set()
 
     def link_opened(self, link: Link) -> None:

@@ -23,7 +23,7 @@ MAPS = st.one_of(st.none(), st.just({}), st.just({"a": 1}))
     annotations=MAPS,
     used_before=st.booleans(),
 )
-def test_the_short_way_writes_the_bytes_of_the_long_one(
+def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
     *,
     body: object,
     duplicate_id: str | None,

@@ -16,8 +16,8 @@ SHORT = 0.3
 async def test_an_idle_connection_outlives_many_heartbeat_intervals(client: float, server: float) -> None:
     async with pair({"heartbeat": client}, {"heartbeat": server}) as both:
         await asyncio.sleep(4 * SHORT)  # the silence that this is about
-        assert both.client.endings == []
-        assert both.server.endings == []
+        assert both.client.close_reasons == []
+        assert both.server.close_reasons == []
         sender, _ = await both.sender()
         sender.send(b"still here", 1)
         await both.server.until(lambda: both.server.deliveries)
@@ -31,8 +31,8 @@ async def test_a_peer_that_falls_silent_is_given_up(who: str) -> None:
         await client.until(lambda: client.session)
         way.hold()
         watching = client if who == "client" else owners[0]
-        await watching.until(lambda: watching.endings)
-        assert "idle-timeout" in str(watching.endings[0])
+        await watching.until(lambda: watching.close_reasons)
+        assert "idle-timeout" in str(watching.close_reasons[0])
         engine.abort()
 
 

@@ -56,7 +56,7 @@ async def raw(peer: Peer, sent: bytes) -> AsyncIterator[None]:
 async def test_garbage_ends_its_connection_and_no_other(garbage: bytes) -> None:
     async with serving() as (peer, owners):
         async with raw(peer, garbage):
-            await owners[0].until(lambda: owners[0].endings)
+            await owners[0].until(lambda: owners[0].close_reasons)
         assert owners[0].engine is None  # it never was opened
         other = Owner()
         engine = await opened(other, peer.host, peer.port)
@@ -64,14 +64,14 @@ async def test_garbage_ends_its_connection_and_no_other(garbage: bytes) -> None:
         engine.abort()
 
 
-async def test_the_end_tells_what_was_wrong() -> None:
+async def test_the_close_reason_says_what_was_wrong() -> None:
     async with serving() as (peer, owners):
         async with raw(peer, GARBAGE["http"]):
-            await owners[0].until(lambda: owners[0].endings)
-        (ending,) = owners[0].endings
-        assert ending.condition is not None
-        assert ending.condition.name == "amqp:connection:framing-error"
-        assert "HTTP/1.1" in str(ending)
+            await owners[0].until(lambda: owners[0].close_reasons)
+        (reason,) = owners[0].close_reasons
+        assert reason.condition is not None
+        assert reason.condition.name == "amqp:connection:framing-error"
+        assert "HTTP/1.1" in str(reason)
 
 
 class Wire(asyncio.Transport):
@@ -117,7 +117,7 @@ def test_no_bytes_whatever_raise_out_of_an_engine(prefix: bytes, chunks: list[by
             loop.run_until_complete(asyncio.sleep(0))
         engine.eof_received()
         engine.connection_lost(None)
-        assert len(owner.endings) == 1
+        assert len(owner.close_reasons) == 1
     finally:
         loop.close()
 
@@ -125,8 +125,8 @@ def test_no_bytes_whatever_raise_out_of_an_engine(prefix: bytes, chunks: list[by
 async def test_a_peer_that_stalls_before_its_open_is_dropped_by_the_heartbeat() -> None:
     async with serving(heartbeat=0.2) as (peer, owners):
         async with raw(peer, AMQP_HEADER):
-            await owners[0].until(lambda: owners[0].endings)
-        assert "timeout" in str(owners[0].endings[0])
+            await owners[0].until(lambda: owners[0].close_reasons)
+        assert "timeout" in str(owners[0].close_reasons[0])
 
 
 async def test_an_owner_that_raises_ends_its_connection_with_a_logged_reason(
@@ -139,8 +139,8 @@ async def test_an_owner_that_raises_ends_its_connection_with_a_logged_reason(
     async with serving() as (peer, _):
         owner = Raising()
         await opened(owner, peer.host, peer.port)
-        await owner.until(lambda: owner.endings)
-        assert "ValueError in the owner" in str(owner.endings[0])
+        await owner.until(lambda: owner.close_reasons)
+        assert "ValueError in the owner" in str(owner.close_reasons[0])
     assert "in the owner" in caplog.text
 
 
@@ -167,8 +167,8 @@ async def test_engines_log_nothing_of_what_is_normal(caplog: pytest.LogCaptureFi
         async with pair() as both:
             assert both.client.engine is not None
             both.client.engine.close()
-            await both.client.until(lambda: both.client.endings)
-            await both.server.until(lambda: both.server.endings)
+            await both.client.until(lambda: both.client.close_reasons)
+            await both.server.until(lambda: both.server.close_reasons)
     assert caplog.records == []
     assert both.server.closed_with == [None]
-    assert both.client.endings[0].by_peer
+    assert both.client.close_reasons[0].by_peer

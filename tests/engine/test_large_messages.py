@@ -69,8 +69,8 @@ async def test_a_message_that_is_cut_in_mid_transfer_is_not_delivered(cut_at: in
         await client.until(lambda: sender.credit > 0)
         way.cut_after(cut_at)
         sender.send(os.urandom(FOUR_MB), 1)
-        await owners[0].until(lambda: owners[0].endings)
-        await client.until(lambda: client.endings)
+        await owners[0].until(lambda: owners[0].close_reasons)
+        await client.until(lambda: client.close_reasons)
         assert way.made == 1
         assert owners[0].deliveries == []
         assert client.outcomes == []

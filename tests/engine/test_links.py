@@ -181,7 +181,7 @@ async def test_links_die_with_their_connection() -> None:
         await both.server.until(lambda: both.server.deliveries)
         assert both.client.engine is not None
         both.client.engine.abort()
-        await both.server.until(lambda: both.server.endings)
+        await both.server.until(lambda: both.server.close_reasons)
         for link in (sender, receiver):
             assert link.dead
             assert link.credit == 0

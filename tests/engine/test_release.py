@@ -29,8 +29,8 @@ async def test_proton_objects_go_with_their_connections(how: str) -> None:
             engine = both.client.engine
             assert engine is not None
             engine.close() if how == "close" else engine.abort()
-            await both.client.until(lambda: both.client.endings)
-            await both.server.until(lambda: both.server.endings)
+            await both.client.until(lambda: both.client.close_reasons)
+            await both.server.until(lambda: both.server.close_reasons)
 
     await once()
     before = retained()
@@ -50,7 +50,7 @@ async def test_reconnecting_two_hundred_times_retains_nothing() -> None:
                 if number in (10, MANY - 1):
                     counts.append(retained())
                 peer.drop()
-            assert connection._core.epoch >= MANY
+            assert connection._core.session_number >= MANY
         assert peer.bodies == list(range(MANY))
         assert counts[1] <= counts[0]
         assert len(peer.engines) <= 1
@@ -62,8 +62,8 @@ async def test_an_ended_engine_leaves_no_timer() -> None:
         engine = both.client.engine
         assert engine is not None
         engine.close()
-        await both.client.until(lambda: both.client.endings)
-        await both.server.until(lambda: both.server.endings)
+        await both.client.until(lambda: both.client.close_reasons)
+        await both.server.until(lambda: both.server.close_reasons)
         assert [handle for handle in loop._scheduled if not handle.cancelled()] == []
 
 

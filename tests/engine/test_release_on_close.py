@@ -1,4 +1,4 @@
-"""What a closed receiver tells of the deliveries that have no outcome."""
+"""The outcome that a closed receiver sends for the deliveries that have no outcome."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ async def test_deliveries_without_an_outcome_are_released(
         both.client.engine.transport.trace(proton.Transport.TRACE_FRM)
         receiver.close()
         await both.client.until(lambda: both.client.links_closed)
-        await both.sender()  # a round trip: what was to be told was told
-    told = re.findall(r"-> @disposition\(21\) \[(.*)\]", capfd.readouterr().err)
-    assert told == [
+        await both.sender()  # a round trip: the dispositions were sent
+    dispositions = re.findall(r"-> @disposition\(21\) \[(.*)\]", capfd.readouterr().err)
+    assert dispositions == [
         "role=true, first=0x0, settled=true, state=@accepted(36) []",
         "role=true, first=0x1, last=0x2, settled=true, state=@released(38) []",
     ]

@@ -27,7 +27,7 @@ async def end(both: Pair, condition: proton.Condition | None) -> None:
         both.server.session.condition = condition
     both.server.session.close()
     both.server.engine.wake()
-    await both.client.until(lambda: both.client.endings)
+    await both.client.until(lambda: both.client.close_reasons)
 
 
 async def test_it_refuses_the_first_link_without_an_answer_and_no_other() -> None:
@@ -41,7 +41,7 @@ async def test_it_refuses_the_first_link_without_an_answer_and_no_other() -> Non
         assert link is wrong
         assert str(why) == "Condition('amqp:not-found', \"no queue 'wrong'\")"
         assert all(each.dead for each in (good, wrong, late))
-        assert str(both.client.endings[0]) == "amqp:not-found: no queue 'wrong'"
+        assert str(both.client.close_reasons[0]) == "amqp:not-found: no queue 'wrong'"
 
 
 @pytest.mark.parametrize("name", [None, "amqp:internal-error", "amqp:resource-limit-exceeded"])

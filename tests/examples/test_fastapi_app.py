@@ -10,7 +10,7 @@ from types import ModuleType
 import httpx
 import pytest
 
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient import aio
 from haclient.errors import ClusterURLError
 from tests.examples.program import EXAMPLES
@@ -42,7 +42,7 @@ async def client_of(module: ModuleType) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def test_an_order_is_sent_and_answered_with_the_outcome(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client_of(load(pair.url, monkeypatch)) as client:
         answer = await client.post("/orders", json=TEA)
@@ -64,7 +64,7 @@ async def test_without_a_url_the_application_does_not_start_and_says_which_varia
 
 
 async def test_orders_during_a_failover_wait_for_the_new_primary(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = load(pair.url, monkeypatch)
     monkeypatch.setattr(module, "SEND_TIMEOUT", 30.0)
@@ -78,7 +78,7 @@ async def test_orders_during_a_failover_wait_for_the_new_primary(
 async def test_without_a_primary_an_order_is_answered_503_with_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with Pair(PairOptions(restart=False)) as pair:
+    async with LocalCluster(LocalClusterOptions(restart=False)) as pair:
         module = load(pair.url, monkeypatch)
         monkeypatch.setattr(module, "SEND_TIMEOUT", 0.5)
         async with client_of(module) as client:

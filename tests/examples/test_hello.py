@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import Program
 
 
 @pytest.mark.parametrize("name", ["hello_blocking", "hello_asyncio"])
-async def test_a_message_is_sent_received_and_accepted(name: str, pair: Pair) -> None:
+async def test_a_message_is_sent_received_and_accepted(name: str, pair: LocalCluster) -> None:
     async with Program(name, pair.url) as program:
         printed = await program.end()
 

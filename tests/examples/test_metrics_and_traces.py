@@ -6,11 +6,11 @@ import signal
 
 import httpx
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import PATIENCE, Program
 
 
-async def test_prometheus_fetches_what_a_failover_did(pair: Pair) -> None:
+async def test_prometheus_fetches_what_a_failover_did(pair: LocalCluster) -> None:
     async with Program("prometheus_metrics", pair.url, "0") as program, httpx.AsyncClient() as client:
         url = (await program.line(r"metrics are at (\S+)"))[1]
         await program.line("sent 2")
@@ -28,7 +28,7 @@ async def test_prometheus_fetches_what_a_failover_did(pair: Pair) -> None:
     assert "haclient_connections_lost_total{" in text
 
 
-async def test_a_message_is_processed_in_the_trace_of_its_sender(pair: Pair) -> None:
+async def test_a_message_is_processed_in_the_trace_of_its_sender(pair: LocalCluster) -> None:
     async with Program("opentelemetry_traces", pair.url) as program:
         printed = await program.end()
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import signal
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import Program
 
 
-async def test_lost_replies_are_asked_for_again_at_the_new_address(pair: Pair) -> None:
+async def test_lost_replies_are_asked_for_again_at_the_new_address(pair: LocalCluster) -> None:
     async with Program("request_response", pair.url) as program:
         old = await program.line(r"reply to (temporary/\S+)")
         await program.line("the square of 3 is 9")

@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from haclient import Message, aio
 from tests.examples.program import EXAMPLES, Program
 
 
-def worker_of(pair: Pair) -> Program:
+def worker_of(pair: LocalCluster) -> Program:
     return Program.of(sys.executable, EXAMPLES / "worker.py", HACLIENT_URL=pair.url)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, pair: Pair) -> None:
+async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, pair: LocalCluster) -> None:
     async with (
         aio.connect(pair.url) as connection,
         await connection.create_sender("jobs") as jobs,
@@ -34,7 +34,7 @@ async def test_a_signal_stops_it_after_the_job_in_hand(number: signal.Signals, p
         assert (await receiver.receive(timeout=10)).message.body == 2
 
 
-async def test_an_idle_worker_stops_at_once(pair: Pair) -> None:
+async def test_an_idle_worker_stops_at_once(pair: LocalCluster) -> None:
     async with worker_of(pair) as worker:
         await worker.line("waiting for jobs")
         worker.signal(signal.SIGTERM)
@@ -42,7 +42,7 @@ async def test_an_idle_worker_stops_at_once(pair: Pair) -> None:
         await worker.end()
 
 
-async def test_what_is_no_job_is_rejected(pair: Pair) -> None:
+async def test_what_is_no_job_is_rejected(pair: LocalCluster) -> None:
     async with worker_of(pair) as worker, aio.connect(pair.url) as connection:
         jobs = await connection.create_sender("jobs")
         await jobs.send(Message(body="sweep the floor"))
@@ -51,7 +51,9 @@ async def test_what_is_no_job_is_rejected(pair: Pair) -> None:
         await worker.line("done$")
 
 
-async def test_a_job_whose_connection_died_is_not_acknowledged_and_the_next_one_is_done(pair: Pair) -> None:
+async def test_a_job_whose_connection_died_is_not_acknowledged_and_the_next_one_is_done(
+    pair: LocalCluster,
+) -> None:
     async with worker_of(pair) as worker, aio.connect(pair.url) as connection:
         jobs = await connection.create_sender("jobs")
         await jobs.send(Message(body=2))

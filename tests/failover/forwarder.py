@@ -1,4 +1,4 @@
-"""A TCP forwarder on a thread of its own, for both faces: it cuts, freezes, and moves its target.
+"""A TCP forwarder on a thread of its own, for both APIs: it cuts, freezes, and moves its target.
 
 A *cut* ends one connection at a chosen place of its byte stream, often in the middle of a frame,
 with a reset or with an orderly FIN, as ``Cut`` says.  ``Cuts`` draws them at random, from a seed.

@@ -32,7 +32,7 @@ def connect(first: Broker, second: Broker, standby: str = "outage") -> aio.Conne
 
 async def held(broker: Broker, links: int) -> None:
     """Wait until the member holds one connection with that many links."""
-    await until(lambda: [len(each._held) for each in broker._connections] == [links])
+    await until(lambda: [len(each._parked_links) for each in broker._connections] == [links])
 
 
 async def test_senders_and_receivers_wait_with_the_connection_and_go_on_with_it() -> None:
@@ -69,7 +69,7 @@ async def test_what_is_closed_or_made_while_the_connection_is_held_counts_when_i
         await held(second, 2)
         await closed.close()
         making = asyncio.create_task(connection.create_sender("made"))
-        await until(lambda: any(link.dead for each in second._connections for link in each._held))
+        await until(lambda: any(link.dead for each in second._connections for link in each._parked_links))
         await second.promote()
         made = await asyncio.wait_for(making, 10)
         for sender in (kept, made):
@@ -93,7 +93,7 @@ async def test_links_that_waited_at_a_member_which_is_not_promoted_go_to_the_one
         async with aio.connect(url) as connection:
             sender = await connection.create_sender("q")
             await first.stop()
-            await until(lambda: any(each._held for at in (second, third) for each in at._connections))
+            await until(lambda: any(each._parked_links for at in (second, third) for each in at._connections))
             held_by, other = (second, third) if second._connections else (third, second)
             await other.promote()
             held_by.follow(other.address, generation=other.membership.generation)

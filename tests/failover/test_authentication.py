@@ -45,10 +45,10 @@ def failures(events: list[Event]) -> list[AttemptRecord]:
 async def refused(url: str, **arguments: object) -> tuple[AuthenticationFailed, list[Event]]:
     """How a connect failed that must fail for the credentials, and in its first round."""
     events = list[Event]()
-    with pytest.raises(AuthenticationFailed) as told:
+    with pytest.raises(AuthenticationFailed) as raised:
         await aio.connect(url, on_event=events.append, **arguments)
     assert not any(isinstance(event, BackingOff) for event in events)
-    return told.value, events
+    return raised.value, events
 
 
 # -- the right password ---------------------------------------------------------------------------
@@ -75,7 +75,7 @@ async def test_the_right_password_opens_the_connection_under_tls(
         await use(connection)
 
 
-def test_the_blocking_face_authenticates_too(member: Member) -> None:
+def test_the_blocking_api_authenticates_too(member: Member) -> None:
     with haclient.connect(f"amqp://app:{WORD}@{member.address}") as connection:
         assert connection.create_sender("orders").send(Message(body=1), timeout=10).accepted
 
@@ -117,17 +117,17 @@ async def test_an_unknown_user_is_refused_like_a_wrong_password(member: Member) 
 
 
 async def test_a_wrong_password_is_tried_once_at_each_member(members: Members) -> None:
-    both = members.pair(users=USERS, anonymous=False, told=True)
+    both = members.pair(users=USERS, anonymous=False, advertised=True)
     addresses = ",".join(member.address for member in both)
     error, events = await refused(f"amqp://app:wrong@{addresses}?{OPTIONS}")
     assert started(events) == {member.url: 1 for member in both}
-    assert [record.miss.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 2
+    assert [record.failure.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 2
 
 
-def test_a_wrong_password_is_the_same_error_for_the_blocking_face(member: Member) -> None:
-    with pytest.raises(AuthenticationFailed) as told:
+def test_a_wrong_password_is_the_same_error_for_the_blocking_api(member: Member) -> None:
+    with pytest.raises(AuthenticationFailed) as raised:
         haclient.connect(f"amqp://app:wrong@{member.address}?{OPTIONS}")
-    assert told.value.endpoint == member.endpoint
+    assert raised.value.endpoint == member.endpoint
 
 
 async def test_no_user_where_one_is_needed_is_an_error_that_says_so(member: Member) -> None:
@@ -196,28 +196,30 @@ async def test_a_callable_is_asked_again_after_a_refusal_and_the_new_token_opens
     async with aio.connect(url, credentials=getattr(tokens, how), on_event=events.append) as connection:
         await use(connection)
     assert tokens.asked == 3
-    assert [record.miss.kind for record in failures(events)] == [FailureReason.AUTHENTICATION_TEMPORARY] * 2
+    assert [record.failure.kind for record in failures(events)] == [
+        FailureReason.AUTHENTICATION_TEMPORARY
+    ] * 2
 
 
 async def test_a_callable_whose_token_does_not_change_is_refused_once(member: Member) -> None:
     tokens, events = Tokens("expired"), list[Event]()
-    with pytest.raises(AuthenticationFailed) as told:
+    with pytest.raises(AuthenticationFailed) as raised:
         await aio.connect(f"amqp://{member.address}?{OPTIONS}", credentials=tokens, on_event=events.append)
-    assert told.value.endpoint == member.endpoint
-    assert "have not changed" in str(told.value)
-    assert told.value.mechanism == "SCRAM-SHA-256"
+    assert raised.value.endpoint == member.endpoint
+    assert "have not changed" in str(raised.value)
+    assert raised.value.mechanism == "SCRAM-SHA-256"
     await asyncio.to_thread(member.stop)
     assert member.log.read_text().count("unauthorized-access") == 1
 
 
-def test_the_blocking_face_asks_a_callable_again_too(member: Member) -> None:
+def test_the_blocking_api_asks_a_callable_again_too(member: Member) -> None:
     tokens = Tokens("expired", USERS["app"])
     with haclient.connect(f"amqp://{member.address}?{OPTIONS}", credentials=tokens) as connection:
         assert connection.create_sender("orders").send(Message(body=1), timeout=10).accepted
     assert tokens.asked == 2
 
 
-async def test_a_callable_that_raises_is_asked_again_and_its_words_are_not_repeated(member: Member) -> None:
+async def test_a_callable_that_raises_is_asked_again_and_its_text_is_not_repeated(member: Member) -> None:
     events = list[Event]()
 
     def failing() -> Credentials:
@@ -229,7 +231,7 @@ async def test_a_callable_that_raises_is_asked_again_and_its_words_are_not_repea
     async with aio.connect(url, credentials=failing, on_event=events.append) as connection:
         await use(connection)
     (failure, *_) = failures(events)
-    assert "LookupError" in failure.miss.detail
+    assert "LookupError" in failure.failure.detail
     assert "4711" not in repr(events)
 
 
@@ -239,9 +241,9 @@ async def test_a_callable_that_never_answers_ends_with_the_attempt(member: Membe
         raise AssertionError
 
     url = f"amqp://{member.address}?attempt_timeout=0.2&max_attempts=2&{OPTIONS}"
-    with pytest.raises(ConnectionGaveUp) as told:
+    with pytest.raises(ConnectionGaveUp) as raised:
         await aio.connect(url, credentials=silent)
-    assert [record.miss.kind for record in told.value.attempts] == [FailureReason.TIMED_OUT] * 2
+    assert [record.failure.kind for record in raised.value.attempts] == [FailureReason.TIMED_OUT] * 2
 
 
 # -- credentials of several seeds -----------------------------------------------------------------

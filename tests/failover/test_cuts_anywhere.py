@@ -61,19 +61,19 @@ def cuts() -> Callable[..., Cuts]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-async def test_a_handshake_that_is_cut_is_never_taken_for_a_wrong_password(
+async def test_a_handshake_that_is_cut_is_never_reported_as_a_wrong_password(
     mechanism: str, members: Members, cuts: Callable[..., Cuts]
 ) -> None:
     member = members.start("primary", role="primary", users=USERS, anonymous=False, **GREETS_ALL)
     url = f"amqp://app:word@127.0.0.1:{{port}}?sasl_mechanisms={mechanism}"
     messages = [numbered(number) for number in range(3_000)]
     events = await send_through_cuts(member, url, messages, cuts(span=20_000, in_handshake=0.7))
-    kinds = {event.record.miss.kind for event in events if isinstance(event, AttemptFailed)}
+    kinds = {event.record.failure.kind for event in events if isinstance(event, AttemptFailed)}
     assert kinds <= {FailureReason.ENDED}
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "EXTERNAL"], ids=["asyncio's TLS", "proton's TLS"])
-async def test_a_tls_handshake_that_is_cut_is_never_taken_for_a_wrong_certificate(
+async def test_a_tls_handshake_that_is_cut_is_never_reported_as_a_wrong_certificate(
     mechanism: str, members: Members, authority: Authority, cuts: Callable[..., Cuts]
 ) -> None:
     options = {"certificate": authority.issue("127.0.0.1", "localhost"), "users": USERS, "clients": authority}
@@ -83,7 +83,7 @@ async def test_a_tls_handshake_that_is_cut_is_never_taken_for_a_wrong_certificat
     url += f"&tls_cert={mine.chain}&tls_key={mine.key}"
     messages = [numbered(number) for number in range(3_000)]
     events = await send_through_cuts(member, url, messages, cuts(span=20_000, in_handshake=0.5))
-    kinds = {event.record.miss.kind for event in events if isinstance(event, AttemptFailed)}
+    kinds = {event.record.failure.kind for event in events if isinstance(event, AttemptFailed)}
     # localhost may stand for ::1 as well, where nobody listens.
     assert kinds <= {FailureReason.ENDED, FailureReason.TLS_FAILED, FailureReason.REFUSED}
 

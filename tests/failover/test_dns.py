@@ -135,9 +135,9 @@ async def test_a_resolver_that_never_answered_is_named_in_the_error(
     dns.pause()
     url = f"amqp://{NAME}?nameserver={dns.nameserver}&{OPTIONS}&startup_deadline=1.2"
     try:
-        with pytest.raises(ConnectionGaveUp) as told:
+        with pytest.raises(ConnectionGaveUp) as raised:
             await aio.connect(url)
     finally:
         dns.resume()
-    assert NAME in str(told.value)
-    assert dns.nameserver in str(told.value)
+    assert NAME in str(raised.value)
+    assert dns.nameserver in str(raised.value)

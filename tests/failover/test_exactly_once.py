@@ -14,7 +14,7 @@ import pytest
 import haclient
 from haclient import Message, aio
 from haclient.errors import DeliveryUnknown, ReceiveTimeout, StaleDelivery
-from haclient.events import Event, Lost
+from haclient.events import Disconnected, Event
 from tests.failover.forwarder import Cuts, Forwarder
 from tests.members import Member, Members
 
@@ -31,18 +31,18 @@ SPAN = 60_000
 OPTIONS = "backoff_base=0.002&backoff_max=0.02"
 # Leaves enough to be sent after each cut for all the cuts to come, however much is under way.
 WINDOW = "window=400"
-FACES = pytest.mark.parametrize("face", ["asyncio", "blocking"])
+APIS = pytest.mark.parametrize("api", ["asyncio", "blocking"])
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     """Show something beside a failure."""
     print(text)  # noqa: T201 - pytest shows it when the test fails
 
 
 @contextmanager
 def cut_connections(member: Member, seed: int) -> Iterator[tuple[Forwarder, Cuts]]:
-    """A way to the member that is cut; the seed is told, so that a failure can be had again."""
-    tell(f"seed {seed}")
+    """A route to the member that is cut; the seed is printed, so that a failure can be had again."""
+    log(f"seed {seed}")
     cuts = Cuts(random.Random(seed), CUTS, SPAN)
     with Forwarder(member.address, cuts=cuts) as forwarder:
         yield forwarder, cuts
@@ -53,9 +53,9 @@ def member(members: Members) -> Member:
     return members.start("primary", role="primary", log_level="warning")
 
 
-def send_all(face: str, url: str, events: list[Event]) -> list[BaseException | None]:
+def send_all(api: str, url: str, events: list[Event]) -> list[BaseException | None]:
     """Send all numbers as fast as they go; the error of each, ``None`` where it was accepted."""
-    return _send_all(url, events) if face == "blocking" else asyncio.run(_send_all_aio(url, events))
+    return _send_all(url, events) if api == "blocking" else asyncio.run(_send_all_aio(url, events))
 
 
 def _send_all(url: str, events: list[Event]) -> list[BaseException | None]:
@@ -78,43 +78,43 @@ async def _send_all_aio(url: str, events: list[Event]) -> list[BaseException | N
 
 
 def lost(events: list[Event]) -> int:
-    return sum(isinstance(event, Lost) for event in events)
+    return sum(isinstance(event, Disconnected) for event in events)
 
 
-@FACES
-def test_every_number_arrives_exactly_once_and_in_order_through_twenty_cuts(
-    face: str, member: Member
-) -> None:
+@APIS
+def test_every_number_arrives_exactly_once_and_in_order_through_twenty_cuts(api: str, member: Member) -> None:
     seed, events = random.randrange(2**32), list[Event]()
     with cut_connections(member, seed) as (forwarder, cuts):
-        errors = send_all(face, f"amqp://{forwarder.address}?{OPTIONS}&{WINDOW}", events)
+        errors = send_all(api, f"amqp://{forwarder.address}?{OPTIONS}&{WINDOW}", events)
     assert errors == [None] * COUNT
     assert member.bodies(QUEUE) == list(range(COUNT))
     assert len(cuts.established) >= CUTS
     assert lost(events) >= CUTS
 
 
-@FACES
-def test_without_duplicate_detection_every_number_arrives_at_least_once(face: str, member: Member) -> None:
+@APIS
+def test_without_duplicate_detection_every_number_arrives_at_least_once(api: str, member: Member) -> None:
     seed, events = random.randrange(2**32), list[Event]()
     with cut_connections(member, seed) as (forwarder, cuts):
         url = f"amqp://{forwarder.address}?{OPTIONS}&{WINDOW}&duplicate_detection=false"
-        errors = send_all(face, url, events)
+        errors = send_all(api, url, events)
     arrived = member.bodies(QUEUE)
     assert errors == [None] * COUNT
     assert set(arrived) == set(range(COUNT))
     assert first_copies(arrived) == list(range(COUNT))
     assert lost(events) >= CUTS
-    tell(f"{len(arrived) - COUNT} second copies in {len(cuts.made)} cuts")
+    log(f"{len(arrived) - COUNT} second copies in {len(cuts.made)} cuts")
 
 
-@FACES
-def test_at_most_once_never_arrives_twice_and_every_unknown_number_is_told(face: str, member: Member) -> None:
+@APIS
+def test_at_most_once_never_arrives_twice_and_every_unknown_number_is_reported(
+    api: str, member: Member
+) -> None:
     seed, events = random.randrange(2**32), list[Event]()
     with cut_connections(member, seed) as (forwarder, _):
         # Without ids, so that it is the client that sends nothing twice, and not the broker that drops it.
         options = f"{OPTIONS}&window=100&delivery=at-most-once&duplicate_detection=false"
-        errors = send_all(face, f"amqp://{forwarder.address}?{options}", events)
+        errors = send_all(api, f"amqp://{forwarder.address}?{options}", events)
     arrived = Counter(member.bodies(QUEUE))
     accepted = {number for number, error in enumerate(errors) if error is None}
     unknown = {number for number, error in enumerate(errors) if isinstance(error, DeliveryUnknown)}
@@ -167,21 +167,21 @@ async def fill(member: Member) -> None:
         await sender.flush(timeout=60)
 
 
-@FACES
+@APIS
 def test_a_consumer_sees_every_number_through_twenty_cuts_and_leaves_the_queue_empty(
-    face: str, member: Member
+    api: str, member: Member
 ) -> None:
     seed, events = random.randrange(2**32), list[Event]()
     asyncio.run(fill(member))
     with cut_connections(member, seed) as (forwarder, cuts):
         url = f"amqp://{forwarder.address}?{OPTIONS}"
-        found = consume(url, events) if face == "blocking" else asyncio.run(consume_aio(url, events))
+        found = consume(url, events) if api == "blocking" else asyncio.run(consume_aio(url, events))
     assert set(found.seen) == set(range(COUNT))
     assert found.stale > 0
     assert member.depth(QUEUE) == 0
     assert len(cuts.established) >= CUTS
     assert lost(events) >= CUTS
-    tell(f"{found.seen.total() - COUNT} came again, {found.stale} were stale")
+    log(f"{found.seen.total() - COUNT} came again, {found.stale} were stale")
 
 
 def consume(url: str, events: list[Event]) -> Consumption:

@@ -11,7 +11,7 @@ import pytest
 
 from haclient import Message, aio
 from haclient.core.connection import State
-from haclient.events import Event, Lost
+from haclient.events import Disconnected, Event
 from tests.members import Members
 
 CONNECTIONS = 5_000
@@ -36,17 +36,17 @@ def many_files() -> Iterator[None]:
 
 
 class Watch:
-    """Counts events, and tells when a connection is lost."""
+    """Counts events, and signals when a connection is lost."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self.lost: list[Lost] = []
+        self.lost: list[Disconnected] = []
         self.first_loss = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def put(self, event: Event) -> None:
         self.counts[type(event).__name__] += 1
-        if isinstance(event, Lost):
+        if isinstance(event, Disconnected):
             self.lost.append(event)
             self._loop.call_soon_threadsafe(self.first_loss.set)
 

@@ -39,9 +39,11 @@ NONSENSE: list[Any] = [
 ]
 
 
-def hinting(name: str, hints: Iterable[Any], target: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
+def hinting(
+    name: str, retry_after_values: Iterable[Any], target: Peer | None = None
+) -> AbstractAsyncContextManager[Peer]:
     """A member that closes each connection with the next hint."""
-    each = iter(hints)
+    each = iter(retry_after_values)
 
     def refuse(engine: PeerEngine) -> None:
         info: dict[Any, Any] = {proton.symbol("retry-after"): next(each)}
@@ -56,16 +58,16 @@ def hinting(name: str, hints: Iterable[Any], target: Peer | None = None) -> Abst
 
 def hinted(seen: list[Event]) -> list[BackingOff]:
     """The waits that a hint decided."""
-    return [event for event in seen if isinstance(event, BackingOff) and event.hint is not None]
+    return [event for event in seen if isinstance(event, BackingOff) and event.retry_after is not None]
 
 
 @pytest.mark.parametrize("name", [LIMIT, "amqp:connection:forced"])
-@pytest.mark.parametrize("hint", [HOUR, *NONSENSE], ids=repr)
-async def test_no_hint_keeps_a_client_from_the_primary(name: str, hint: Any) -> None:
+@pytest.mark.parametrize("retry_after", [HOUR, *NONSENSE], ids=repr)
+async def test_no_retry_after_keeps_a_client_from_the_primary(name: str, retry_after: Any) -> None:
     """Beyond the ceiling, and nothing crashes."""
     seen: list[Event] = []
-    async with hinting(name, itertools.repeat(hint)) as bad, primary() as good:
-        connection = await aio.connect(url(bad, good, max_hint="0.3", **QUICK), on_event=seen.append)
+    async with hinting(name, itertools.repeat(retry_after)) as bad, primary() as good:
+        connection = await aio.connect(url(bad, good, max_retry_after="0.3", **QUICK), on_event=seen.append)
         assert connection.endpoint is not None
         assert connection.endpoint.port == good.port
         await connection.close()
@@ -86,7 +88,7 @@ async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
     with bound() as reserved:
         host, port = reserved.getsockname()
     async with hinting(LIMIT, moods()) as bad:
-        options = url(bad, Peer(host, port), max_hint="0.3", startup_deadline="none", **QUICK)
+        options = url(bad, Peer(host, port), max_retry_after="0.3", startup_deadline="none", **QUICK)
         connecting = asyncio.create_task(aio.connect(options, on_event=seen.append)._connect())
         async with asyncio.timeout(30):
             await said_all.wait()
@@ -99,13 +101,13 @@ async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
     assert sum(event.delay for event in hinted(seen)) <= 0.3
 
 
-@pytest.mark.parametrize("hint", [HOUR, *NONSENSE], ids=repr)
-async def test_a_redirect_with_any_hint_leads_to_its_target(hint: Any) -> None:
+@pytest.mark.parametrize("retry_after", [HOUR, *NONSENSE], ids=repr)
+async def test_a_redirect_with_any_retry_after_leads_to_its_target(retry_after: Any) -> None:
     """At once, or after the wait."""
     async with (
         primary() as good,
-        hinting(REDIRECT, itertools.repeat(hint), good) as bad,
-        aio.connect(url(bad, max_hint="0.3", **QUICK)) as connection,
+        hinting(REDIRECT, itertools.repeat(retry_after), good) as bad,
+        aio.connect(url(bad, max_retry_after="0.3", **QUICK)) as connection,
     ):
         assert connection.endpoint is not None
         assert connection.endpoint.port == good.port
@@ -129,12 +131,12 @@ async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
         assert not other.accepted
     assert [event.endpoint.port for event in seen if isinstance(event, AttemptStarted)] == [busy.port] * 2
     (wait,) = hinted(seen)
-    assert wait.hint == 0.2
+    assert wait.retry_after == 0.2
     assert 0.2 <= wait.delay <= 0.3
 
 
 @pytest.mark.parametrize("name", [LIMIT, "amqp:connection:forced", REDIRECT])
-async def test_the_close_of_a_usable_connection_says_when_to_come_again(name: str) -> None:
+async def test_the_close_of_a_usable_connection_says_when_to_reconnect(name: str) -> None:
     """To the same member, to the one it names, or to anybody (who was left so soon comes last)."""
     seen: list[Event] = []
     async with primary() as first, primary() as second:
@@ -151,11 +153,11 @@ async def test_the_close_of_a_usable_connection_says_when_to_come_again(name: st
         assert back.endpoint.port == to.port
         await connection.close()
     (wait,) = hinted(seen)
-    assert wait.hint == 0.2
+    assert wait.retry_after == 0.2
     assert back.duration >= wait.delay >= 0.2
 
 
-async def test_two_hundred_connections_never_have_more_than_max_dials_attempts_in_flight() -> None:
+async def test_two_hundred_connections_never_have_more_than_max_dials_attempts_pending() -> None:
     """At the first connect, and after a loss: the primary counts those that have not begun yet."""
     async with (
         primary(begin_after=0.002) as busy,

@@ -1,4 +1,4 @@
-"""A passive member holds clients during an outage, and serves them when it is promoted (DESIGN section 6)."""
+"""A passive member holds clients during an outage, and serves them when it is promoted (docs/storms.md)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_a_parked_client_is_served_when_its_member_is_promoted() -> None:
 
 
 async def test_the_generation_of_the_parking_open_is_not_believed() -> None:
-    """It is that of the past; no Attach has told a newer one yet."""
+    """It is that of the past; no Attach has raised a newer one yet."""
     async with (
         pair(properties={"haclient:generation": 1, "haclient:cluster": "c"}) as (first, second),
         aio.connect(url(first, second, **QUICK)) as connection,
@@ -75,7 +75,7 @@ async def test_the_generation_of_the_parking_open_is_not_believed() -> None:
 
 
 async def test_a_parked_session_of_an_old_generation_is_dropped() -> None:
-    """A stale primary answered the Begin; its first Attach tells."""
+    """A stale primary answered the Begin; its first Attach says so."""
     known = {"haclient:cluster": "c"}
     async with (
         member(serving=True, properties={**known, "haclient:generation": 5}) as first,
@@ -104,7 +104,7 @@ async def test_a_parked_client_follows_the_redirect_to_the_new_primary() -> None
         stop(first)
         await next_of(events, Parked)
         third.serving = True
-        second.turn_away(redirection(third))
+        second.close_parked(redirection(third))
         back = await next_of(events, Reconnected)
         assert back.endpoint.port == third.port
 

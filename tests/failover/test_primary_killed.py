@@ -148,8 +148,8 @@ async def run_asyncio(
     return stream
 
 
-def run(face: str, url: str, story: Callable[[Stream], int], on_event: Callable[[Event], object]) -> Stream:
-    if face == "blocking":
+def run(api: str, url: str, story: Callable[[Stream], int], on_event: Callable[[Event], object]) -> Stream:
+    if api == "blocking":
         return run_blocking(url, story, on_event)
     return asyncio.run(run_asyncio(url, story, on_event))
 
@@ -158,9 +158,9 @@ def reconnections(events: list[Event]) -> list[Endpoint]:
     return [event.endpoint for event in events if isinstance(event, Reconnected)]
 
 
-@pytest.mark.parametrize("face", ["asyncio", "blocking"])
+@pytest.mark.parametrize("api", ["asyncio", "blocking"])
 def test_producer_and_consumer_go_on_when_the_primary_is_killed_in_mid_stream(
-    face: str, members: Members
+    api: str, members: Members
 ) -> None:
     primary, passive = members.pair()
     events, last = list[Event](), 0
@@ -170,7 +170,7 @@ def test_producer_and_consumer_go_on_when_the_primary_is_killed_in_mid_stream(
         last = stream.watch(primary, passive)
         return last
 
-    stream = run(face, f"amqp://{primary.address},{passive.address}?{OPTIONS}", story, events.append)
+    stream = run(api, f"amqp://{primary.address},{passive.address}?{OPTIONS}", story, events.append)
     # What the dead primary had settled and not delivered is lost with it: members keep nothing yet.
     assert stream.settled == list(range(len(stream.settled)))
     assert set(range(last + 1, len(stream.settled))) <= set(stream.came)
@@ -178,8 +178,8 @@ def test_producer_and_consumer_go_on_when_the_primary_is_killed_in_mid_stream(
     assert passive.depth(QUEUE) == 0
 
 
-@pytest.mark.parametrize("face", ["asyncio", "blocking"])
-def test_a_killed_member_comes_back_as_backup_and_takes_over_in_its_turn(face: str, members: Members) -> None:
+@pytest.mark.parametrize("api", ["asyncio", "blocking"])
+def test_a_killed_member_comes_back_as_backup_and_takes_over_in_its_turn(api: str, members: Members) -> None:
     first, second = members.pair()
     events, last = list[Event](), 0
 
@@ -190,7 +190,7 @@ def test_a_killed_member_comes_back_as_backup_and_takes_over_in_its_turn(face: s
         last = stream.watch(second, first)
         return last
 
-    stream = run(face, f"amqp://{first.address},{second.address}?{OPTIONS}", story, events.append)
+    stream = run(api, f"amqp://{first.address},{second.address}?{OPTIONS}", story, events.append)
     assert stream.settled == list(range(len(stream.settled)))
     assert set(range(last + 1, len(stream.settled))) <= set(stream.came)
     assert reconnections(events) == [second.endpoint] * 2 + [first.endpoint] * 2
@@ -201,7 +201,7 @@ def test_a_killed_member_comes_back_as_backup_and_takes_over_in_its_turn(face: s
 async def test_the_redirect_of_a_passive_member_is_followed_to_a_primary_that_is_not_listed(
     credentials: haclient.Credentials | None, members: Members
 ) -> None:
-    primary, passive = members.pair(told=credentials is not None, users={"app": "its password"})
+    primary, passive = members.pair(advertised=credentials is not None, users={"app": "its password"})
     events = list[Event]()
     url = f"amqp://{passive.address}?{OPTIONS}"
     async with aio.connect(url, credentials=credentials, on_event=events.append) as connection:
@@ -228,16 +228,16 @@ async def test_credentials_do_not_go_to_a_redirect_target_that_no_member_vouches
     assert not any(event.followed for event in events if isinstance(event, Redirected))
 
 
-def test_the_blocking_face_follows_a_redirect_too(members: Members) -> None:
+def test_the_blocking_api_follows_a_redirect_too(members: Members) -> None:
     primary, passive = members.pair()
     with haclient.connect(f"amqp://{passive.address}") as connection:
         assert connection.create_sender(QUEUE).send(Message(body=1), timeout=10).accepted
         assert connection.endpoint == primary.endpoint
 
 
-@pytest.mark.parametrize("face", ["asyncio", "blocking"])
+@pytest.mark.parametrize("api", ["asyncio", "blocking"])
 def test_producer_and_consumer_follow_a_primary_that_is_demoted_to_its_successor(
-    face: str, members: Members
+    api: str, members: Members
 ) -> None:
     first, second = members.pair()
     events, last = list[Event](), 0
@@ -248,7 +248,7 @@ def test_producer_and_consumer_follow_a_primary_that_is_demoted_to_its_successor
         return last
 
     # The successor is in nobody's list: the redirect in the primary's Close is all that leads there.
-    stream = run(face, f"amqp://{first.address}?{OPTIONS}", story, events.append)
+    stream = run(api, f"amqp://{first.address}?{OPTIONS}", story, events.append)
     assert stream.settled == list(range(len(stream.settled)))
     assert set(range(last + 1, len(stream.settled))) <= set(stream.came)
     assert reconnections(events) == [second.endpoint] * 2
@@ -267,10 +267,10 @@ async def test_a_password_that_the_new_primary_does_not_take_ends_the_connection
         waiting = await sender.send_nowait(Message(body=1))
         await asyncio.to_thread(passive.promote)
         await next_of(live, GaveUp)
-        with pytest.raises(AuthenticationFailed) as told:
+        with pytest.raises(AuthenticationFailed) as raised:
             await waiting
-        assert told.value.endpoint == passive.endpoint
-        assert told.value.delivered is not True
+        assert raised.value.endpoint == passive.endpoint
+        assert raised.value.delivered is not True
         assert connection.state is haclient.State.FAILED
         with pytest.raises(AuthenticationFailed):
             await sender.send(Message(body=2))

@@ -43,12 +43,12 @@ class Run:
         self._texts += [repr(each) for each in gc.get_objects() if _ours(each)]
 
     def failed(self, error: BaseException) -> None:
-        """All that an error can tell, and the errors that led to it."""
-        told: list[BaseException] = [error]
-        while (cause := told[-1].__cause__ or told[-1].__context__) is not None:
-            told.append(cause)
-        self.look(*told)
-        self._texts += [repr(vars(each)) for each in told]
+        """Everything that an error holds, and the errors that led to it."""
+        errors: list[BaseException] = [error]
+        while (cause := errors[-1].__cause__ or errors[-1].__context__) is not None:
+            errors.append(cause)
+        self.look(*errors)
+        self._texts += [repr(vars(each)) for each in errors]
         self._texts += traceback.format_exception(error)
 
     def texts(self) -> Iterator[str]:
@@ -89,7 +89,7 @@ def run(members: Members, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
 
 
 def _ours(thing: object) -> bool:
-    # Cython's types tell their module with a descriptor instead of a string.
+    # Cython's types give their module with a descriptor instead of a string.
     module = str(getattr(type(thing), "__module__", ""))
     return module.partition(".")[0] == "haclient" and not isinstance(thing, type)
 
@@ -152,7 +152,7 @@ async def test_a_run_through_a_failover_writes_no_password_and_no_body(
     await asyncio.to_thread(passive.stop)
 
 
-def test_the_blocking_face_writes_no_password_and_no_body(run: Run, members: Members) -> None:
+def test_the_blocking_api_writes_no_password_and_no_body(run: Run, members: Members) -> None:
     member = members.start("primary", role="primary", users=USERS, anonymous=False, log_level="debug")
     url = f"amqp://app:{PASSWORD}@{member.address}?{OPTIONS}"
     with haclient.connect(url, on_event=run.events.append) as connection:
@@ -176,10 +176,10 @@ async def test_a_refused_password_is_in_no_error_event_or_log(
 ) -> None:
     member = members.start("primary", role="primary", users=USERS, anonymous=False, log_level="debug")
     url = f"amqp://app:{WRONG}@{member.address}?sasl_mechanisms={mechanism}&{OPTIONS}"
-    with pytest.raises(AuthenticationFailed) as told:
+    with pytest.raises(AuthenticationFailed) as raised:
         await aio.connect(url, on_event=run.events.append)
-    run.failed(told.value)
-    run.look(told.value.attempts)
+    run.failed(raised.value)
+    run.look(raised.value.attempts)
     with pytest.raises(AuthenticationFailed) as blocked:
         await asyncio.to_thread(haclient.connect, url)
     run.failed(blocked.value)
@@ -203,9 +203,9 @@ async def test_a_token_from_a_callable_is_in_no_error_event_or_log(
         return given[-1]
 
     url = f"{member.url}?sasl_mechanisms={mechanism}&tls_ca={authority.file}&{OPTIONS}"
-    with pytest.raises(ConnectionGaveUp) as told:
+    with pytest.raises(ConnectionGaveUp) as raised:
         await aio.connect(f"{url}&max_attempts=2", credentials=token, on_event=run.events.append)
-    run.failed(told.value)
+    run.failed(raised.value)
     async with aio.connect(url, credentials=given[1], on_event=run.events.append) as connection:
         run.look(connection, connection.factory)
     await asyncio.to_thread(member.stop)
@@ -229,9 +229,9 @@ async def test_a_token_from_a_callable_is_in_no_error_event_or_log(
 def test_a_url_that_is_refused_is_not_quoted_with_its_password(url: str, run: Run) -> None:
     logging.getLogger("haclient").debug("a run that has something to search")
     for connect in (haclient.ConnectionFactory, aio.ConnectionFactory, haclient.ClusterURL.parse):
-        with pytest.raises(haclient.errors.ClusterURLError) as told:
+        with pytest.raises(haclient.errors.ClusterURLError) as raised:
             connect(url.replace("{}", PASSWORD))
-        run.failed(told.value)
+        run.failed(raised.value)
 
 
 def test_a_url_shows_itself_without_its_passwords(run: Run) -> None:

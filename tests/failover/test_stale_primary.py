@@ -42,7 +42,10 @@ async def test_a_paused_primary_is_left_and_not_used_when_it_wakes_up_in_its_old
         await connection._core.cut("the network failed")
         stale = await next_of(events, AttemptFailed)
         await next_of(events, Reconnected)
-        assert (stale.record.endpoint, stale.record.miss.kind) == (old.endpoint, FailureReason.STALE_PRIMARY)
+        assert (stale.record.endpoint, stale.record.failure.kind) == (
+            old.endpoint,
+            FailureReason.STALE_PRIMARY,
+        )
         assert connection.endpoint == new.endpoint
 
 

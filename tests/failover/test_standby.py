@@ -13,18 +13,18 @@ from haclient.testing.peers.listening import url
 from haclient.testing.peers.passive import redirection
 from tests.failover.test_parking import QUICK, pair, stop
 from tests.failover.waiting import next_of
-from tests.peers.apis import FACES, Face
+from tests.peers.apis import API, APIS
 from tests.peers.parking import member
 from tests.peers.primary import primary
 
 WARM = {**QUICK, "standby": "warm"}
 
 
-@pytest.mark.parametrize("make_face", FACES, ids=lambda each: each.name)
-async def test_a_promoted_standby_needs_no_new_attempt(make_face: type[Face]) -> None:
+@pytest.mark.parametrize("make_api", APIS, ids=lambda each: each.name)
+async def test_a_promoted_standby_needs_no_new_attempt(make_api: type[API]) -> None:
     """Its Begin is answered, and the message that waited goes over it."""
     async with pair(generation=2) as (first, second):
-        connection = await make_face().connect(url(first, second, **WARM))
+        connection = await make_api().connect(url(first, second, **WARM))
         events = connection.events()
         sender = await connection.create_sender("q")
         await sender.send(proton.Message(body="before"))
@@ -89,7 +89,7 @@ async def test_a_standby_that_is_closed_is_made_again() -> None:
         for round_ in range(1, 4):
             await second.until(lambda: any(second.parked.values()))
             assert second.asked == round_
-            second.turn_away(
+            second.close_parked(
                 redirection(first) if round_ == 2 else proton.Condition("amqp:connection:forced")
             )
         await second.until(lambda: any(second.parked.values()))
@@ -105,7 +105,7 @@ async def test_a_member_that_does_not_park_is_left_alone() -> None:
     ):
         for _ in range(3):
             await third.until(lambda: any(third.parked.values()))
-            third.turn_away(proton.Condition("amqp:connection:forced"))
+            third.close_parked(proton.Condition("amqp:connection:forced"))
         await third.until(lambda: any(third.parked.values()))
         assert second.refused == 1
         assert len(first.accepted) == 1
@@ -125,7 +125,7 @@ async def test_an_ordinary_broker_that_admits_everybody_is_no_standby() -> None:
         assert (first.bodies, other.bodies) == (["one"], [])
 
 
-async def test_when_the_standby_is_gone_with_the_primary_the_search_goes_its_ordinary_way() -> None:
+async def test_when_the_standby_is_gone_with_the_primary_the_search_goes_on_as_usual() -> None:
     """Both members died; a third one is the primary now."""
     async with (
         pair() as (first, second),
@@ -164,7 +164,7 @@ async def test_closing_closes_the_standby() -> None:
     assert not left
 
 
-async def test_the_episode_tells_of_the_standby_as_its_first_attempt() -> None:
+async def test_the_episode_reports_the_standby_as_its_first_attempt() -> None:
     """So that what wins has a beginning in the events, and in the telemetry."""
     async with (
         pair() as (first, second),

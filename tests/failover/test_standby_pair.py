@@ -45,7 +45,7 @@ async def test_a_warm_client_goes_on_over_its_parked_connection(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("standby", ["outage", "none"])
-async def test_a_client_comes_back_with_and_without_parking(tmp_path: Path, standby: str) -> None:
+async def test_a_client_reconnects_with_and_without_parking(tmp_path: Path, standby: str) -> None:
     """It is held during the outage where it asks for it, and comes back either way."""
     async with Cluster(tmp_path) as cluster:
         first, second = await cluster.pair()

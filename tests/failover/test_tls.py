@@ -41,13 +41,13 @@ def secure(member: Member, authority: Authority, host: str = "127.0.0.1", more: 
 async def refused(url: str, **arguments: object) -> tuple[TLSVerificationFailed, list[Event]]:
     """How a connect failed that must fail for the certificate, and at once."""
     events = list[Event]()
-    with pytest.raises(TLSVerificationFailed) as told:
+    with pytest.raises(TLSVerificationFailed) as raised:
         await aio.connect(url, on_event=events.append, **arguments)
     assert not any(isinstance(event, BackingOff) for event in events)
-    assert [record.miss.kind for record in told.value.attempts] == [FailureReason.TLS_VERIFICATION]
+    assert [record.failure.kind for record in raised.value.attempts] == [FailureReason.TLS_VERIFICATION]
     assert len(started(events)) == 1
-    assert not told.value.connection_usable
-    return told.value, events
+    assert not raised.value.connection_usable
+    return raised.value, events
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"], ids=["host name", "address"])
@@ -75,7 +75,7 @@ async def test_a_member_whose_certificate_has_another_name_is_refused_without_a_
     assert written in str(error)
 
 
-def test_the_blocking_face_refuses_another_name_too(members: Members, authority: Authority) -> None:
+def test_the_blocking_api_refuses_another_name_too(members: Members, authority: Authority) -> None:
     member = members.start("primary", role="primary", certificate=authority.issue("elsewhere.test"))
     with pytest.raises(TLSVerificationFailed, match="mismatch"):
         haclient.connect(secure(member, authority))
@@ -145,16 +145,16 @@ async def test_a_context_of_the_application_decides_instead_of_the_options(
 # -- mistakes of the user -------------------------------------------------------------------------
 
 
-async def test_tls_to_a_plain_listener_and_plain_to_a_tls_listener_are_told_apart_from_bad_certificates(
+async def test_tls_to_a_plain_listener_and_plain_to_a_tls_listener_are_distinguished_from_bad_certificates(
     members: Members, authority: Authority
 ) -> None:
     plain = members.start("plain", role="primary")
     safe = members.start("safe", role="primary", certificate=authority.issue("127.0.0.1"))
     for url in (secure(plain, authority), f"amqp://{safe.address}?{OPTIONS}"):
-        with pytest.raises(ConnectionGaveUp) as told:
+        with pytest.raises(ConnectionGaveUp) as raised:
             await aio.connect(f"{url}&max_attempts=1")
-        kinds = {record.miss.kind for record in told.value.attempts}
-        assert kinds <= {FailureReason.TLS_FAILED, FailureReason.NOT_AMQP, FailureReason.ENDED}, told.value
+        kinds = {record.failure.kind for record in raised.value.attempts}
+        assert kinds <= {FailureReason.TLS_FAILED, FailureReason.NOT_AMQP, FailureReason.ENDED}, raised.value
 
 
 @pytest.mark.parametrize("option", ["tls_ca", "tls_cert"])
@@ -165,10 +165,10 @@ def test_a_file_that_cannot_be_used_is_an_error_at_once_that_names_the_option(
     file = tmp_path / "certificate.pem"
     if contents is not None:
         file.write_text(contents)
-    with pytest.raises(ClusterURLError) as told:
+    with pytest.raises(ClusterURLError) as raised:
         aio.ConnectionFactory(f"amqps://127.0.0.1?{option}={file}")
-    assert told.value.option == option
-    assert str(file) in str(told.value)
+    assert raised.value.option == option
+    assert str(file) in str(raised.value)
 
 
 def test_a_key_that_wants_a_password_is_an_error_and_not_a_question_at_the_terminal(
@@ -184,9 +184,9 @@ def test_a_key_that_wants_a_password_is_an_error_and_not_a_question_at_the_termi
             serialization.BestAvailableEncryption(b"locked"),
         )
     )
-    with pytest.raises(ClusterURLError) as told:
+    with pytest.raises(ClusterURLError) as raised:
         aio.ConnectionFactory("amqps://127.0.0.1", tls_cert=str(mine.chain), tls_key=str(key))
-    assert told.value.option == "tls_cert"
+    assert raised.value.option == "tls_cert"
 
 
 # -- redirects ------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ async def test_a_redirect_from_tls_to_plain_is_refused_and_the_listed_primary_is
     (redirected,) = [event for event in events if isinstance(event, Redirected)]
     assert (redirected.target, redirected.followed) == (plain.endpoint, False)
     (failed,) = [event.record for event in events if isinstance(event, AttemptFailed)]
-    assert (failed.endpoint, failed.miss.kind) == (passive.endpoint, FailureReason.REDIRECT_REFUSED)
-    assert "no TLS" in failed.miss.detail
+    assert (failed.endpoint, failed.failure.kind) == (passive.endpoint, FailureReason.REDIRECT_REFUSED)
+    assert "no TLS" in failed.failure.detail
     assert str(plain.endpoint) not in started(events)
 
 
@@ -303,12 +303,15 @@ async def test_a_client_certificate_of_another_authority_is_refused(
     exacting: Member, authority: Authority, tmp_path: Path
 ) -> None:
     foreign = with_certificate(Authority(tmp_path / "other"))
-    with pytest.raises(ConnectionGaveUp) as told:
+    with pytest.raises(ConnectionGaveUp) as raised:
         await aio.connect(secure(exacting, authority, "localhost", f"{foreign}&max_attempts=2"))
-    assert {record.miss.kind for record in told.value.attempts} <= {FailureReason.TLS_FAILED, FailureReason.ENDED}
+    assert {record.failure.kind for record in raised.value.attempts} <= {
+        FailureReason.TLS_FAILED,
+        FailureReason.ENDED,
+    }
 
 
-async def test_a_member_with_another_name_is_refused_before_the_client_shows_who_it_is(
+async def test_a_member_with_another_name_is_refused_before_the_client_authenticates(
     members: Members, authority: Authority
 ) -> None:
     certificate = authority.issue("elsewhere.test")
@@ -336,8 +339,8 @@ async def test_a_client_certificate_and_a_password_go_together(
 
 
 def test_external_with_a_context_of_the_application_is_refused_at_once(authority: Authority) -> None:
-    with pytest.raises(ClusterURLError, match="not an ssl_context") as told:
+    with pytest.raises(ClusterURLError, match="not an ssl_context") as raised:
         aio.ConnectionFactory(
             "amqps://127.0.0.1?sasl_mechanisms=EXTERNAL", ssl_context=authority.client_context()
         )
-    assert told.value.option == "sasl_mechanisms"
+    assert raised.value.option == "sasl_mechanisms"

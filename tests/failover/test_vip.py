@@ -76,6 +76,6 @@ async def test_an_address_that_still_leads_to_a_passive_member_is_tried_until_it
             await asyncio.to_thread(old.kill)
             await asyncio.to_thread(new.promote)
             events.append(await next_of(live, Reconnected))
-            # The passive member may have parked the connection; then the first link tells the generation.
+            # The passive member may have parked the connection; then the first link reports the generation.
             await connection.create_sender("orders")
             assert connection.generation == 2

@@ -1,4 +1,4 @@
-"""Reads a history after a final drain, and tells what should not have happened.  Pure.
+"""Reads a history after a final drain, and reports what should not have happened.  Pure.
 
 Rules
 -----

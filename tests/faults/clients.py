@@ -205,7 +205,7 @@ async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float) -> No
 
 
 def fate_of(future: asyncio.Future[Outcome]) -> Fate:
-    """What the end of a send tells."""
+    """What the end of a send means."""
     if future.cancelled():
         return Fate.UNKNOWN
     error = future.exception()
@@ -219,7 +219,7 @@ def fate_of(future: asyncio.Future[Outcome]) -> Fate:
 def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial: int, queue: str) -> Receipt:
     """Write down what came."""
     message = delivery.message
-    link = Link(consumer, serial, delivery._core.epoch)
+    link = Link(consumer, serial, delivery._core.session_number)
     receipt = Receipt(decode(message.body), queue, link, message.delivery_count)
     history.receipts.append(receipt)
     return receipt

@@ -5,12 +5,12 @@
         pair.start(...)
         await pair.whole()
 
-It is a ``broker_stub.local_cluster.supervisor.Pair`` whose manager promotes and never restarts or fences: when a
-member comes back, and which one is killed, is the fault's business.
+It is a ``LocalCluster`` (``broker_stub.local_cluster.supervisor``) whose supervisor promotes and never
+restarts or fences: a fault decides which member is killed, and when it returns.
 
 Rules
 -----
-* Clients use ``url``, members each other's proxies: redirects and pushed member lists, which tell the
+* Clients use ``url``, members each other's proxies: redirects and pushed member lists, which give the
   members' own addresses, are not followed.
 * A member that ends without having been killed by a fault is a failure (``whole`` says so).
 * ``store_of`` and the logs outlive the cluster; who gave the folder removes it.
@@ -29,11 +29,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from broker_stub.local_cluster.supervisor import Member, MemberState, Pair, PairEvent, PairOptions
+from broker_stub.local_cluster.supervisor import (
+    LocalCluster,
+    LocalClusterEvent,
+    LocalClusterOptions,
+    Member,
+    MemberState,
+)
 from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberStatus
-from haclient.testing.network import ARBITER, ArbiterWays, Cut, DirectoryWays, Network, proxies
+from haclient.testing.network import ARBITER, ArbiterRoutes, Cut, DirectoryRoutes, Network, proxies
 from tests.faults.namespaces import namespaces
-from tests.faults.network import zookeeper_ways
+from tests.faults.network import zookeeper_routes
 
 # Seconds.  A fault that is held for longer than LONGEST has outlasted each of them.
 HEARTBEAT = 1.0
@@ -58,7 +64,7 @@ class NotWholeError(AssertionError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class ClusterOptions:
     """What kind of cluster.
 
     :param small_disks: a tmpfs of ``_DISK`` for each store, which can be filled (root only).
@@ -70,26 +76,31 @@ class Setup:
     small_disks: bool = False
 
 
-PLAIN = Setup()
+PLAIN = ClusterOptions()
 
 
 class Cluster:
     """What ``cluster`` makes."""
 
     def __init__(
-        self, folder: Path, setup: Setup, names: Sequence[str], network: Network, ways: ArbiterWays
+        self,
+        folder: Path,
+        options: ClusterOptions,
+        names: Sequence[str],
+        network: Network,
+        routes: ArbiterRoutes,
     ) -> None:
         self.folder = folder
-        self.setup = setup
+        self.options = options
         self.network = network
-        self.arbiter = ways
-        self.told: list[PairEvent] = []
+        self.arbiter = routes
+        self.events: list[LocalClusterEvent] = []
         self.promoted = 0
         self._killed: set[str] = set()
-        self.pair = Pair(self._options(names), on_event=self._event)
+        self.pair = LocalCluster(self._options(names), on_event=self._event)
 
-    def _options(self, names: Sequence[str]) -> PairOptions:
-        return PairOptions(
+    def _options(self, names: Sequence[str]) -> LocalClusterOptions:
+        return LocalClusterOptions(
             listen=self.network.addresses,
             restart=False,
             probe_interval=_PROBE,
@@ -106,8 +117,8 @@ class Cluster:
         arguments = ("--arbiter", self.arbiter.member_url(name), "--broker-url", peers)
         return (*arguments, "--listen", self.network.listen(name))
 
-    def _event(self, event: PairEvent) -> None:
-        self.told.append(event)
+    def _event(self, event: LocalClusterEvent) -> None:
+        self.events.append(event)
         self.promoted += event.kind == "promoted"
 
     # -- looking --------------------------------------------------------------------------------
@@ -170,7 +181,7 @@ class Cluster:
 
     def _check_deaths(self) -> None:
         for member in self.members:
-            dead = member.state is MemberState.DEAD and not member.wanted.is_set()
+            dead = member.state is MemberState.DEAD and not member.restart_requested.is_set()
             if dead and member.name not in self._killed:
                 raise NotWholeError(f"{member.name} ended by itself: {self.folder / member.name}.log")
 
@@ -249,14 +260,14 @@ class Cluster:
         return ""
 
     def cut(self, one: str, other: str, how: Cut) -> None:
-        """Cut the way between two members, a member and ``CLIENTS``, or a member and ``ARBITER``."""
+        """Cut the route between two members, a member and ``CLIENTS``, or a member and ``ARBITER``."""
         if other == ARBITER:
             self.arbiter.cut(one, how)
         else:
             self.network.cut(one, other, how)
 
     def heal(self) -> None:
-        """Heal every way."""
+        """Heal every route."""
         self.arbiter.heal()
         self.network.heal()
 
@@ -269,31 +280,31 @@ class Cluster:
                 shutil.copy(self.pair.directory / f"{member.name}.log", self.folder)
 
     def wake(self) -> None:
-        """Let nothing stopped or cut stand in the way of the end."""
+        """Let nothing stopped or cut stand in the route of the end."""
         self.heal()
         for member in self.members:
             self.resume(member)
 
 
 @asynccontextmanager
-async def cluster(folder: Path, setup: Setup = PLAIN) -> AsyncIterator[Cluster]:
+async def cluster(folder: Path, options: ClusterOptions = PLAIN) -> AsyncIterator[Cluster]:
     """Start a cluster whose stores and arbiter are in a folder; it is whole when the body starts."""
-    names = [f"member-{number}" for number in range(1, setup.members + 1)]
+    names = [f"member-{number}" for number in range(1, options.members + 1)]
     async with AsyncExitStack() as stack:
         network: Network
-        if setup.network == "proxy":
+        if options.network == "proxy":
             network = await stack.enter_async_context(proxies(names))
         else:
             network = stack.enter_context(namespaces(names))
-        ways: ArbiterWays = (
-            DirectoryWays(folder, names)
-            if setup.arbiter == "directory"
-            else (await stack.enter_async_context(zookeeper_ways(folder, names)))
+        routes: ArbiterRoutes = (
+            DirectoryRoutes(folder, names)
+            if options.arbiter == "directory"
+            else (await stack.enter_async_context(zookeeper_routes(folder, names)))
         )
-        if setup.small_disks:
+        if options.small_disks:
             for name in names:
                 _mount(stack, folder / name)
-        made = Cluster(folder, setup, names, network, ways)
+        made = Cluster(folder, options, names, network, routes)
         try:
             await made.pair.start()
             await made.whole()

@@ -41,7 +41,7 @@ KINDS: tuple[Callable[[Path, random.Random], None], ...] = (wipe, truncate, flip
 
 
 def apply(store: Path, rng: random.Random) -> str:
-    """Damage a store in one of these ways; in which."""
+    """Damage a store in one of these routes; in which."""
     for earlier in store.glob("damaged-*"):
         shutil.rmtree(earlier)
     kind = rng.choice(KINDS)

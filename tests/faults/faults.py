@@ -38,7 +38,7 @@ class Fault:
 
     :param during: applies it, and heals it.
     :param hold: the shortest time, in seconds, that shows what it is about.
-    :param needs: ``Setup`` fields that must be true.
+    :param needs: ``ClusterOptions`` fields that must be true.
     """
 
     name: str
@@ -192,7 +192,7 @@ async def backup_paused(cluster: Cluster, rng: random.Random) -> AsyncIterator[N
     cluster.resume(sleeper)
 
 
-# -- told to --------------------------------------------------------------------------------------
+# -- by command ---------------------------------------------------------------------------------------
 
 
 @fault("primary demoted, another promoted")

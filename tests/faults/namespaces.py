@@ -1,11 +1,11 @@
 """Members in network namespaces of their own, joined by a bridge: real packets are really lost.
 
-Each member has an address for each kind of way, so that one can be cut and the others not:
+Each member has an address for each kind of route, so that one can be cut and the others not:
 ``198.18.x.n`` for the manager, ``x + 1`` for clients, ``x + 2`` for the other members (RFC 2544 keeps
 198.18.0.0/15 for tests).
 
-A way is held by a wrong hardware address for its far end, on both sides: packets leave and nobody
-takes them, and nobody is told, as behind a switch that lost its mind.  Only iproute2 is needed.
+A route is held by a wrong hardware address for its far end, on both sides: packets leave and nobody
+takes them, and no peer notices, as behind a switch that lost its mind.  Only iproute2 is needed.
 There is no reset: packets are lost or they are not.
 """
 

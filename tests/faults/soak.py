@@ -38,13 +38,13 @@ from rich.progress import Progress
 from tests import stores
 from tests.faults.checker import Verdict, check
 from tests.faults.clients import Load, drain
-from tests.faults.cluster import Cluster, NotWholeError, Setup, cluster, may_mount
+from tests.faults.cluster import Cluster, ClusterOptions, NotWholeError, cluster, may_mount
 from tests.faults.faults import FAULTS
 from tests.faults.history import History
 from tests.faults.schedule import Step, schedule
 from tests.faults.watch import watching
 
-Tell = Callable[[str, int], None]
+Report = Callable[[str, int], None]
 # A failover with its fault takes 3 to 5 s; twice that, and the start and the end.
 _SECONDS_PER_FAILOVER = 10.0
 _MARGIN = 120.0
@@ -59,7 +59,7 @@ class Plan:
 
     failovers: int
     seed: int
-    setup: Setup
+    options: ClusterOptions
     seconds: float | None = None
 
     @property
@@ -69,8 +69,8 @@ class Plan:
 
     @property
     def faults(self) -> list[str]:
-        """The faults that this setup can have."""
-        return [f.name for f in FAULTS.values() if all(getattr(self.setup, need) for need in f.needs)]
+        """The faults that this options can have."""
+        return [f.name for f in FAULTS.values() if all(getattr(self.options, need) for need in f.needs)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Result:
         """For programs."""
         facts = dataclasses.asdict(self)
         if self.verdict is not None:
-            # What is wrong is told once.
+            # What is wrong is reported once.
             facts["verdict"] = {
                 name: len(value) if isinstance(value, tuple) else value
                 for name, value in dataclasses.asdict(self.verdict).items()
@@ -103,13 +103,13 @@ class Result:
         return json.dumps({"ok": not self.wrong, **facts}, indent=2)
 
 
-async def soak(plan: Plan, folder: Path, tell: Tell) -> Result:
+async def soak(plan: Plan, folder: Path, report: Report) -> Result:
     """Run a plan; what goes wrong is in the result, never raised."""
     result, history = Result(seed=plan.seed), History()
     began = time.monotonic()
     try:
         async with asyncio.timeout(plan.bound):
-            await _run(plan, folder, result, history, tell)
+            await _run(plan, folder, result, history, report)
     except TimeoutError:
         result.wrong.append(f"not done after {plan.bound:g} s")
     except NotWholeError as error:
@@ -119,18 +119,18 @@ async def soak(plan: Plan, folder: Path, tell: Tell) -> Result:
     return result
 
 
-async def _run(plan: Plan, folder: Path, result: Result, history: History, tell: Tell) -> None:
-    async with cluster(folder, plan.setup) as members, watching(members, history):
+async def _run(plan: Plan, folder: Path, result: Result, history: History, report: Report) -> None:
+    async with cluster(folder, plan.options) as members, watching(members, history):
         async with Load(members.url, history, seed=plan.seed, names=members.names) as load:
-            await _faults(plan, members, load, result, tell)
-            tell("the clients finish", result.failovers)
+            await _faults(plan, members, load, result, report)
+            report("the clients finish", result.failovers)
             await load.finish()
         await _settled(members)
-        tell("the stores are compared", result.failovers)
+        report("the stores are compared", result.failovers)
         order = (members.primary, *members.backups)
         await members.stop(*order)
         result.wrong += await _compare(members, result)
-        tell("the queues are drained", result.failovers)
+        report("the queues are drained", result.failovers)
         for member in order:
             await members.started(member)
         await members.whole()
@@ -142,12 +142,12 @@ async def _run(plan: Plan, folder: Path, result: Result, history: History, tell:
     result.wrong += _complaints(result.verdict)
 
 
-async def _faults(plan: Plan, members: Cluster, load: Load, result: Result, tell: Tell) -> None:
+async def _faults(plan: Plan, members: Cluster, load: Load, result: Result, report: Report) -> None:
     first = members.promoted
     for step in schedule(plan.seed, plan.faults):
         if result.failovers >= plan.failovers:
             return
-        tell(str(step), result.failovers)
+        report(str(step), result.failovers)
         await apply(members, step)
         await load.make_queue(f"made-{step.number}")
         load.check()
@@ -230,8 +230,8 @@ def main(
     """Break a cluster again and again, and count what its clients lost."""
     console = Console(soft_wrap=True, highlight=False)
     seed = secrets.randbits(32) if seed is None else seed
-    setup = Setup(members=members, arbiter=arbiter, network=network, small_disks=may_mount())
-    plan = Plan(failovers=failovers, seed=seed, setup=setup, seconds=seconds)
+    options = ClusterOptions(members=members, arbiter=arbiter, network=network, small_disks=may_mount())
+    plan = Plan(failovers=failovers, seed=seed, options=options, seconds=seconds)
     console.print(f"seed {seed}, {members} members, arbiter {arbiter}, network {network}")
     for name in ("haclient", "broker_stub"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -239,11 +239,11 @@ def main(
     with Progress(console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("failovers", total=failovers)
 
-        def tell(what: str, done: int) -> None:
+        def report(what: str, done: int) -> None:
             progress.update(bar, completed=done)
             progress.console.print(what)
 
-        result = asyncio.run(soak(plan, folder, tell))
+        result = asyncio.run(soak(plan, folder, report))
     console.print(result.as_json())
     if result.wrong:
         console.print(f"FAILED; replay with --seed {seed}.  Logs, stores and arbiter: {folder}")

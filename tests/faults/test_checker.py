@@ -93,7 +93,7 @@ def test_the_order_of_a_restless_queue_is_not_judged() -> None:
     assert check(seen).holds
 
 
-def test_what_comes_twice_is_a_duplicate_and_no_violation() -> None:
+def test_what_arrives_twice_is_a_duplicate_and_no_violation() -> None:
     verdict = check(history(received(0), received(1), received(2), received(0)))
     assert verdict.holds
     assert (verdict.received, verdict.duplicates) == (3, 1)

@@ -9,7 +9,7 @@ import pytest
 from broker_stub.local_cluster.supervisor import MemberState
 from haclient import Message, aio
 from tests.faults import damage
-from tests.faults.cluster import Setup, cluster, may_mount
+from tests.faults.cluster import ClusterOptions, cluster, may_mount
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -18,7 +18,10 @@ pytestmark = [
 
 
 async def test_a_primary_whose_disk_is_full_ends_and_its_successor_settles(tmp_path: Path) -> None:
-    async with cluster(tmp_path, Setup(small_disks=True)) as members, aio.connect(members.url) as connection:
+    async with (
+        cluster(tmp_path, ClusterOptions(small_disks=True)) as members,
+        aio.connect(members.url) as connection,
+    ):
         victim = members.primary
         sender = await connection.create_sender("q")
         damage.fill(members.store_of(victim) / "ballast")
@@ -26,7 +29,7 @@ async def test_a_primary_whose_disk_is_full_ends_and_its_successor_settles(tmp_p
         # More than fits into what its write-ahead log has already.
         sending = [await sender.send_nowait(Message(body=bytes(1_000_000))) for _ in range(4)]
         await members.until(victim, MemberState.DEAD)
-        assert [event.detail for event in members.told if event.kind == "died"] == ["exit code 1"]
+        assert [event.detail for event in members.events if event.kind == "died"] == ["exit code 1"]
         for future in sending:
             assert (await future).accepted
         assert members.primary is not victim

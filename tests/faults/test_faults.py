@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from tests.faults.checker import check
 from tests.faults.clients import Load, drain
-from tests.faults.cluster import PATIENCE, Cluster, Setup, cluster, may_mount
+from tests.faults.cluster import PATIENCE, Cluster, ClusterOptions, cluster, may_mount
 from tests.faults.faults import FAULTS
 from tests.faults.history import Fate, History
 from tests.faults.schedule import Step
@@ -49,8 +49,8 @@ class Scene:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     history = History()
-    setup = Setup(small_disks=may_mount())
-    async with cluster(tmp_path_factory.mktemp("cluster"), setup) as members, watching(members, history):
+    options = ClusterOptions(small_disks=may_mount())
+    async with cluster(tmp_path_factory.mktemp("cluster"), options) as members, watching(members, history):
         async with Load(members.url, history, seed=1, names=members.names) as load:
             yield Scene(members, load, history)
             await load.finish()
@@ -63,7 +63,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_alone_loses_nothing(name: str, scene: Scene) -> None:
     for need in FAULTS[name].needs:
-        if not getattr(scene.members.setup, need):
+        if not getattr(scene.members.options, need):
             pytest.skip(f"needs {need}")
     await apply(scene.members, Step(0, name, 0.1, 0.0, random.Random(name).getrandbits(32)))
     scene.load.check()

@@ -1,4 +1,4 @@
-"""The ways are really cut: with proxies, in network namespaces, and to a ZooKeeper."""
+"""The routes are really cut: with proxies, in network namespaces, and to a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from broker_stub.local_cluster.supervisor import MemberState
 from haclient import Message, aio
 from haclient.errors import SendTimeout
 from haclient.testing.network import ARBITER, CLIENTS, Cut
-from tests.faults.cluster import Cluster, Setup, cluster
+from tests.faults.cluster import Cluster, ClusterOptions, cluster
 from tests.faults.namespaces import unavailable
 
 pytestmark = pytest.mark.timeout(120)
 
-PROXIES = Setup(network="proxy")
+PROXIES = ClusterOptions(network="proxy")
 NAMESPACES = pytest.param(
-    Setup(network="namespace"), marks=pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+    ClusterOptions(network="namespace"), marks=pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 )
 
 
@@ -28,9 +28,9 @@ async def send(members: Cluster, body: str) -> None:
         await sender.send(Message(body=body), timeout=30)
 
 
-@pytest.mark.parametrize("setup", [PROXIES, NAMESPACES], ids=["proxies", "namespaces"])
-async def test_clients_and_primary_part_and_meet_again(setup: Setup, tmp_path: Path) -> None:
-    async with cluster(tmp_path, setup) as members:
+@pytest.mark.parametrize("options", [PROXIES, NAMESPACES], ids=["proxies", "namespaces"])
+async def test_clients_and_primary_part_and_meet_again(options: ClusterOptions, tmp_path: Path) -> None:
+    async with cluster(tmp_path, options) as members:
         primary = members.primary
         async with aio.connect(members.url) as connection:
             sender = await connection.create_sender("q")
@@ -45,9 +45,11 @@ async def test_clients_and_primary_part_and_meet_again(setup: Setup, tmp_path: P
             await sender.send(Message(body="after"), timeout=30)
 
 
-@pytest.mark.parametrize("setup", [PROXIES, NAMESPACES], ids=["proxies", "namespaces"])
-async def test_a_backup_that_is_cut_off_is_dropped_and_comes_back(setup: Setup, tmp_path: Path) -> None:
-    async with cluster(tmp_path, setup) as members:
+@pytest.mark.parametrize("options", [PROXIES, NAMESPACES], ids=["proxies", "namespaces"])
+async def test_a_backup_that_is_cut_off_is_dropped_and_rejoins(
+    options: ClusterOptions, tmp_path: Path
+) -> None:
+    async with cluster(tmp_path, options) as members:
         [backup] = members.backups
         generation = members.primary.generation
         members.cut(members.primary.name, backup.name, Cut.HOLD)
@@ -60,7 +62,7 @@ async def test_a_backup_that_is_cut_off_is_dropped_and_comes_back(setup: Setup, 
 
 
 async def test_a_primary_that_is_cut_off_from_zookeeper_settles_nothing_alone(tmp_path: Path) -> None:
-    async with cluster(tmp_path, Setup(arbiter="zookeeper")) as members:
+    async with cluster(tmp_path, ClusterOptions(arbiter="zookeeper")) as members:
         primary, [backup] = members.primary, members.backups
         members.cut(primary.name, ARBITER, Cut.HOLD)
         await members.kill(backup)

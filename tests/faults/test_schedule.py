@@ -15,7 +15,7 @@ def test_a_seed_is_a_schedule() -> None:
     assert first != other
 
 
-def test_every_fault_comes_once_in_a_cycle() -> None:
+def test_every_fault_occurs_once_in_a_cycle() -> None:
     cycles = list(islice(schedule(7, list(FAULTS)), 2 * len(FAULTS)))
     for cycle in (cycles[: len(FAULTS)], cycles[len(FAULTS) :]):
         assert sorted(step.fault for step in cycle) == sorted(FAULTS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import soak
-from tests.faults.cluster import Setup, cluster, may_mount
+from tests.faults.cluster import ClusterOptions, cluster, may_mount
 from tests.faults.soak import Plan, Result
 
 
@@ -15,7 +15,7 @@ from tests.faults.soak import Plan, Result
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [290])
 async def test_ten_failovers_lose_nothing(seed: int, tmp_path: Path) -> None:
-    plan = Plan(failovers=10, seed=seed, setup=Setup(small_disks=may_mount()), seconds=240)
+    plan = Plan(failovers=10, seed=seed, options=ClusterOptions(small_disks=may_mount()), seconds=240)
     result = await soak.soak(plan, tmp_path, lambda _what, _done: None)
     assert not result.wrong, result.as_json()
     assert result.failovers >= 10

@@ -29,7 +29,7 @@ async def watching(cluster: Cluster, history: History) -> AsyncIterator[None]:
 
 async def _watch(cluster: Cluster, history: History) -> None:
     arbiter = open_arbiter(cluster.arbiter.url)
-    number, claims = 0, dict[int, str]()
+    generation, claims = 0, dict[int, str]()
     try:
         while True:
             try:
@@ -37,11 +37,11 @@ async def _watch(cluster: Cluster, history: History) -> None:
             except ArbiterUnavailableError as error:
                 history.disputes.append(f"the arbiter: {error}")
             else:
-                if record.number < number:
-                    history.disputes.append(f"the arbiter went from {number} back to {record.number}")
-                if claims.setdefault(record.number, record.claim) != record.claim:
-                    history.disputes.append(f"the claim of generation {record.number} changed")
-                number = max(number, record.number)
+                if record.generation < generation:
+                    history.disputes.append(f"the arbiter went from {generation} back to {record.generation}")
+                if claims.setdefault(record.generation, record.claim) != record.claim:
+                    history.disputes.append(f"the claim of generation {record.generation} changed")
+                generation = max(generation, record.generation)
             _look(cluster, history)
             await asyncio.sleep(_INTERVAL)
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from tests.members import Member, Members
 
 
@@ -19,14 +19,14 @@ def broker(tmp_path: Path) -> Iterator[Member]:
 
 
 @pytest.fixture
-async def pair() -> AsyncIterator[Pair]:
+async def pair() -> AsyncIterator[LocalCluster]:
     """A pair whose dead member stays dead."""
-    async with Pair(PairOptions(restart=False)) as pair:
+    async with LocalCluster(LocalClusterOptions(restart=False)) as pair:
         yield pair
 
 
 @pytest.fixture
-async def restarted() -> AsyncIterator[Pair]:
+async def restarted() -> AsyncIterator[LocalCluster]:
     """A pair whose dead member comes back as a backup, as it usually does."""
-    async with Pair() as pair:
+    async with LocalCluster() as pair:
         yield pair

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import Program
 from tests.interop.installed import CPP_PROGRAMS, needs_cpp
 from tests.members import Member
@@ -41,7 +41,7 @@ async def test_a_selector_is_refused(broker: Member) -> None:
         await program.line("amqp:not-implemented")
 
 
-async def test_its_reconnect_finds_the_new_primary(pair: Pair) -> None:
+async def test_its_reconnect_finds_the_new_primary(pair: LocalCluster) -> None:
     """A passive member's redirect ends it, so it is held until the backup is primary."""
     primary, backup = sorted(pair.members, key=lambda member: member is not pair.primary)
     urls = [f"amqp://{member.address.authority}" for member in (primary, backup)]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import haclient
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from haclient import aio
 from tests.examples.program import Program
 from tests.interop.installed import PYTHON_PACKAGES, needs_rabbitmq_client
@@ -24,7 +24,7 @@ def client(role: str, urls: str, *arguments: object) -> Program:
     return Program.of(sys.executable, _PROGRAM, role, urls, *map(str, arguments), PYTHONPATH=PYTHON_PACKAGES)
 
 
-def urls(pair: Pair) -> str:
+def urls(pair: LocalCluster) -> str:
     """The primary first: its connection does not follow a redirect."""
     ordered = sorted(pair.members, key=lambda member: member is not pair.primary)
     return ",".join(f"amqp://anonymous:@{member.address.authority}" for member in ordered)
@@ -35,7 +35,7 @@ async def test_it_sees_that_this_is_no_rabbitmq(broker: Member) -> None:
         assert (await program.end()).startswith('refused: "Connection to non-RabbitMQ server')
 
 
-async def test_a_publisher_that_dials_again_after_a_failover_loses_nothing(pair: Pair) -> None:
+async def test_a_publisher_that_dials_again_after_a_failover_loses_nothing(pair: LocalCluster) -> None:
     async with client("publish", urls(pair), QUEUE, SOME) as publisher:
         await publisher.line(f"^settled {SOME}")
         await pair.kill_primary()

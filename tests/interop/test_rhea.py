@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 import haclient
-from broker_stub.local_cluster.supervisor import Pair
+from broker_stub.local_cluster.supervisor import LocalCluster
 from haclient import aio
 from tests.examples.program import Program
 from tests.interop.installed import NODE_MODULES, needs_rhea
@@ -24,11 +24,11 @@ def rhea(role: str, members: str, *arguments: object) -> Program:
     return Program.of("node", _PROGRAM, role, members, *map(str, arguments), NODE_PATH=NODE_MODULES)
 
 
-def members(pair: Pair) -> str:
+def members(pair: LocalCluster) -> str:
     return pair.url.removeprefix("amqp://")
 
 
-async def test_a_sender_goes_on_after_a_failover_and_loses_nothing(restarted: Pair) -> None:
+async def test_a_sender_goes_on_after_a_failover_and_loses_nothing(restarted: LocalCluster) -> None:
     async with rhea("send", members(restarted), "orders", SOME) as sender:
         await sender.line(f"^settled {SOME}")
         await restarted.kill_primary()
@@ -37,7 +37,7 @@ async def test_a_sender_goes_on_after_a_failover_and_loses_nothing(restarted: Pa
     assert set(await everything_in(restarted.url, "orders", sent)) == set(range(sent))
 
 
-async def test_a_receiver_goes_on_after_a_failover_and_misses_nothing(restarted: Pair) -> None:
+async def test_a_receiver_goes_on_after_a_failover_and_misses_nothing(restarted: LocalCluster) -> None:
     async with aio.connect(restarted.url) as connection:
         sender = await connection.create_sender("orders")
         for number in range(SOME):
@@ -50,7 +50,7 @@ async def test_a_receiver_goes_on_after_a_failover_and_misses_nothing(restarted:
         await receiver.end()
 
 
-async def test_a_message_is_the_same_after_a_way_through_rhea(broker: Member) -> None:
+async def test_a_message_is_the_same_after_a_round_trip_through_rhea(broker: Member) -> None:
     body = {
         "text": "Grüße",
         "number": 2**40,

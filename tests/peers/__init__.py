@@ -6,7 +6,7 @@
 ``primary``    a member that serves, and writes down what it sees
 ``parking``    a member that parks clients until it is promoted
 ``process``    primaries in a process of their own
-``faces``      both faces of the client behind one set of names
+``apis``       both APIs of the client behind one set of names
 ``watch``      a client's events, and waiting for one
 """
 

@@ -1,6 +1,6 @@
-"""Both faces behind one set of awaited names, so that one test runs over both.
+"""Both APIs behind one set of awaited names, so that one test runs over both.
 
-The asyncio face is used as it is.  Every method of the blocking one runs on a thread of its own,
+The asyncio API is used as it is.  Every method of the blocking one runs on a thread of its own,
 and what it returns is wrapped in turn; so a blocking call that hangs does not hang the test.
 """
 
@@ -25,8 +25,8 @@ _WRAPPED = (
 )
 
 
-class AsyncFace:
-    """The asyncio face."""
+class AsyncAPI:
+    """The asyncio API."""
 
     name = "aio"
 
@@ -37,8 +37,8 @@ class AsyncFace:
         return aio.ConnectionFactory(url, **arguments)
 
 
-class BlockingFace:
-    """The blocking face, each call on a thread."""
+class BlockingAPI:
+    """The blocking API, each call on a thread."""
 
     name = "blocking"
 
@@ -49,8 +49,8 @@ class BlockingFace:
         return await on_thread(haclient.ConnectionFactory, url, **arguments)
 
 
-Face = AsyncFace | BlockingFace
-FACES = (AsyncFace, BlockingFace)
+API = AsyncAPI | BlockingAPI
+APIS = (AsyncAPI, BlockingAPI)
 
 
 class Threaded:

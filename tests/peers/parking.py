@@ -11,7 +11,7 @@ import proton
 
 from haclient.core.failures import ESTABLISHMENT_FAILED
 from haclient.engine.links import Link
-from haclient.engine.protocol import Ending
+from haclient.engine.protocol import CloseReason
 from haclient.engine.settings import PARK
 from haclient.testing.peers.listening import PeerEngine, listening, settings
 from tests.peers.primary import Primary
@@ -25,7 +25,7 @@ class Member(Primary):
 
     :ivar serving: whether it is primary.
     :ivar offers: whether it parks those who ask; an ordinary broker does not.
-    :ivar generation: told in each Attach on a connection that was parked.
+    :ivar generation: sent in each Attach on a connection that was parked.
     :ivar parked: who is parked now, and the Begin of each.
     :ivar asked: how often a client asked to be parked; ``refused``: Opens that were refused.
     """
@@ -52,7 +52,7 @@ class Member(Primary):
         session.open()
         engine.wake()
 
-    def turn_away(self, condition: proton.Condition) -> None:
+    def close_parked(self, condition: proton.Condition) -> None:
         """Close everybody who is parked."""
         for engine in tuple(self.parked):
             del self.parked[engine]
@@ -86,9 +86,9 @@ class Member(Primary):
             link.endpoint.properties = {proton.symbol(GENERATION): proton.ulong(self.generation)}
         Primary.link_requested(self, engine, link)
 
-    def ended(self, engine: PeerEngine, ending: Ending) -> None:
+    def ended(self, engine: PeerEngine, reason: CloseReason) -> None:
         self.parked.pop(engine, None)
-        Primary.ended(self, engine, ending)
+        Primary.ended(self, engine, reason)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import proton
 
 from haclient.engine import codec
 from haclient.engine.links import Link, ReceiverLink, SenderLink
-from haclient.engine.protocol import Ending
+from haclient.engine.protocol import CloseReason
 from haclient.engine.settings import SaslServer
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 from haclient.testing.peers.listening import ANONYMOUS, Peer, PeerEngine, listening, settings
@@ -158,9 +158,9 @@ class Primary(Peer):
     def writable_again(self, engine: PeerEngine) -> None:
         self._deliver()
 
-    def ended(self, engine: PeerEngine, ending: Ending) -> None:
+    def ended(self, engine: PeerEngine, reason: CloseReason) -> None:
         for link in self.engines.pop(engine, ()):
-            self._take_back(link)
+            self._requeue(link)
         self._changed.set()
 
     # -- links --------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Primary(Peer):
         for links in self.engines.values():
             if link in links:
                 links.remove(link)
-        self._take_back(link)
+        self._requeue(link)
         self._changed.set()
 
     def delivered(self, link: ReceiverLink, delivery: Any, data: bytes) -> None:
@@ -213,7 +213,7 @@ class Primary(Peer):
                     self._out[link][self._number] = data = queue.popleft()
                     link.send(data, self._number)
 
-    def _take_back(self, link: Link) -> None:
+    def _requeue(self, link: Link) -> None:
         source = self._source.pop(link, "")
         for data in reversed(self._out.pop(link, {}).values()):
             self.queues[source].appendleft(data)

@@ -21,9 +21,9 @@ class Watch:
         self._changed = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
-        self._loop.call_soon_threadsafe(self._take, event)
+        self._loop.call_soon_threadsafe(self._append, event)
 
-    def _take(self, event: Event) -> None:
+    def _append(self, event: Event) -> None:
         self.events.append(event)
         self._changed.set()
 
@@ -39,10 +39,10 @@ class Watch:
                 await self._changed.wait()
         return self.of(kind)
 
-    def misses(self) -> list[tuple[Endpoint, Failure]]:
+    def failures(self) -> list[tuple[Endpoint, Failure]]:
         """The failed attempts, in order."""
-        return [(failed.record.endpoint, failed.record.miss) for failed in self.of(AttemptFailed)]
+        return [(failed.record.endpoint, failed.record.failure) for failed in self.of(AttemptFailed)]
 
     def kinds(self) -> list[FailureReason]:
         """Why attempts failed, in order."""
-        return [miss.kind for _, miss in self.misses()]
+        return [failure.kind for _, failure in self.failures()]

@@ -1,4 +1,4 @@
-"""SRV: the order of records, the names that TLS verifies, and the way there through a real dnsmasq."""
+"""SRV: the order of records, the names that TLS verifies, and lookups through a real dnsmasq."""
 
 from __future__ import annotations
 

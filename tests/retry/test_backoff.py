@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_delays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hint", "lowest", "highest"),
+    ("retry_after", "lowest", "highest"),
     [
         (0.0, 0.0, 0.1),
         (3, 3.0, 3.1),
@@ -68,62 +68,64 @@ def test_the_same_seed_gives_the_same_delays() -> None:
         (math.inf, 59.9, 60.0),
     ],
 )
-def test_a_hint_is_obeyed_with_jitter_and_never_beyond_the_maximum(
-    hint: float, lowest: float, highest: float
+def test_a_retry_after_is_honored_with_jitter_and_never_beyond_the_maximum(
+    retry_after: float, lowest: float, highest: float
 ) -> None:
-    """The jitter is added to a hint, and a hint that is too long leaves room for it."""
+    """The jitter is added to ``retry_after``, and a value that is too long is cut so that the jitter fits."""
     rng = random.Random(1)
-    delays = [Backoff(Policy(), rng).next(hint) for _ in range(100)]
-    assert all(lowest <= d.delay <= highest and d.delay <= d.base and d.hint == hint for d in delays)
+    delays = [Backoff(Policy(), rng).next(retry_after) for _ in range(100)]
+    assert all(
+        lowest <= d.delay <= highest and d.delay <= d.base and d.retry_after == retry_after for d in delays
+    )
     assert len({d.delay for d in delays}) > 90
 
 
 def test_all_hinted_waits_together_never_exceed_the_maximum() -> None:
     """A server that says "later" for ever, whatever it says, gets the client's own backoff."""
-    for hint in (0.0, 3.0, 59.95, 3600.0, math.inf):
+    for retry_after in (0.0, 3.0, 59.95, 3600.0, math.inf):
         backoff = Backoff(Policy(), random.Random(1))
-        delays = [backoff.next(hint) for _ in range(3000)]
-        hinted = [each for each in delays if each.hint is not None]
-        assert 59.8 <= sum(each.delay for each in hinted) <= 60
-        assert not backoff.obeys_hints
+        delays = [backoff.next(retry_after) for _ in range(3000)]
+        honored = [each for each in delays if each.retry_after is not None]
+        assert 59.8 <= sum(each.delay for each in honored) <= 60
+        assert not backoff.honors_retry_after
         assert {each.base for each in delays[-100:]} == {10.0}
 
 
-def test_a_hint_that_does_not_fit_is_cut_to_what_is_left() -> None:
+def test_a_retry_after_that_does_not_fit_is_cut_to_what_is_left() -> None:
     """And the jitter is not cut away with it."""
     backoff = Backoff(Policy(), random.Random(1))
     first = backoff.next(40.0)
     second = backoff.next(40.0)
-    assert second.hint == 40.0
+    assert second.retry_after == 40.0
     assert 60 - 0.1 - first.delay <= second.delay <= second.base == pytest.approx(60 - first.delay)
 
 
-def test_a_stable_connection_gives_the_hints_their_room_back() -> None:
+def test_a_stable_connection_restores_the_whole_maximum() -> None:
     """The next storm is another one."""
     backoff = Backoff(Policy(), random.Random(1))
     backoff.next(3600.0)
-    assert not backoff.obeys_hints
+    assert not backoff.honors_retry_after
     backoff.reset()
-    assert backoff.next(5.0).hint == 5.0
+    assert backoff.next(5.0).retry_after == 5.0
 
 
-def test_no_room_for_hints_means_that_none_is_obeyed() -> None:
+def test_a_maximum_of_zero_means_that_no_retry_after_is_honored() -> None:
     """Not even one of no length, which would be a hot loop."""
-    backoff = Backoff(Policy(max_hint=0.0), random.Random(1))
-    assert not backoff.obeys_hints
-    assert [backoff.next(0.0).hint for _ in range(3)] == [None] * 3
+    backoff = Backoff(Policy(max_retry_after=0.0), random.Random(1))
+    assert not backoff.honors_retry_after
+    assert [backoff.next(0.0).retry_after for _ in range(3)] == [None] * 3
 
 
-@pytest.mark.parametrize("hint", [-1, -0.001, math.nan, -math.inf, "3", None, True, b"1", object()])
-def test_what_is_no_hint_is_ignored(hint: object) -> None:
+@pytest.mark.parametrize("retry_after", [-1, -0.001, math.nan, -math.inf, "3", None, True, b"1", object()])
+def test_what_is_no_retry_after_is_ignored(retry_after: object) -> None:
     """A peer cannot break the backoff with a nonsensical delay."""
     expected = Backoff(Policy(), random.Random(1)).next()
-    assert Backoff(Policy(), random.Random(1)).next(hint) == expected  # type: ignore[arg-type]
-    assert expected.hint is None
+    assert Backoff(Policy(), random.Random(1)).next(retry_after) == expected  # type: ignore[arg-type]
+    assert expected.retry_after is None
 
 
-def test_a_hint_counts_as_a_failure() -> None:
-    """A server that stops to send hints does not meet clients at their first ceiling."""
+def test_a_retry_after_counts_as_a_failure() -> None:
+    """When a server stops sending ``retry_after``, its clients do not start at their first ceiling."""
     backoff = Backoff(Policy(), random.Random(1))
     backoff.next(1.0)
     assert backoff.failures == 1
@@ -134,25 +136,25 @@ def test_the_upper_end_of_the_draw_is_the_base() -> None:
     """So telemetry can judge the jitter by ``delay / base``."""
     backoff = Backoff(Policy(), Extremes())
     assert backoff.next() == Delay(base=0.1, delay=0.1)
-    assert backoff.next(2.0) == Delay(base=2.1, delay=2.1, hint=2.0)
+    assert backoff.next(2.0) == Delay(base=2.1, delay=2.1, retry_after=2.0)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
-    hints=st.lists(st.none() | st.floats(), max_size=20),
+    values=st.lists(st.none() | st.floats(), max_size=20),
     maximum=st.floats(0.01, 100),
     base=st.floats(0.001, 10),
 )
 def test_no_delay_is_negative_or_beyond_its_bounds(
-    hints: list[float | None], maximum: float, base: float
+    values: list[float | None], maximum: float, base: float
 ) -> None:
-    """Whatever the hints and the policy."""
-    policy = Policy(max_hint=maximum, backoff_base=base, backoff_max=20.0)
+    """Whatever the server asks for and whatever the policy."""
+    policy = Policy(max_retry_after=maximum, backoff_base=base, backoff_max=20.0)
     backoff = Backoff(policy, random.Random(1))
-    hinted = 0.0
-    for hint in hints:
-        delay = backoff.next(hint)
+    honored = 0.0
+    for retry_after in values:
+        delay = backoff.next(retry_after)
         assert 0 <= delay.delay <= delay.base
-        assert delay.base <= (20.0 if delay.hint is None else maximum)
-        hinted += 0.0 if delay.hint is None else delay.delay
-    assert hinted <= maximum * (1 + 1e-9)
+        assert delay.base <= (20.0 if delay.retry_after is None else maximum)
+        honored += 0.0 if delay.retry_after is None else delay.delay
+    assert honored <= maximum * (1 + 1e-9)

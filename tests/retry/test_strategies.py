@@ -57,22 +57,22 @@ def ceiling(number: int) -> float:
 def test_full_and_equal_jitter_are_even_below_the_ceiling(name: str, lowest: float, number: int) -> None:
     """Before the cap, at it, and long after."""
     top = ceiling(number)
-    assert {told for told, _ in nth(name, number)} == {top}
+    assert {base for base, _ in nth(name, number)} == {top}
     sample = [delay for _, delay in nth(name, number)]
     assert ks_statistic(sample, uniform(lowest * top, top)) < CRITICAL / math.sqrt(DRAWS)
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 12])
 def test_decorrelated_jitter_is_even_between_the_base_and_three_times_the_last(number: int) -> None:
-    """Each draw has a range of its own, so what is compared is the place within the range."""
-    places = []
+    """Each draw has a range of its own, so what is compared is the position within the range."""
+    positions = []
     for seed in range(DRAWS):
         delays = list(islice(drawn("decorrelated", seed), number + 1))
         before = delays[number - 1][1] if number else BASE
         top, delay = delays[number]
         assert top == min(CAP, 3 * before)
-        places.append((delay - BASE) / (top - BASE))
-    assert ks_statistic(places, uniform(0, 1)) < CRITICAL / math.sqrt(DRAWS)
+        positions.append((delay - BASE) / (top - BASE))
+    assert ks_statistic(positions, uniform(0, 1)) < CRITICAL / math.sqrt(DRAWS)
 
 
 def test_the_statistic_sees_a_wrong_distribution() -> None:
@@ -138,5 +138,5 @@ def test_an_unknown_strategy_is_an_error_that_names_the_known_ones() -> None:
 
 
 def test_jitter_is_the_default() -> None:
-    """Without it all clients of a primary come back together."""
+    """Without it all clients of a primary reconnect together."""
     assert Policy().backoff_strategy == "full"

@@ -22,7 +22,7 @@ def test_without_a_choice_everything_is_compared() -> None:
     done = simulate("--json", "-")
     assert done.exit_code == 0
     names = [row["name"] for row in json.loads(done.stdout)]
-    assert names[0] == "full, hints"
+    assert names[0] == "full, retry-after"
     assert {"full", "equal", "decorrelated", "exponential", "constant", "proton", "rhea", "kafka"} <= set(
         names
     )
@@ -32,10 +32,12 @@ def test_a_chosen_strategy_meets_both_brokers_and_the_table_is_printed() -> None
     done = simulate("--strategy", "full", "--preset", "nats")
     assert done.exit_code == 0
     names = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert names[-3:] == ["full, hints", "full", "nats"]
+    assert names[-3:] == ["full, retry-after", "full", "nats"]
 
 
-@pytest.mark.parametrize(("flag", "name"), [("--hints", "full, hints"), ("--no-hints", "full")])
+@pytest.mark.parametrize(
+    ("flag", "name"), [("--retry-after", "full, retry-after"), ("--no-retry-after", "full")]
+)
 def test_a_broker_can_be_chosen(flag: str, name: str) -> None:
     done = simulate(flag, "--json", "-")
     assert [row["name"] for row in json.loads(done.stdout)] == [name]
@@ -45,7 +47,7 @@ def test_a_broker_can_be_chosen(flag: str, name: str) -> None:
 def test_parking_takes_a_second_member(park: str) -> None:
     done = simulate("--park", park, "--json", "-")
     (row,) = json.loads(done.stdout)
-    assert (row["name"], row["parked"], row["away"]) == ("full, parked", 100, 0)
+    assert (row["name"], row["parked"], row["not_back"]) == ("full, parked", 100, 0)
 
 
 def test_files_are_written(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_files_are_written(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert png.stat().st_size
     assert html.stat().st_size
-    assert json.loads(figures.read_text())[0]["away"] == 0
+    assert json.loads(figures.read_text())[0]["not_back"] == 0
 
 
 def test_a_sweep_gives_a_row_for_each_combination() -> None:
@@ -78,7 +80,7 @@ def test_a_sweep_gives_a_row_for_each_combination() -> None:
         ["--sweep", "backlog=many"],
         ["--spark"],
         ["--redirecting", "1"],
-        ["--park", "warm", "--no-hints"],
+        ["--park", "warm", "--no-retry-after"],
         ["--setup-rate", "0"],
         ["--sweep", "backlog=1", "--plot", "a.png"],
     ],

@@ -14,7 +14,7 @@ from haclient.simulation.scenario import Scenario
 
 
 def test_an_ordinary_primary_sets_up_in_turn_and_resets_what_the_backlog_cannot_hold() -> None:
-    primary = Primary(Scenario(setup_rate=10, backlog=2, hints=False))
+    primary = Primary(Scenario(setup_rate=10, backlog=2, retry_after=False))
     answers = [primary.attempt(client, 1.0) for client in range(5)]
     assert [verdict for verdict, _, _ in answers] == [Verdict.USABLE] * 3 + [Verdict.RESET] * 2
     assert [known for _, known, _ in answers[:3]] == pytest.approx([1.1, 1.2, 1.3])
@@ -22,7 +22,7 @@ def test_an_ordinary_primary_sets_up_in_turn_and_resets_what_the_backlog_cannot_
 
 
 def test_a_full_primary_may_lose_the_syn_instead() -> None:
-    primary = Primary(Scenario(setup_rate=10, backlog=0, hints=False, when_full="drop"))
+    primary = Primary(Scenario(setup_rate=10, backlog=0, retry_after=False, when_full="drop"))
     assert primary.attempt(1, 0.0)[0] is Verdict.USABLE
     assert primary.attempt(2, 0.0)[0] is Verdict.LOST
 
@@ -30,10 +30,10 @@ def test_a_full_primary_may_lose_the_syn_instead() -> None:
 def test_a_primary_with_hints_tells_whole_milliseconds_and_admits_who_comes_in_time() -> None:
     primary = Primary(Scenario(setup_rate=3))
     answers = [primary.attempt(client, 0.0) for client in range(12)]
-    hints = [hint for verdict, _, hint in answers if verdict is Verdict.HINTED]
-    assert hints == [math.ceil(1000 * (place + 1) / 3) / 1000 for place in range(len(hints))]
-    first = next(client for client, answer in enumerate(answers) if answer[0] is Verdict.HINTED)
-    assert primary.attempt(first, hints[0])[0] is Verdict.USABLE
+    retry_after = [retry_after for verdict, _, retry_after in answers if verdict is Verdict.DEFERRED]
+    assert retry_after == [math.ceil(1000 * (place + 1) / 3) / 1000 for place in range(len(retry_after))]
+    first = next(client for client, answer in enumerate(answers) if answer[0] is Verdict.DEFERRED)
+    assert primary.attempt(first, retry_after[0])[0] is Verdict.USABLE
     assert primary.handshakes == 13
 
 
@@ -42,12 +42,12 @@ def test_refusals_go_ahead_of_set_ups_and_cost_work() -> None:
     for client in range(8):
         primary.attempt(client, 0.0)
     verdict, known, _ = primary.attempt(8, 0.0)
-    assert (verdict, known) == (Verdict.HINTED, 0.5)
+    assert (verdict, known) == (Verdict.DEFERRED, 0.5)
     assert primary.serve(0.0) == 9.5
 
 
 def result(back: list[float], attempts: list[float], **scenario: Any) -> Result:
-    counts = dict.fromkeys(("earlier", "elsewhere", "refused", "hinted", "parked", "gave_up"), 0)
+    counts = dict.fromkeys(("earlier", "elsewhere", "refused", "deferred", "parked", "gave_up"), 0)
     return Result(
         name="a",
         scenario=Scenario(**scenario),
@@ -69,7 +69,7 @@ def test_the_figures_are_those_of_the_times() -> None:
 
 def test_what_is_not_known_is_none() -> None:
     figures = result([1.0], [1.0], clients=4, setup_rate=1).figures()
-    assert (figures["last"], figures["ratio"], figures["p50"], figures["away"]) == (None, None, None, 3)
+    assert (figures["last"], figures["ratio"], figures["p50"], figures["not_back"]) == (None, None, None, 3)
 
 
 def test_a_peak_is_the_most_within_any_second() -> None:
@@ -89,11 +89,13 @@ def test_a_peak_is_the_most_within_any_second() -> None:
         {"members": 0},
         {"redirecting": 1},
         {"members": 3, "redirecting": 2},
-        {"parking": True, "hints": False},
+        {"parking": True, "retry_after": False},
         {"when_full": "explode"},
     ],
     ids=str,
 )
 def test_a_scenario_that_cannot_be_is_an_error(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(reversed(wrong)).replace("_", ".") + "|cannot redirect|hints"):
+    with pytest.raises(
+        ValueError, match=next(reversed(wrong)).replace("_", ".") + "|cannot redirect|retry_after"
+    ):
         Scenario(**wrong)

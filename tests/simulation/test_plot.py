@@ -12,12 +12,15 @@ from haclient.simulation import plot
 from haclient.simulation.plot import Arrivals, NoPlotsError
 
 SERIES = [
-    Arrivals("full <hints>", [0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 0.1, 0.3], 10.0),
+    Arrivals("full <retry-after>", [0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 0.1, 0.3], 10.0),
     Arrivals("slow", [5.0, 60.0], [-1.0, 0.5, 5.0, 60.0], 10.0),
     Arrivals("nobody", [], [1.0], 10.0),
     Arrivals("a fourth", [0.3], [], 10.0),
 ]
-TABLE = [{"name": "full <hints>", "last": 0.4, "away": 0}, {"name": "nobody", "last": None, "away": 2}]
+TABLE = [
+    {"name": "full <retry-after>", "last": 0.4, "not_back": 0},
+    {"name": "nobody", "last": None, "away": 2},
+]
 
 
 def test_a_png_is_drawn(tmp_path: Path) -> None:
@@ -43,8 +46,8 @@ def test_text_on_the_page_is_escaped(tmp_path: Path) -> None:
     plot.write_html(SERIES, TABLE, tmp_path / "a.html", title="A <storm>")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<storm>" not in page
-    assert "<hints>" not in page
-    assert "full &lt;hints&gt;" in page
+    assert "<retry-after>" not in page
+    assert "full &lt;retry-after&gt;" in page
 
 
 def test_attempts_before_the_primary_is_back_are_not_drawn() -> None:

@@ -11,15 +11,15 @@ from haclient.simulation.fleet import simulate
 from haclient.simulation.presets import PRESETS, Preset
 from haclient.simulation.scenario import Scenario
 
-STORM = Scenario(clients=2000, setup_rate=200, outage=3.0, backlog=128, hints=True)
-ORDINARY = replace(STORM, hints=False)
+STORM = Scenario(clients=2000, setup_rate=200, outage=3.0, backlog=128, retry_after=True)
+ORDINARY = replace(STORM, retry_after=False)
 SMALL = Scenario(clients=200, setup_rate=100, outage=1.0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_with_hints_the_last_client_is_back_at_the_limit(seed: int) -> None:
     result = simulate(replace(STORM, seed=seed), Policy())
-    assert result.away == 0
+    assert result.not_back == 0
     assert result.ratio <= 1.10
     assert result.attempts_per_client < 2.0
 
@@ -27,7 +27,7 @@ def test_with_hints_the_last_client_is_back_at_the_limit(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_without_hints_full_jitter_ends_soon_after_it(seed: int) -> None:
     result = simulate(replace(ORDINARY, seed=seed), Policy())
-    assert result.away == 0
+    assert result.not_back == 0
     assert result.ratio <= 1.7
     assert result.attempts_per_client < 2.0
 
@@ -44,18 +44,18 @@ def test_full_jitter_needs_fewer_attempts_than_any_preset_that_is_as_fast(seed: 
 
 @pytest.mark.timeout(600)  # 15 s of a processor of its own
 def test_ten_times_the_clients_and_the_rate_hold_the_same_ratios() -> None:
-    """The million is run by ``make simulate-million``; its N/mu of 500 s needs a ``max_hint`` beyond that."""
+    """``make simulate-million`` runs the million; its N/mu of 500 s needs a longer ``max_retry_after``."""
     scenario = replace(STORM, clients=20_000, setup_rate=2000)
-    hinted = simulate(scenario, Policy())
-    assert hinted.ratio <= 1.10
-    assert hinted.attempts_per_client < 2.0
-    assert simulate(replace(scenario, hints=False), Policy()).ratio <= 1.7
+    deferred = simulate(scenario, Policy())
+    assert deferred.ratio <= 1.10
+    assert deferred.attempts_per_client < 2.0
+    assert simulate(replace(scenario, retry_after=False), Policy()).ratio <= 1.7
 
 
-def test_a_slot_beyond_max_hint_is_asked_for_again_and_again() -> None:
+def test_a_slot_beyond_max_retry_after_is_asked_for_again_and_again() -> None:
     scenario = replace(STORM, clients=1000, setup_rate=10)
-    short = simulate(scenario, Policy(max_hint=20.0))
-    long = simulate(scenario, Policy(max_hint=120.0))
+    short = simulate(scenario, Policy(max_retry_after=20.0))
+    long = simulate(scenario, Policy(max_retry_after=120.0))
     assert long.attempts_per_client < 2.0 < short.attempts_per_client
     assert short.ratio <= 1.2
 
@@ -64,7 +64,7 @@ def test_a_slot_beyond_max_hint_is_asked_for_again_and_again() -> None:
 def test_parked_clients_come_back_at_the_limit_without_an_attempt(standby: str) -> None:
     scenario = replace(STORM, members=2, parking=True)
     result = simulate(scenario, Policy(standby="warm" if standby == "warm" else "outage"))
-    assert result.away == 0
+    assert result.not_back == 0
     assert result.parked == scenario.clients
     assert result.attempts_per_client == 0
     assert result.ratio <= 1.05
@@ -73,7 +73,7 @@ def test_parked_clients_come_back_at_the_limit_without_an_attempt(standby: str) 
 def test_clients_parked_at_a_member_that_is_not_promoted_reach_the_primary_by_its_redirect() -> None:
     scenario = replace(STORM, members=3, redirecting=1, parking=True)
     result = simulate(scenario, Policy(standby="warm"))
-    assert result.away == 0
+    assert result.not_back == 0
     assert 0.4 <= len(result.attempts) / scenario.clients <= 1.1
     assert result.ratio <= 1.10
 
@@ -81,21 +81,21 @@ def test_clients_parked_at_a_member_that_is_not_promoted_reach_the_primary_by_it
 def test_a_primary_parks_newcomers_whose_slot_is_later_so_that_one_attempt_is_enough() -> None:
     result = simulate(replace(STORM, parking=True), Policy(standby="outage"))
     assert result.attempts_per_client == 1
-    assert result.hinted == 0
+    assert result.deferred == 0
     assert result.ratio <= 1.05
 
 
 def test_parked_clients_look_around_again_after_park_timeout() -> None:
     scenario = replace(STORM, clients=400, setup_rate=20, members=2, parking=True)
     result = simulate(scenario, Policy(park_timeout=5.0))
-    assert result.away == 0
+    assert result.not_back == 0
     assert result.attempts_per_client > 0
 
 
 def test_redirecting_members_lead_to_the_primary() -> None:
     scenario = replace(STORM, clients=600, setup_rate=60, members=4, redirecting=2)
     result = simulate(scenario, Policy(standby="none"))
-    assert result.away == 0
+    assert result.not_back == 0
     assert result.ratio <= 1.10
     assert result.elsewhere > 0
 
@@ -103,7 +103,7 @@ def test_redirecting_members_lead_to_the_primary() -> None:
 def test_clients_whose_syn_is_lost_try_again_by_tcp_and_then_by_themselves() -> None:
     scenario = replace(ORDINARY, clients=1000, when_full="drop")
     ours, proton = simulate(scenario, Policy()), simulate(scenario, PRESETS["proton"])
-    assert ours.away == proton.away == 0
+    assert ours.not_back == proton.not_back == 0
     assert ours.refused > len(ours.attempts) - len(ours.back)  # one attempt, several SYNs
 
 
@@ -117,7 +117,7 @@ def test_the_work_of_refusals_makes_the_storm_longer() -> None:
     "client", [Policy(), *PRESETS.values()], ids=lambda client: getattr(client, "name", "full")
 )
 def test_every_client_is_back_once_and_the_primary_never_exceeds_its_rate(client: Policy | Preset) -> None:
-    scenario = replace(SMALL, hints=False)
+    scenario = replace(SMALL, retry_after=False)
     result = simulate(scenario, client)
     assert len(result.back) == scenario.clients
     assert result.back[0] >= 0
@@ -134,13 +134,13 @@ def test_the_same_seed_gives_the_same_storm(client: Policy | Preset) -> None:
 
 def test_a_horizon_ends_the_storm_and_leaves_clients_away() -> None:
     result = simulate(replace(SMALL, horizon=0.5), Policy())
-    assert 0 < result.away < SMALL.clients
+    assert 0 < result.not_back < SMALL.clients
     assert result.figures()["last"] is None
 
 
 def test_clients_with_a_deadline_give_up() -> None:
     result = simulate(replace(SMALL, outage=5.0), Policy(deadline=2.0))
-    assert result.gave_up == result.away == SMALL.clients
+    assert result.gave_up == result.not_back == SMALL.clients
 
 
 def test_progress_is_told() -> None:

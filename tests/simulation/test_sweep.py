@@ -26,13 +26,13 @@ def test_an_unknown_parameter_is_an_error_that_lists_the_known() -> None:
 
 
 def test_a_point_sets_scenario_policy_and_client() -> None:
-    case = sweep.case({**BASE, "max_hint": 5.0, "client": "equal", "hints": False})
-    assert (case.scenario.clients, case.scenario.hints, case.name) == (100, False, "equal")
-    assert getattr(case.client, "max_hint", None) == 5.0
-    assert sweep.case({**BASE, "client": "nats"}).scenario.hints is False
+    case = sweep.case({**BASE, "max_retry_after": 5.0, "client": "equal", "retry_after": False})
+    assert (case.scenario.clients, case.scenario.retry_after, case.name) == (100, False, "equal")
+    assert getattr(case.client, "max_retry_after", None) == 5.0
+    assert sweep.case({**BASE, "client": "nats"}).scenario.retry_after is False
 
 
 def test_figures_name_what_was_varied() -> None:
     (row,) = sweep.run([{**BASE, "client": "proton"}])
     assert row["outage"] == 0.5
-    assert row["away"] == 0
+    assert row["not_back"] == 0

@@ -14,28 +14,28 @@ from haclient.storm.figures import Facts, Figures, busiest_second, figures, perc
 from haclient.storm.footprint import Footprint
 from haclient.storm.lines import Line
 from haclient.storm.member_lines import Served, served_between
-from haclient.storm.results import Book
+from haclient.storm.results import Results
 
 KILLED, BACK = 100.0, 103.0
 PRIMARY, OTHER = "10.0.0.2:5672", "10.0.0.1:5672"
 
 
-def storm(clients: int, *lines: Line) -> Book:
+def storm(clients: int, *lines: Line) -> Results:
     """All clients are in and lost at the kill; then what the lines say."""
-    book = Book()
+    results = Results()
     for number in range(clients):
-        book.note(Line("usable", number, 50.0))
-        book.note(Line("lost", number, KILLED + 0.01))
+        results.note(Line("usable", number, 50.0))
+        results.note(Line("lost", number, KILLED + 0.01))
     for line in lines:
-        book.note(line)
-    return book
+        results.note(line)
+    return results
 
 
-def of(book: Book, *, served: Served | None = None, came: dict[str, int] | None = None) -> Figures:
+def of(results: Results, *, served: Served | None = None, came: dict[str, int] | None = None) -> Figures:
     facts = Facts(
         name="test",
-        book=book,
-        clients=tuple(book.clients),
+        results=results,
+        clients=tuple(results.clients),
         killed_at=KILLED,
         primary=PRIMARY,
         accept_rate=None,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient import aio
 from haclient.cli import main
 from haclient.core.connection import State
@@ -71,19 +71,19 @@ async def test_clients_of_rhea_go_through_the_same_storm() -> None:
 async def test_newcomers_at_a_live_primary_leave_those_that_are_in_connected() -> None:
     outcome = await run(Plan(connections=50, established=5, apart=True, **SHORT), Silent())
     check(outcome, 50)
-    assert outcome.wave is not None
-    assert outcome.wave.came_in == 50
-    assert outcome.wave.messages_before > 0
-    assert outcome.wave.waited_before > 0
+    assert outcome.flood is not None
+    assert outcome.flood.came_in == 50
+    assert outcome.flood.messages_before > 0
+    assert outcome.flood.waited_before > 0
     if len(processors.available()) < 2:
         return
     assert outcome.apart is not None
     assert outcome.apart.came_in == 50
-    assert (outcome.wave.apart, outcome.apart.apart) == (False, True)
+    assert (outcome.flood.apart, outcome.apart.apart) == (False, True)
 
 
 async def test_a_cluster_that_runs_already_is_killed_by_its_own_command() -> None:
-    async with Pair(PairOptions(restart=False)) as pair:
+    async with LocalCluster(LocalClusterOptions(restart=False)) as pair:
         primary = pair.primary
         assert primary is not None
         plan = Plan(connections=20, url=pair.url, kill_command=f"kill -9 {primary.pid}", **SHORT)

@@ -29,13 +29,15 @@ class Watched:
     @property
     def results(self) -> Counter[str]:
         """How the attempts ended, by the events; one that succeeded has the event of the connection."""
-        missed = [event.record.miss.kind.value for event in self.events if isinstance(event, AttemptFailed)]
+        missed = [
+            event.record.failure.kind.value for event in self.events if isinstance(event, AttemptFailed)
+        ]
         redirected = [
-            event.record.miss.kind.value
+            event.record.failure.kind.value
             for event in self.events
             if isinstance(event, Redirected)
             and event.record is not None
-            and event.record.miss.kind is FailureReason.REDIRECTED
+            and event.record.failure.kind is FailureReason.REDIRECTED
         ]
         return Counter([*missed, *redirected, *("connected" for _ in self.of(Connected, Reconnected))])
 

@@ -42,5 +42,5 @@ def words(found: Iterable[Line]) -> list[str]:
 async def until(true: Callable[[], object]) -> None:
     """Wait until something is true of files that another thread or process writes."""
     async with asyncio.timeout(_PATIENCE):
-        while not true():  # noqa: ASYNC110  (no event tells)
+        while not true():  # noqa: ASYNC110  (there is no event for it)
             await asyncio.sleep(0.01)

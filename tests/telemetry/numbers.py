@@ -2,7 +2,7 @@
 
     python -m tests.telemetry.numbers DIR COUNT WAY
 
-writes the numbers below COUNT and ends in some way: ``return``, ``exit`` (``sys.exit`` in a thread's
+writes the numbers below COUNT and ends in some mode: ``return``, ``exit`` (``sys.exit`` in a thread's
 time), ``forever`` (goes on until it is killed), ``fork``, ``multiprocessing``, ``late`` (more comes at exit).
 """
 
@@ -81,28 +81,28 @@ def _in_a_fork(source: Numbers, count: int) -> None:
     os.waitpid(pid, 0)
 
 
-def main(folder: str, count: int, way: str) -> None:
+def main(folder: str, count: int, mode: str) -> None:
     warnings.simplefilter("ignore")  # of forks in a process with threads, which is what is tried here
-    source = Numbers(TelemetrySettings(Path(folder), fsync="always" if way == "always" else "no"))
-    if way == "forever":
+    source = Numbers(TelemetrySettings(Path(folder), fsync="always" if mode == "always" else "no"))
+    if mode == "forever":
         for number in itertools.count():
             source.put(number)
             if number % 16 == 0:
                 time.sleep(0.0005)
-    if way == "late":
+    if mode == "late":
         atexit.register(source.put, count)
         atexit.unregister(source.channel._process._exit)
         atexit.register(source.channel._process._exit)
     for number in range(count):
         source.put(number)
-    if way == "fork":
+    if mode == "fork":
         _in_a_fork(source, count)
-    if way == "multiprocessing":
+    if mode == "multiprocessing":
         flush()
         child = multiprocessing.get_context("fork").Process(target=_child, args=(source, count))
         child.start()
         child.join()
-    if way == "exit":
+    if mode == "exit":
         thread = threading.Timer(0.2, _child, (source, count))
         thread.start()
         sys.exit(3)

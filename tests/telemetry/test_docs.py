@@ -24,7 +24,7 @@ def test_every_type_and_every_setting_has_its_row() -> None:
         assert each.name == "directory" or f"| `{each.name}` |" in PAGE
 
 
-def test_keys_and_columns_are_told_apart() -> None:
+def test_keys_and_columns_are_distinct() -> None:
     assert len({key.column for key in KEYS}) == len(KEYS) == len({key.name for key in KEYS})
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from broker_stub.address import Address
 from broker_stub.election.roles import Membership, Role
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
-from broker_stub.telemetry import MemberLog
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
+from broker_stub.telemetry import MemberTelemetryWriter
 from haclient import aio
 from haclient.telemetry import TelemetrySettings, flush
 from tests.members import Members
@@ -59,8 +59,8 @@ async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients
 ) -> None:
     folder = tmp_path / "telemetry"
     monkeypatch.setenv("HACLIENT_TELEMETRY", str(folder))
-    options = PairOptions(memory=True, serve_arguments=("--telemetry", str(folder)))
-    async with Pair(options) as pair:
+    options = LocalClusterOptions(memory=True, serve_arguments=("--telemetry", str(folder)))
+    async with LocalCluster(options) as pair:
         async with aio.connect(pair.url, client_id="me"):
             pass
         await until(
@@ -77,8 +77,8 @@ async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients
     assert len({line["data"]["messaging.client.id"] for line in lines(folder, "admitted")}) == 2
 
 
-def test_a_refusal_tells_its_hint(tmp_path: Path) -> None:
-    log = MemberLog(TelemetrySettings(tmp_path), cluster="c", name="m")
+def test_a_refusal_records_its_retry_after(tmp_path: Path) -> None:
+    log = MemberTelemetryWriter(TelemetrySettings(tmp_path), cluster="c", name="m")
     log.became(Membership(Role.PASSIVE))
     log.listens(Address("127.0.0.1", 5672))
     condition = proton.Condition("amqp:connection:forced", "later", {proton.symbol("retry-after"): 1500})

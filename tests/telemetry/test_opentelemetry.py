@@ -20,16 +20,16 @@ from haclient.events import (
     BackingOff,
     Closed,
     Connected,
+    Disconnected,
     Event,
     GaveUp,
-    Lost,
     Parked,
     Reconnected,
     Redirected,
     Stamp,
 )
 from haclient.telemetry.opentelemetry import OpenTelemetrySink
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import DATA
 from tests.members import Members
 from tests.telemetry.failing_over import FAST, fail_over
@@ -78,11 +78,11 @@ async def test_each_episode_of_a_failover_is_a_span_with_its_attempts(
         assert isinstance(end, Connected | Reconnected)
         assert (span.kind, span.parent) == (SpanKind.CLIENT, None)
         assert span.status.status_code is StatusCode.UNSET
-        told = facts(span)
-        assert (told["server.address"], told["server.port"]) == (end.endpoint.host, end.endpoint.port)
-        assert told.get("haclient.generation") == end.generation  # unknown after parking
-        assert told["haclient.attempt.number"] == end.attempts == len(attempts(span))
-        assert told["messaging.client.id"] == end.stamp.client_id
+        reported = facts(span)
+        assert (reported["server.address"], reported["server.port"]) == (end.endpoint.host, end.endpoint.port)
+        assert reported.get("haclient.generation") == end.generation  # unknown after parking
+        assert reported["haclient.attempt.number"] == end.attempts == len(attempts(span))
+        assert reported["messaging.client.id"] == end.stamp.client_id
         assert "error.type" not in attempts(span)[-1]
     results = Counter(each.get("error.type", "connected") for each in attempts(first) + attempts(second))
     assert results == watched.results
@@ -136,28 +136,28 @@ async def test_a_client_that_gives_up_leaves_a_span_with_the_cause(recorded: Rec
     assert point.attributes["error.type"] == "deadline"
 
 
-def every_kind(recorded: Recorded, veil: Veil, echo: str = "x") -> None:
+def every_kind(recorded: Recorded, redactor: Redactor, echo: str = "x") -> None:
     """Every event that a peer can put words into."""
-    listen = sink_of(recorded).listener(veil)
-    miss = Failure(
+    listen = sink_of(recorded).listener(redactor)
+    failure = Failure(
         kind=FailureReason.CLOSED, detail=f"said {echo}", condition="amqp:connection:forced", retry_after=0.5
     )
-    record = AttemptRecord(number=1, endpoint=HERE, started=5.1, ended=5.2, miss=miss)
-    told: list[Event] = [
+    record = AttemptRecord(number=1, endpoint=HERE, started=5.1, ended=5.2, failure=failure)
+    reported: list[Event] = [
         AttemptFailed(stamp(1), record),
         Redirected(stamp(2), HERE, THERE, followed=False, detail=f"to {echo}"),
         BackingOff(stamp(3), 0.1, 0.2, 0.1, 1),
         Parked(stamp(4), 2, THERE),
         Connected(stamp(5, 6.0), THERE, 2**70, 2, 1.0, cluster=f"cluster-{echo}"),
-        Lost(stamp(6, 7.0), THERE, f"closed: {echo}", 3, f"amqp:{echo}"),
-        GaveUp(stamp(7, 8.0, 2), f"no primary: {echo}", miss, "deadline", 4, 1.0),
+        Disconnected(stamp(6, 7.0), THERE, f"closed: {echo}", 3, f"amqp:{echo}"),
+        GaveUp(stamp(7, 8.0, 2), f"no primary: {echo}", failure, "deadline", 4, 1.0),
     ]
-    for event in told:
+    for event in reported:
         listen(event)
 
 
 def test_attributes_are_those_of_the_conventions_or_of_the_telemetry_files(recorded: Recorded) -> None:
-    every_kind(recorded, Veil())
+    every_kind(recorded, Redactor())
     known = {key.name for key in DATA} | OWN_NAMES
     names = {name for span in recorded.spans for name in facts(span)}
     names |= {name for span in recorded.spans for event in span.events for name in event.attributes or {}}
@@ -185,31 +185,33 @@ def test_attributes_are_those_of_the_conventions_or_of_the_telemetry_files(recor
 
 
 def test_a_password_that_a_peer_sends_back_is_not_written(recorded: Recorded) -> None:
-    veil = Veil()
-    veil.add("app", PASSWORD)
-    every_kind(recorded, veil, PASSWORD)
+    redactor = Redactor()
+    redactor.add("app", PASSWORD)
+    every_kind(recorded, redactor, PASSWORD)
     assert PASSWORD not in recorded.everything()
 
 
-def test_the_words_of_peers_are_not_written(recorded: Recorded) -> None:
-    listen = sink_of(recorded).listener(Veil())
-    miss = Failure(kind=FailureReason.CLOSED, detail=BODY, condition="amqp:decode-error")
-    listen(AttemptFailed(stamp(1), AttemptRecord(number=1, endpoint=HERE, started=1, ended=2, miss=miss)))
-    listen(GaveUp(stamp(2), BODY, miss, "deadline"))
+def test_the_descriptions_of_peers_are_not_written(recorded: Recorded) -> None:
+    listen = sink_of(recorded).listener(Redactor())
+    failure = Failure(kind=FailureReason.CLOSED, detail=BODY, condition="amqp:decode-error")
+    listen(
+        AttemptFailed(stamp(1), AttemptRecord(number=1, endpoint=HERE, started=1, ended=2, failure=failure))
+    )
+    listen(GaveUp(stamp(2), BODY, failure, "deadline"))
     assert BODY not in recorded.everything()
 
 
 def test_a_clock_that_is_set_meanwhile_bends_no_span(recorded: Recorded) -> None:
-    listen = sink_of(recorded).listener(Veil())
-    listen(Lost(stamp(1, monotonic=5.0), HERE, "gone", 0))
+    listen = sink_of(recorded).listener(Redactor())
+    listen(Disconnected(stamp(1, monotonic=5.0), HERE, "gone", 0))
     listen(Reconnected(stamp(2, monotonic=7.5, episode=2, time=0.0), HERE, 1, 1, 2.5, 0))
     (span,) = recorded.spans
     assert span.end_time - span.start_time == 2_500_000_000  # type: ignore[operator]
 
 
 def test_an_episode_that_the_application_ends_is_no_error(recorded: Recorded) -> None:
-    listen = sink_of(recorded).listener(Veil())
-    listen(Lost(stamp(1), HERE, "gone", 0))
+    listen = sink_of(recorded).listener(Redactor())
+    listen(Disconnected(stamp(1), HERE, "gone", 0))
     listen(Closed(stamp(2, 6.0, 2)))
     (span,) = recorded.spans
     assert span.status.status_code is StatusCode.UNSET
@@ -217,16 +219,16 @@ def test_an_episode_that_the_application_ends_is_no_error(recorded: Recorded) ->
 
 
 def test_closing_a_usable_connection_leaves_no_span(recorded: Recorded) -> None:
-    listen = sink_of(recorded).listener(Veil())
+    listen = sink_of(recorded).listener(Redactor())
     listen(Connected(stamp(1), HERE, 1, 1, 0.1))
     listen(Closed(stamp(2)))
     assert [span.name for span in recorded.spans] == ["connect"]
 
 
 def test_an_end_that_was_not_heard_ends_with_the_next_loss(recorded: Recorded) -> None:
-    listen = sink_of(recorded).listener(Veil())
-    listen(Lost(stamp(1), HERE, "gone", 0))
-    listen(Lost(stamp(9, 9.0, 2), HERE, "gone", 0))
+    listen = sink_of(recorded).listener(Redactor())
+    listen(Disconnected(stamp(1), HERE, "gone", 0))
+    listen(Disconnected(stamp(9, 9.0, 2), HERE, "gone", 0))
     assert [facts(span)["haclient.outage.number"] for span in recorded.spans] == [2]
     (dropped,) = recorded.points("haclient.connection.dropped")
     assert dropped.value == 7

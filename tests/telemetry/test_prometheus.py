@@ -23,15 +23,15 @@ from haclient.events import (
     BackingOff,
     Closed,
     Connected,
+    Disconnected,
     Event,
     GaveUp,
-    Lost,
     Reconnected,
     Redirected,
     Stamp,
 )
 from haclient.telemetry.prometheus import PrometheusSink
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.sink import MOST_NAMES, EventCallback
 from tests.members import Members
 from tests.peers import primary, url
@@ -55,7 +55,7 @@ def stamp(sequence: int, connection: int = 1, episode: int = 1) -> Stamp:
 
 
 def missed(sequence: int, endpoint: Endpoint, kind: FailureReason = FailureReason.REFUSED) -> AttemptFailed:
-    record = AttemptRecord(number=1, endpoint=endpoint, started=1.0, ended=1.5, miss=Failure(kind=kind))
+    record = AttemptRecord(number=1, endpoint=endpoint, started=1.0, ended=1.5, failure=Failure(kind=kind))
     return AttemptFailed(stamp(sequence), record)
 
 
@@ -86,9 +86,9 @@ def check_against(registry: CollectorRegistry, watched: Watched) -> None:
     first, second = watched.durations
     assert value(registry, "episode_duration_seconds_sum", episode="connect") == first
     assert value(registry, "episode_duration_seconds_sum", episode="reconnect") == second
-    (lost,) = watched.of(Lost)
+    (lost,) = watched.of(Disconnected)
     (back,) = watched.of(Reconnected)
-    assert isinstance(lost, Lost)
+    assert isinstance(lost, Disconnected)
     assert isinstance(back, Reconnected)
     where = f"{lost.endpoint.host}:{lost.endpoint.port}"
     assert value(registry, "connections_lost_total", endpoint=where, condition=lost.condition or "") == 1
@@ -152,12 +152,12 @@ def every_kind(listen: EventCallback) -> None:
     listen(BackingOff(stamp(3), 0.1, 0.2, None, 1))
     listen(Redirected(stamp(4), HERE, Endpoint("broker-b", 5672), followed=True))
     listen(Connected(stamp(5), HERE, 1, 2, 0.5))
-    listen(Lost(stamp(6), HERE, "gone", 3, "amqp:connection:forced"))
+    listen(Disconnected(stamp(6), HERE, "gone", 3, "amqp:connection:forced"))
     listen(GaveUp(stamp(9, episode=2), "no primary", None, "deadline", 1, 2.0))
 
 
 def test_names_follow_the_conventions_and_are_documented(registry: CollectorRegistry) -> None:
-    every_kind(PrometheusSink(registry).listener(Veil()))
+    every_kind(PrometheusSink(registry).listener(Redactor()))
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
     families = list(text_string_to_metric_families(generate_latest(registry).decode()))
     assert len(families) >= 11
@@ -172,27 +172,29 @@ def test_names_follow_the_conventions_and_are_documented(registry: CollectorRegi
 
 
 def test_events_that_were_dropped_are_counted(registry: CollectorRegistry) -> None:
-    every_kind(PrometheusSink(registry).listener(Veil()))
+    every_kind(PrometheusSink(registry).listener(Redactor()))
     assert value(registry, "dropped_events_total") == 2
 
 
 def test_labels_have_few_values(registry: CollectorRegistry) -> None:
-    listen = PrometheusSink(registry).listener(Veil())
+    listen = PrometheusSink(registry).listener(Redactor())
     for number in range(10 * MOST_NAMES):
         listen(missed(2 * number + 1, Endpoint(f"h{number}", 5672)))
-        listen(Lost(stamp(2 * number + 2), HERE, "gone", 0, f"x:{number}"))
+        listen(Disconnected(stamp(2 * number + 2), HERE, "gone", 0, f"x:{number}"))
     assert len(labels(registry, "attempts_total", "endpoint")) <= MOST_NAMES + 1
     assert len(labels(registry, "connections_lost_total", "condition")) == MOST_NAMES + 1
     assert value(registry, "attempts_total", endpoint="other", result="refused") >= 9 * MOST_NAMES
 
 
 def test_a_password_that_a_peer_sends_back_is_no_label(registry: CollectorRegistry) -> None:
-    veil = Veil()
-    veil.add("app", PASSWORD)
-    listen = PrometheusSink(registry).listener(veil)
+    redactor = Redactor()
+    redactor.add("app", PASSWORD)
+    listen = PrometheusSink(registry).listener(redactor)
     listen(missed(1, Endpoint(f"{PASSWORD.lower()}.example", 5672)))
-    listen(Lost(stamp(2), HERE, f"refused {BODY}", 0, f"amqp:{PASSWORD}"))
-    listen(GaveUp(stamp(3), f"no primary: {BODY}", Failure(kind=FailureReason.CLOSED, detail=BODY), "deadline"))
+    listen(Disconnected(stamp(2), HERE, f"refused {BODY}", 0, f"amqp:{PASSWORD}"))
+    listen(
+        GaveUp(stamp(3), f"no primary: {BODY}", Failure(kind=FailureReason.CLOSED, detail=BODY), "deadline")
+    )
     written = generate_latest(registry).decode().casefold()
     assert PASSWORD.casefold() not in written
     assert BODY.casefold() not in written
@@ -203,7 +205,7 @@ def test_a_second_sink_needs_a_namespace_of_its_own(registry: CollectorRegistry)
     PrometheusSink(registry)
     with pytest.raises(ValueError, match="Duplicated"):
         PrometheusSink(registry)
-    listen = PrometheusSink(registry, namespace="orders").listener(Veil())
+    listen = PrometheusSink(registry, namespace="orders").listener(Redactor())
     listen(missed(1, HERE))
     assert registry.get_sample_value(
         "orders_attempts_total", {"endpoint": "broker-a:5672", "result": "refused"}
@@ -224,7 +226,7 @@ class Broken:
         self.heard = 0
         self._do = do
 
-    def listener(self, veil: Veil) -> EventCallback:
+    def listener(self, redactor: Redactor) -> EventCallback:
         def listen(event: Event) -> None:
             self.heard += 1
             self._do()

@@ -18,15 +18,15 @@ from haclient.events import (
     AttemptStarted,
     Closed,
     Connected,
+    Disconnected,
     Event,
     GaveUp,
-    Lost,
     Reconnected,
     Stamp,
 )
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, Type
 from haclient.testing.peers import deaf
 from tests.members import Members
@@ -69,7 +69,7 @@ def check_against(found: list[Line], events: list[Event]) -> None:
         assert data.get("haclient.generation") == end.generation
         assert data["haclient.replayed"] == getattr(end, "replayed", 0)
     lost = [line["data"] for line in found if words([line]) == ["lost"]]
-    losses = [each for each in events if isinstance(each, Lost)]
+    losses = [each for each in events if isinstance(each, Disconnected)]
     assert [each["haclient.unsettled"] for each in lost] == [each.unsettled for each in losses]
     assert [each["haclient.outage.number"] for each in lost] == [each.stamp.episode + 1 for each in losses]
     failed = [each.record for each in events if isinstance(each, AttemptFailed)]
@@ -134,7 +134,7 @@ async def test_every_attempt_is_one_line(members: Members, tmp_path: Path) -> No
     ) as factory:
         connections = [await factory.connect() for _ in range(5)]
         await asyncio.to_thread(primary.kill)
-        await wait_for(events, Lost, 5)
+        await wait_for(events, Disconnected, 5)
         await asyncio.to_thread(passive.promote)
         await wait_for(events, Reconnected, 5)
         for connection in connections:
@@ -197,7 +197,7 @@ async def test_a_defect_of_the_client_ends_the_connection_for_telemetry_too(
     assert [event.cause for event in events if isinstance(event, GaveUp)] == ["internal-error"]
 
 
-async def test_attempts_under_way_end_with_the_connection(tmp_path: Path) -> None:
+async def test_pending_attempts_end_with_the_connection(tmp_path: Path) -> None:
     folder = tmp_path / "telemetry"
     async with deaf.silence() as peer:
         factory = aio.ConnectionFactory(f"amqp://{peer.address}", telemetry=folder)
@@ -227,7 +227,7 @@ async def test_open_connections_say_that_they_are_alive(members: Members, tmp_pa
         # A busy machine may take longer to connect than to write the first line.
         await until(lambda: [line for line in lines(folder, "alive") if is_connected(line)])
         await asyncio.to_thread(primary.kill)
-        await wait_for(events, Lost)
+        await wait_for(events, Disconnected)
         await until(lambda: lines(folder, "alive")[-1]["data"]["haclient.state"] == "reconnecting")
     flush()
     found = lines(folder)
@@ -252,16 +252,16 @@ async def test_a_name_without_an_address_is_an_attempt_without_a_number(tmp_path
     assert "haclient.attempt.duration" not in data
 
 
-def test_factories_of_both_faces_share_one_thread_and_one_file(members: Members, tmp_path: Path) -> None:
+def test_factories_of_both_apis_share_one_thread_and_one_file(members: Members, tmp_path: Path) -> None:
     primary = members.start("a", role="primary")
     folder = tmp_path / "telemetry"
 
-    async def other_face() -> None:
+    async def other_api() -> None:
         async with aio.connect(f"amqp://{primary.address}", telemetry=folder):
             pass
 
     with haclient.connect(f"amqp://{primary.address}", telemetry=folder):
-        asyncio.run(other_face())
+        asyncio.run(other_api())
     flush()
     assert len(list(folder.iterdir())) == 1
     assert [thread.name for thread in threading.enumerate()].count("haclient telemetry") == 1
@@ -269,7 +269,7 @@ def test_factories_of_both_faces_share_one_thread_and_one_file(members: Members,
 
 
 def test_events_that_never_came_leave_a_gap(tmp_path: Path) -> None:
-    recorder = Recorder(TelemetrySettings(tmp_path), Veil(), backoff_max=1.0)
+    recorder = Recorder(TelemetrySettings(tmp_path), Redactor(), backoff_max=1.0)
     here = Endpoint("broker-a", 5672)
 
     def stamp(number: int) -> Stamp:

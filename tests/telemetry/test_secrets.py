@@ -13,10 +13,10 @@ from haclient import Credentials, Message, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.errors import ConnectionGaveUp
-from haclient.events import AttemptFailed, Connected, GaveUp, Lost, Redirected, Stamp
+from haclient.events import AttemptFailed, Connected, Disconnected, GaveUp, Redirected, Stamp
 from haclient.telemetry import TelemetrySettings, flush
 from haclient.telemetry.record import Recorder
-from haclient.telemetry.redact import Veil
+from haclient.telemetry.redact import Redactor
 from tests.members import Members
 from tests.telemetry.lines import lines, text, words
 
@@ -78,7 +78,7 @@ async def test_a_run_with_failover_and_refused_credentials_writes_no_secret(tmp_
 
 
 def recorder(folder: Path, *public: str) -> Recorder:
-    return Recorder(TelemetrySettings(folder), Veil(public), backoff_max=1.0)
+    return Recorder(TelemetrySettings(folder), Redactor(public), backoff_max=1.0)
 
 
 def stamp(number: int) -> Stamp:
@@ -86,18 +86,25 @@ def stamp(number: int) -> Stamp:
 
 
 @pytest.mark.parametrize("echo", ["{}", "refused 'user={} code 7'", "x{}x"])
-def test_the_words_of_peers_are_never_written(tmp_path: Path, echo: str) -> None:
+def test_the_descriptions_of_peers_are_never_written(tmp_path: Path, echo: str) -> None:
     """A peer may quote what was sent to it: a body that nobody else knows, or a password in any form."""
     sink = recorder(tmp_path)
-    sink.conceal("app", PASSWORD)
+    sink.redact("app", PASSWORD)
     here = Endpoint("broker-a", 5672)
     heard = echo.format(BODY)
-    for kind in (FailureReason.CLOSED, FailureReason.NOT_AMQP, FailureReason.ENDED, FailureReason.AUTHENTICATION):
-        miss = Failure(kind=kind, detail=f"amqp:decode-error: {heard}", condition="amqp:decode-error")
-        record = AttemptRecord(number=1, endpoint=here, started=0.0, ended=1.0, miss=miss)
+    for kind in (
+        FailureReason.CLOSED,
+        FailureReason.NOT_AMQP,
+        FailureReason.ENDED,
+        FailureReason.AUTHENTICATION,
+    ):
+        failure = Failure(kind=kind, detail=f"amqp:decode-error: {heard}", condition="amqp:decode-error")
+        record = AttemptRecord(number=1, endpoint=here, started=0.0, ended=1.0, failure=failure)
         sink.put(AttemptFailed(stamp(1), record))
-    sink.put(Lost(stamp(2), here, f"amqp:decode-error: {heard}", 0, "amqp:decode-error"))
-    sink.put(GaveUp(stamp(3), f"no primary: {heard}", Failure(kind=FailureReason.CLOSED, detail=heard), "deadline"))
+    sink.put(Disconnected(stamp(2), here, f"amqp:decode-error: {heard}", 0, "amqp:decode-error"))
+    sink.put(
+        GaveUp(stamp(3), f"no primary: {heard}", Failure(kind=FailureReason.CLOSED, detail=heard), "deadline")
+    )
     check_clean(tmp_path, BODY)
     assert text(tmp_path).count('"haclient.close.condition":"amqp:decode-error"') == 5
 
@@ -113,13 +120,15 @@ def test_the_words_of_peers_are_never_written(tmp_path: Path, echo: str) -> None
 )
 def test_a_password_is_looked_for_in_whatever_came_over_the_network(tmp_path: Path, form: str) -> None:
     sink = recorder(tmp_path, "broker-a")
-    sink.conceal("app", PASSWORD)
+    sink.redact("app", PASSWORD)
     here, there = Endpoint("broker-a", 5672), Endpoint(f"{form}.example", 5672)
     sink.put(Connected(stamp(1), here, 1, 1, 0.1, cluster=f"c{form}"))
-    sink.put(Lost(stamp(2), here, form, 0, f"amqp:{form}".replace("=", "")))
+    sink.put(Disconnected(stamp(2), here, form, 0, f"amqp:{form}".replace("=", "")))
     sink.put(Redirected(stamp(3), here, there, followed=False, detail=f"{there} is no member"))
-    miss = Failure(kind=FailureReason.UNRESOLVED, detail=f"cannot resolve {form}")
-    sink.put(AttemptFailed(stamp(4), AttemptRecord(number=1, endpoint=there, started=0, ended=1, miss=miss)))
+    failure = Failure(kind=FailureReason.UNRESOLVED, detail=f"cannot resolve {form}")
+    sink.put(
+        AttemptFailed(stamp(4), AttemptRecord(number=1, endpoint=there, started=0, ended=1, failure=failure))
+    )
     check_clean(tmp_path, form, PASSWORD)
     assert len(lines(tmp_path)) == 4
 
@@ -127,17 +136,17 @@ def test_a_password_is_looked_for_in_whatever_came_over_the_network(tmp_path: Pa
 def test_a_password_that_needs_escaping_is_found_too(tmp_path: Path) -> None:
     secret = "p@ss/wörd\"\\'"
     sink = recorder(tmp_path)
-    sink.conceal("app", secret)
+    sink.redact("app", secret)
     here = Endpoint("broker-a", 5672)
     for number, form in enumerate((secret, quote(secret, safe=""), repr(secret)[1:-1]), 1):
-        sink.put(Lost(stamp(number), here, f"[Errno 5] {form}", 0))
+        sink.put(Disconnected(stamp(number), here, f"[Errno 5] {form}", 0))
     flush()
     assert [line["data"].get("haclient.close.reason") for line in lines(tmp_path)] == [None] * 3
 
 
 def test_a_password_that_is_a_host_of_the_url_does_not_hide_the_hosts(tmp_path: Path) -> None:
     sink = recorder(tmp_path, "broker-a")
-    sink.conceal("app", "broker")
+    sink.redact("app", "broker")
     sink.put(Connected(stamp(1), Endpoint("broker-b", 5672), 1, 1, 0.1, cluster="brokers"))
     flush()
     (line,) = lines(tmp_path)

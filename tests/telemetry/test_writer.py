@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 30.0
 
 
-def start(folder: Path, count: int, way: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.telemetry.numbers", str(folder), str(count), way]
+def start(folder: Path, count: int, mode: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.telemetry.numbers", str(folder), str(count), mode]
     return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
@@ -52,7 +52,7 @@ class TestEnds:
         assert start(tmp_path, 500, "exit").wait(PATIENCE) == 3
         assert Counter(numbers(tmp_path)) == dict.fromkeys(range(500), 2)
 
-    def test_what_comes_after_the_exit_handler_is_written_too(self, tmp_path: Path) -> None:
+    def test_what_is_put_after_the_exit_handler_is_written_too(self, tmp_path: Path) -> None:
         assert start(tmp_path, 100, "late").wait(PATIENCE) == 0
         assert numbers(tmp_path) == list(range(101))
 
@@ -181,7 +181,7 @@ class TestRotation:
         assert text(tmp_path) == "x" * 1_000_000 + "y"
         files.forget()
 
-    def test_a_plain_file_that_somebody_took_away_is_no_failure(self, tmp_path: Path) -> None:
+    def test_a_plain_file_that_was_removed_is_no_failure(self, tmp_path: Path) -> None:
         source = Numbers(TelemetrySettings(tmp_path, rotate_size=1))
         for number in range(3):
             source.put(number)
@@ -193,7 +193,7 @@ class TestRotation:
         assert numbers(tmp_path) == [9]
 
     @pytest.mark.parametrize("fsync", ["no", "everysec", "always"])
-    def test_every_way_to_sync_writes(self, tmp_path: Path, fsync: str) -> None:
+    def test_every_fsync_setting_writes(self, tmp_path: Path, fsync: str) -> None:
         source = Numbers(TelemetrySettings(tmp_path, fsync=fsync))  # type: ignore[arg-type]
         source.put(1)
         assert flush(PATIENCE)
@@ -224,9 +224,9 @@ class TestDisks:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert flush(PATIENCE)
         assert numbers(tmp_path) == list(range(30))
-        told = [record for record in caplog.records if record.name == "haclient"]
-        assert [record.levelname for record in told] == ["WARNING", "INFO"]
-        assert str(tmp_path) in told[0].getMessage()
+        reported = [record for record in caplog.records if record.name == "haclient"]
+        assert [record.levelname for record in reported] == ["WARNING", "INFO"]
+        assert str(tmp_path) in reported[0].getMessage()
 
     def test_a_full_file_system_costs_what_the_queue_could_not_hold_and_says_how_much(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -19,10 +19,10 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def pair(module_ha_pair: HAPair) -> HAPair:
+def pair(haclient_module_pair: HAPair) -> HAPair:
     """The module's pair, as new."""
-    module_ha_pair.restore()
-    return module_ha_pair
+    haclient_module_pair.restore()
+    return haclient_module_pair
 
 
 def kill(pair: HAPair) -> None:
@@ -72,7 +72,7 @@ def bodies(url: str, queue: str, count: int) -> list[object]:
 
 @pytest.mark.parametrize("fail", FAILURES)
 def test_what_was_sent_before_during_and_after_a_failure_is_there(
-    fail: Callable[[HAPair], None], pair: HAPair, fast_failover: None
+    fail: Callable[[HAPair], None], pair: HAPair, haclient_fast_failover: None
 ) -> None:
     old, generation = pair.primary, pair.generation
     with haclient.connect(pair.url) as connection, connection.create_sender("q") as sender:
@@ -123,7 +123,9 @@ def test_both_members_may_be_killed_one_after_the_other(pair: HAPair) -> None:
     assert pair.primary == first
 
 
-def test_a_partition_that_nobody_decides_about_ends_where_it_began(pair: HAPair, fast_failover: None) -> None:
+def test_a_partition_that_nobody_decides_about_ends_where_it_began(
+    pair: HAPair, haclient_fast_failover: None
+) -> None:
     with haclient.connect(pair.url) as connection, connection.create_sender("q") as sender:
         isolated = pair.partition()
         assert pair.primary is None
@@ -185,10 +187,10 @@ def test_there_is_nobody_to_kill_while_there_is_no_primary(pair: HAPair) -> None
 
 
 def test_another_pair_has_more_members_and_users_and_is_gone_after_it(
-    ha_pair_factory: Callable[..., AbstractContextManager[HAPair]],
+    haclient_pair_factory: Callable[..., AbstractContextManager[HAPair]],
 ) -> None:
     before = set(psutil.Process().children())
-    with ha_pair_factory(members=3, users={"alice": "secret"}, anonymous=False) as pair:
+    with haclient_pair_factory(members=3, users={"alice": "secret"}, anonymous=False) as pair:
         assert len(pair.members) == len(set(psutil.Process().children()) - before) == 3
         alice = haclient.Credentials("alice", "secret")
         with haclient.connect(pair.url, credentials=alice) as connection:
@@ -202,9 +204,9 @@ def test_another_pair_has_more_members_and_users_and_is_gone_after_it(
 
 
 def test_a_pair_whose_context_has_ended_says_so(
-    ha_pair_factory: Callable[..., AbstractContextManager[HAPair]],
+    haclient_pair_factory: Callable[..., AbstractContextManager[HAPair]],
 ) -> None:
-    with ha_pair_factory(members=1) as pair:
+    with haclient_pair_factory(members=1) as pair:
         pass
     with pytest.raises(RuntimeError, match="its context or fixture has ended"):
         pair.wait_ready()
@@ -212,25 +214,25 @@ def test_a_pair_whose_context_has_ended_says_so(
 
 @pytest.mark.parametrize("members", [0, -1])
 def test_a_cluster_has_a_member(
-    members: int, ha_pair_factory: Callable[..., AbstractContextManager[HAPair]]
+    members: int, haclient_pair_factory: Callable[..., AbstractContextManager[HAPair]]
 ) -> None:
     with pytest.raises(ValueError, match=f"members={members}: "):
-        ha_pair_factory(members=members).__enter__()
+        haclient_pair_factory(members=members).__enter__()
 
 
-def test_a_broker_keeps_its_messages_when_it_is_killed(broker: Broker) -> None:
-    with haclient.connect(broker.url) as connection, connection.create_sender("q") as sender:
+def test_a_broker_keeps_its_messages_when_it_is_killed(haclient_broker: Broker) -> None:
+    with haclient.connect(haclient_broker.url) as connection, connection.create_sender("q") as sender:
         sender.send(Message(body="one"), timeout=PATIENCE)
-        broker.kill()
+        haclient_broker.kill()
         later = sender.send_nowait(Message(body="two"))
-        broker.restart()
+        haclient_broker.restart()
         later.result(PATIENCE)
-    assert bodies(broker.url, "q", 2) == ["one", "two"]
+    assert bodies(haclient_broker.url, "q", 2) == ["one", "two"]
 
 
-def test_a_stopped_broker_goes_on_where_it_was(broker: Broker) -> None:
-    with haclient.connect(broker.url) as connection, connection.create_sender("q") as sender:
-        broker.pause()
+def test_a_stopped_broker_goes_on_where_it_was(haclient_broker: Broker) -> None:
+    with haclient.connect(haclient_broker.url) as connection, connection.create_sender("q") as sender:
+        haclient_broker.pause()
         held = sender.send_nowait(Message(body="one"))
-        broker.resume()
+        haclient_broker.resume()
         held.result(PATIENCE)

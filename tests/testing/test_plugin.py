@@ -33,15 +33,20 @@ def test_a_project_that_does_not_use_it_imports_nothing_but_pytest(pytester: pyt
 
 
 def test_it_can_be_switched_off(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(ha_pair): pass")
+    pytester.makepyfile("def test_it(haclient_pair): pass")
     result = pytester.runpytest_subprocess(*STRICT, *ASYNCIO, "-p", "no:haclient")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*fixture 'ha_pair' not found"])
+    result.stdout.fnmatch_lines(["*fixture 'haclient_pair' not found"])
 
 
 def test_the_fixtures_are_listed_with_what_they_are(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--fixtures")
-    for name in ("ha_pair", "ha_pair_factory [[]session scope]", "module_ha_pair [[]module scope]", "broker"):
+    for name in (
+        "haclient_pair",
+        "haclient_pair_factory [[]session scope]",
+        "haclient_module_pair [[]module scope]",
+        "haclient_broker",
+    ):
         result.stdout.fnmatch_lines([f"{name} -- *", "    *"])
 
 
@@ -50,14 +55,14 @@ def test_two_processes_share_the_tests_and_each_has_its_own_brokers(pytester: py
         import os
         import haclient
 
-        def test_first(session_broker, ha_pair):
-            for place in (session_broker, ha_pair):
+        def test_first(haclient_session_broker, haclient_pair):
+            for place in (haclient_session_broker, haclient_pair):
                 with haclient.connect(place.url) as connection:
                     connection.create_sender("q").send(haclient.Message(body=os.getpid()), timeout=60)
 
-        def test_second(session_broker):
-            session_broker.restore()
-            with haclient.connect(session_broker.url) as connection:
+        def test_second(haclient_session_broker):
+            haclient_session_broker.restore()
+            with haclient.connect(haclient_session_broker.url) as connection:
                 connection.create_sender("q").send(haclient.Message(body=os.getpid()), timeout=60)
                 receiver = connection.create_receiver("q")
                 assert receiver.receive(timeout=60).message.body == os.getpid()
@@ -75,10 +80,10 @@ def test_scopes_are_what_the_names_say(pytester: pytest.Pytester) -> None:
         urls = {"function": set(), "module": set(), "session": set()}
 
         @pytest.mark.parametrize("time", [1, 2])
-        def test_it(time, broker, module_broker, session_broker):
-            urls["function"].add(broker.url)
-            urls["module"].add(module_broker.url)
-            urls["session"].add(session_broker.url)
+        def test_it(time, haclient_broker, haclient_module_broker, haclient_session_broker):
+            urls["function"].add(haclient_broker.url)
+            urls["module"].add(haclient_module_broker.url)
+            urls["session"].add(haclient_session_broker.url)
             assert [len(each) for each in urls.values()] == [time, 1, 1]
         """
     )
@@ -92,10 +97,10 @@ def test_a_process_that_dies_leaves_no_member_behind(pytester: pytest.Pytester) 
         import pathlib
         import psutil
 
-        def test_it(ha_pair):
+        def test_it(haclient_pair):
             pids = [str(child.pid) for child in psutil.Process().children()]
             pathlib.Path("pids").write_text(" ".join(pids))
-            ha_pair.pause()
+            haclient_pair.pause()
             os._exit(3)
         """
     )

@@ -9,7 +9,7 @@ import pytest
 
 from haclient import Message, aio
 from haclient.errors import DeadlineExceeded
-from haclient.events import Lost
+from haclient.events import Disconnected
 from haclient.testing import Broker, FlakyPeers, VirtualTime
 
 HOUR = 3600.0
@@ -19,7 +19,7 @@ async def test_outside_of_it_time_is_real() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(time.monotonic(), abs=10)
 
 
-def test_sleeps_and_timeouts_pass_in_their_order(virtual_time: VirtualTime) -> None:
+def test_sleeps_and_timeouts_pass_in_their_order(haclient_virtual_time: VirtualTime) -> None:
     async def main() -> list[str]:
         order: list[str] = []
 
@@ -35,70 +35,70 @@ def test_sleeps_and_timeouts_pass_in_their_order(virtual_time: VirtualTime) -> N
                 await asyncio.Event().wait()
         return order
 
-    assert virtual_time.run(main()) == ["soon", "late"]
-    assert virtual_time.elapsed == 2 * HOUR + 0.25
+    assert haclient_virtual_time.run(main()) == ["soon", "late"]
+    assert haclient_virtual_time.elapsed == 2 * HOUR + 0.25
 
 
 def test_a_client_that_finds_nobody_tries_as_long_as_it_was_told(
-    virtual_time: VirtualTime, flaky_peer: FlakyPeers
+    haclient_virtual_time: VirtualTime, haclient_flaky_peer: FlakyPeers
 ) -> None:
     async def main() -> DeadlineExceeded:
         with pytest.raises(DeadlineExceeded) as caught:
             await aio.connect(nobody.url, startup_deadline=HOUR)
         return caught.value
 
-    nobody = flaky_peer("refused")
-    error = virtual_time.run(main())
-    assert virtual_time.elapsed == pytest.approx(HOUR)
+    nobody = haclient_flaky_peer("refused")
+    error = haclient_virtual_time.run(main())
+    assert haclient_virtual_time.elapsed == pytest.approx(HOUR)
     # Full jitter under a ceiling of 10 s: one attempt in 5 s.
     assert 300 < len(error.attempts) < 1500
 
 
 def test_a_broker_answers_in_real_time_and_is_not_missed_while_the_application_sleeps(
-    virtual_time: VirtualTime, module_broker: Broker
+    haclient_virtual_time: VirtualTime, haclient_module_broker: Broker
 ) -> None:
-    lost: list[Lost] = []
+    lost: list[Disconnected] = []
 
     def note(event: object) -> None:
-        if isinstance(event, Lost):
+        if isinstance(event, Disconnected):
             lost.append(event)
 
     async def main() -> None:
-        async with aio.connect(module_broker.url, on_event=note) as connection:
+        async with aio.connect(haclient_module_broker.url, on_event=note) as connection:
             sender = await connection.create_sender("q")
             for _ in range(2):
                 await sender.send(Message(body="one"), timeout=5)
                 await asyncio.sleep(20)
 
-    virtual_time.run(main())
-    assert virtual_time.elapsed == pytest.approx(40)
+    haclient_virtual_time.run(main())
+    assert haclient_virtual_time.elapsed == pytest.approx(40)
     assert lost == []
 
 
 def test_a_peer_that_is_silent_is_waited_for_as_long_as_virtual_time_says(
-    virtual_time: VirtualTime, flaky_peer: FlakyPeers
+    haclient_virtual_time: VirtualTime, haclient_flaky_peer: FlakyPeers
 ) -> None:
     async def main() -> None:
         with pytest.raises(DeadlineExceeded):
             await aio.connect(silent.url, startup_deadline=HOUR, attempt_timeout=1000)
 
-    silent = flaky_peer("silence")
-    virtual_time.run(main())
+    silent = haclient_flaky_peer("silence")
+    haclient_virtual_time.run(main())
     assert silent.accepted == 4
-    assert virtual_time.elapsed == pytest.approx(HOUR)
+    assert haclient_virtual_time.elapsed == pytest.approx(HOUR)
 
 
-def test_a_socket_that_only_listens_does_not_hold_time_up(virtual_time: VirtualTime) -> None:
+def test_a_socket_that_only_listens_does_not_hold_time_up(haclient_virtual_time: VirtualTime) -> None:
     async def main() -> None:
         async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0):
             await asyncio.sleep(HOUR)
 
-    virtual_time.settle = HOUR  # in real time: who waits for that fails by the timeout of this test
-    virtual_time.run(main())
-    assert virtual_time.elapsed == HOUR
+    haclient_virtual_time.settle = HOUR  # in real time: who waits for that fails by the timeout of this test
+    haclient_virtual_time.run(main())
+    assert haclient_virtual_time.elapsed == HOUR
 
 
-def test_a_server_and_its_client_share_a_loop(virtual_time: VirtualTime) -> None:
+def test_a_server_and_its_client_share_a_loop(haclient_virtual_time: VirtualTime) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(HOUR)
         writer.write(b"hello")
@@ -111,22 +111,22 @@ def test_a_server_and_its_client_share_a_loop(virtual_time: VirtualTime) -> None
             writer.close()
             return greeting
 
-    assert virtual_time.run(main()) == b"hello"
-    assert virtual_time.elapsed == HOUR
+    assert haclient_virtual_time.run(main()) == b"hello"
+    assert haclient_virtual_time.elapsed == HOUR
 
 
-def test_while_a_thread_works_time_passes_as_usual(virtual_time: VirtualTime) -> None:
+def test_while_a_thread_works_time_passes_as_usual(haclient_virtual_time: VirtualTime) -> None:
     async def main() -> str:
         async with asyncio.timeout(HOUR):
             await asyncio.to_thread(time.sleep, 0.05)
             infos = await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)
             return str(infos[0][4][0])
 
-    assert virtual_time.run(main()) == "127.0.0.1"
-    assert 0.04 < virtual_time.elapsed < HOUR
+    assert haclient_virtual_time.run(main()) == "127.0.0.1"
+    assert 0.04 < haclient_virtual_time.elapsed < HOUR
 
 
-def test_a_blocking_program_sleeps_and_looks_at_the_clock(virtual_time: VirtualTime) -> None:
+def test_a_blocking_program_sleeps_and_looks_at_the_clock(haclient_virtual_time: VirtualTime) -> None:
     def keep_trying() -> int:
         tries, end, wall = 0, time.monotonic() + HOUR, time.time()
         while time.monotonic() < end:
@@ -135,20 +135,20 @@ def test_a_blocking_program_sleeps_and_looks_at_the_clock(virtual_time: VirtualT
         assert time.time() - wall == pytest.approx(HOUR)
         return tries
 
-    virtual_time.settle = 0.001
+    haclient_virtual_time.settle = 0.001
     assert keep_trying() == 60
-    assert virtual_time.elapsed == HOUR
+    assert haclient_virtual_time.elapsed == HOUR
 
 
-def test_other_threads_live_in_real_time(virtual_time: VirtualTime) -> None:
+def test_other_threads_live_in_real_time(haclient_virtual_time: VirtualTime) -> None:
     told: list[float] = []
-    virtual_time.advance(HOUR)
+    haclient_virtual_time.advance(HOUR)
     thread = threading.Thread(target=lambda: told.append(time.monotonic()))
     thread.start()
     thread.join()
     assert time.monotonic() - told[0] > HOUR / 2
 
 
-def test_time_does_not_go_back(virtual_time: VirtualTime) -> None:
+def test_time_does_not_go_back(haclient_virtual_time: VirtualTime) -> None:
     with pytest.raises(ValueError, match="does not go back"):
-        virtual_time.advance(-1)
+        haclient_virtual_time.advance(-1)

@@ -1,4 +1,4 @@
-"""Messages of real members in traces of OpenTelemetry's own SDK, on both faces and through a failover."""
+"""Messages of real members in traces of OpenTelemetry's own SDK, on both APIs and through a failover."""
 
 from __future__ import annotations
 

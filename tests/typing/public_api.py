@@ -22,9 +22,9 @@ from haclient import (
     Credentials,
     Delivery,
     Endpoint,
-    Message,
     Failure,
     FailureReason,
+    Message,
     Outcome,
     OutcomeState,
     Receiver,
@@ -119,7 +119,7 @@ async def traced_messages(connection: Connection, other: aio.Connection) -> None
     MessageTracing(carrier="headers")  # type: ignore[arg-type]
 
 
-# -- the blocking face ----------------------------------------------------------------------------
+# -- the blocking API ----------------------------------------------------------------------------
 
 
 def blocking_connection() -> None:
@@ -182,7 +182,7 @@ def blocking_delivery(delivery: Delivery) -> None:
     delivery.modify(delivery_failed=False, undeliverable_here=True)
 
 
-# -- the asyncio face -----------------------------------------------------------------------------
+# -- the asyncio API -----------------------------------------------------------------------------
 
 
 async def asyncio_connection() -> None:
@@ -351,23 +351,23 @@ def every_event(event: events.Event) -> str:
             return str(event.endpoint)
         case events.AttemptFailed():
             assert_type(event.record, AttemptRecord)
-            assert_type(event.record.miss, Failure)
-            assert_type(event.record.miss.kind, FailureReason)
-            return event.record.miss.kind.value
+            assert_type(event.record.failure, Failure)
+            assert_type(event.record.failure.kind, FailureReason)
+            return event.record.failure.kind.value
         case events.Redirected():
             assert_type((event.by, event.target), tuple[Endpoint, Endpoint])
             assert_type(event.followed, bool)
             return event.detail
         case events.BackingOff():
             assert_type((event.delay, event.base), tuple[float, float])
-            assert_type(event.hint, float | None)
+            assert_type(event.retry_after, float | None)
             return str(event.round)
         case events.Connected() | events.Reconnected():
             assert_type(event.endpoint, Endpoint)
             assert_type(event.generation, int | None)
             assert_type(event.duration, float)
             return str(event.replayed if isinstance(event, events.Reconnected) else event.attempts)
-        case events.Lost():
+        case events.Disconnected():
             assert_type(event.unsettled, int)
             return event.reason
         case events.GaveUp():

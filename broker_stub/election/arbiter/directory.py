@@ -11,9 +11,9 @@ Rules
 * An empty directory was never used: (0, "").  If ``initialised`` is there and ``record`` is not, somebody
   deleted it: unavailable, until it is put back or all members are started anew on an empty directory.
 * Bytes reach the disk before the name does (fsync of the file, rename, fsync of the directory), so that
-  whoever dies at any point leaves the old record or the new one.
-* Whatever takes longer than the timeout is given up.  A rename that a hanging disk carries out later is
-  like one whose outcome was not known; the work looks at the clock before it, so that the window is small.
+  a process that dies at any point leaves the old record or the new one.
+* Whatever takes longer than the timeout is given up.  A rename that a hanging disk applies later is
+  like one whose outcome was not known; the work checks the clock before it, so that the window is small.
 
 The file system must have ``flock`` between all who use it and atomic renames: local ones, NFS 4 and the
 usual cluster file systems do.
@@ -80,7 +80,7 @@ class DirectoryArbiter:
 
 def _read(path: Path) -> ArbiterRecord:
     record, initialised = path / "record", path / "initialised"
-    # Twice: the first compare-and-set may come between the two looks.
+    # Twice: the first compare-and-set may happen between the two reads.
     for _ in range(2):
         with contextlib.suppress(FileNotFoundError):
             return decode(record.read_bytes(), str(record))
@@ -135,7 +135,7 @@ def _try_lock(descriptor: int, path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    # Somebody may have deleted the file meanwhile: a lock on it keeps nobody out.
+    # Somebody may have deleted the file meanwhile: a lock on it excludes no one.
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False

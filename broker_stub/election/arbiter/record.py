@@ -23,14 +23,14 @@ class Arbiter(Protocol):
     async def read(self) -> ArbiterRecord:
         """The record; (0, "") if there was never one.
 
-        :raises ArbiterUnavailableError: if it can't be told.
+        :raises ArbiterUnavailableError: if it is unknown.
         """
         ...
 
     async def compare_and_set(self, expected: ArbiterRecord, new: ArbiterRecord) -> bool:
-        """Replace the record if it is ``expected``; tells whether it was.
+        """Replace the record if it is ``expected``; whether it was.
 
-        :raises ArbiterUnavailableError: if that can't be told: the record may have been replaced.
+        :raises ArbiterUnavailableError: if that is unknown: the record may have been replaced.
         """
         ...
 
@@ -41,7 +41,7 @@ class Arbiter(Protocol):
 
 def encode(record: ArbiterRecord) -> bytes:
     """The record as a line."""
-    fields = {"number": record.number, "claim": record.claim, "check": _check(record)}
+    fields = {"number": record.generation, "claim": record.claim, "check": _check(record)}
     return json.dumps(fields).encode() + b"\n"
 
 
@@ -53,16 +53,16 @@ def decode(data: bytes, where: str) -> ArbiterRecord:
     """
     try:
         fields = json.loads(data)
-        number, claim, check = fields["number"], fields["claim"], fields["check"]
+        generation, claim, check = fields["number"], fields["claim"], fields["check"]
     except (ValueError, TypeError, KeyError):
-        raise ArbiterUnavailableError(f"{where} is damaged: it holds {data[:80]!r}") from None
-    if type(number) is not int or type(claim) is not str or number < 0:
-        raise ArbiterUnavailableError(f"{where} is damaged: it holds {data[:80]!r}")
-    record = ArbiterRecord(number, claim)
+        raise ArbiterUnavailableError(f"{where} is corrupted: it holds {data[:80]!r}") from None
+    if type(generation) is not int or type(claim) is not str or generation < 0:
+        raise ArbiterUnavailableError(f"{where} is corrupted: it holds {data[:80]!r}")
+    record = ArbiterRecord(generation, claim)
     if check != _check(record):
-        raise ArbiterUnavailableError(f"{where} is damaged: its check does not fit generation {number}")
+        raise ArbiterUnavailableError(f"{where} is corrupted: its check does not fit generation {generation}")
     return record
 
 
 def _check(record: ArbiterRecord) -> str:
-    return hashlib.sha256(f"{record.number} {record.claim}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{record.generation} {record.claim}".encode()).hexdigest()[:16]

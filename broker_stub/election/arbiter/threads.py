@@ -11,12 +11,12 @@ from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
-# How much later than its own deadline the work is waited for (seconds): it tells better what was wrong.
+# How much later than its own deadline the work is waited for (seconds): its own error says more.
 _GRACE = 0.5
 
 
 async def in_thread(work: Callable[[float], T], *, timeout: float) -> T:
-    """Like ``asyncio.to_thread``, but nobody waits for work that hangs: not the loop, not the interpreter.
+    """Like ``asyncio.to_thread``, but neither the loop nor the interpreter waits for work that hangs.
 
     :param work: is given its deadline, by ``time.monotonic()``, and should end by itself then.
     :param timeout: seconds until that deadline.
@@ -26,14 +26,14 @@ async def in_thread(work: Callable[[float], T], *, timeout: float) -> T:
     ended: asyncio.Future[Callable[[], T]] = loop.create_future()
     deadline = time.monotonic() + timeout
 
-    def tell(outcome: Callable[[], T]) -> None:
+    def finish(outcome: Callable[[], T]) -> None:
         if not ended.done():
             ended.set_result(outcome)
 
     def run() -> None:
         outcome = _outcome(work, deadline)
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(tell, outcome)
+            loop.call_soon_threadsafe(finish, outcome)
 
     threading.Thread(target=run, name="arbiter", daemon=True).start()
     async with asyncio.timeout(timeout + _GRACE):
@@ -44,7 +44,7 @@ async def in_thread(work: Callable[[float], T], *, timeout: float) -> T:
 def _outcome(work: Callable[[float], T], deadline: float) -> Callable[[], T]:
     try:
         result = work(deadline)
-    except Exception as error:  # noqa: BLE001  (whoever waits raises it again)
+    except Exception as error:  # noqa: BLE001  (the caller raises it again)
         return _raising(error)
     return lambda: result
 

@@ -6,10 +6,10 @@
 Rules
 -----
 * A call has a session of its own.  Calls are rare, a session takes milliseconds, and one that is left
-  open would carry out later what its caller has given up: kazoo keeps requests while it reconnects.
+  open would apply later what its caller has given up: kazoo keeps requests while it reconnects.
 * A read comes after ``sync``: a server may lag behind the ensemble.
-* When the connection is lost in the middle of a set, it is read back: the claim is used by nobody else, so
-  the record tells whether it was set.  ZooKeeper takes no request of a session from its old connection once
+* When the connection is lost in the middle of a set, it is read back: no other member uses the claim, so
+  the record shows whether it was set.  ZooKeeper takes no request of a session from its old connection once
   it has moved to a new one, so what is read then is final.
 * If there is no answer in time, the outcome is not known.
 
@@ -110,7 +110,7 @@ class _Session:
             return decode(data, self._record), stat.version
         if self._wait(self._client.exists_async(self._initialised)) is None:
             return ArbiterRecord(), None
-        # Both nodes are made at once, perhaps between the two looks.
+        # Both nodes are made at once, perhaps between the two reads.
         if self._wait(self._client.exists_async(self._record)) is not None:
             return self.read()
         raise ArbiterUnavailableError(f"{self._record} is missing in ZooKeeper: it was deleted")

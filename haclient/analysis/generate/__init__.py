@@ -4,8 +4,8 @@ For tests, demonstrations and benchmarks.  Spark makes the lines where they are 
 ``spark.range`` and native expressions; each is a function of the seed, so the same arguments
 give the same lines on any cluster.
 
-What the fleet lives through is in ``fleet``, what is written of it in ``lines``, what an analysis should
-find in ``truth``, what is wrong with the lines in ``dirt``.
+``fleet`` decides what each client goes through, ``lines`` writes it as telemetry, ``truth`` is
+the result that an analysis should find, and ``fault_injection`` is what is wrong with the lines.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from haclient.analysis.generate.fault_injection import CLEAN, USUAL, Dirt
+from haclient.analysis.generate.fault_injection import CLEAN, USUAL, Faults
 from haclient.analysis.generate.fleet import Fleet
 from haclient.analysis.generate.lines import events, flat, text
 from haclient.analysis.generate.truth import truth
 from haclient.analysis.io import ingest
 
-__all__ = ["CLEAN", "Dirt", "Generated", "generate", "write"]
+__all__ = ["CLEAN", "Faults", "Generated", "generate", "write"]
 
 _COMPRESSION = {"json": "none", "json.gz": "gzip"}
 
@@ -32,8 +32,8 @@ class Generated:
 
     :param events: the columns of ``ingest``, without copies and what is no line.
     :param lines: JSON text in the column ``value``, with copies, cut and bad lines.
-    :param truth: one row for each outage of each connection: ``client_id``, ``connection``, ``outage``,
-        ``cluster``, ``time_away`` (s, null if not back), ``attempts``, ``outcome`` and ``lost_lines``
+    :param truth: one row for each episode of each connection: ``client_id``, ``connection``, ``outage``,
+        ``cluster``, ``downtime`` (s, null if not back), ``attempts``, ``episode_result`` and ``lost_lines``
         (how many of its lines are missing).
     """
 
@@ -48,14 +48,14 @@ def generate(
     clients: int,
     outages: int = 3,
     seed: int = 0,
-    dirt: Dirt = USUAL,
+    faults: Faults = USUAL,
     clusters: int = 3,
 ) -> Generated:
     """Make a fleet; about 15 lines for each client and outage."""
-    fleet = Fleet(clients, outages, seed, dirt, clusters)
-    outages_made = fleet.outages_of(spark)
-    made = events(fleet, outages_made)
-    return Generated(flat(made), text(made), truth(fleet, outages_made))
+    fleet = Fleet(clients, outages, seed, faults, clusters)
+    episodes = fleet.episodes_of(spark)
+    made = events(fleet, episodes)
+    return Generated(flat(made), text(made), truth(fleet, episodes))
 
 
 def write(generated: Generated, path: str, *, form: str = "json", files: int | None = None) -> None:

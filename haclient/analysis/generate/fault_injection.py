@@ -1,4 +1,4 @@
-"""What is wrong with generated lines.  It changes the lines, never the truth."""
+"""Fault injection for generated lines: it changes the lines, never the truth."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dirt:
-    """What is wrong with the lines; shares of one.
+class Faults:
+    """The faults to inject; shares of one.
 
     :param lost: lines never written; their numbers are missing.
     :param duplicated: lines written twice.
@@ -15,8 +15,8 @@ class Dirt:
     :param dying: clients that die while reconnecting; the last line of each is cut short.
     :param giving_up: clients that give up in an outage.
     :param closing: clients whose application closes the connection.
-    :param skew: seconds by which the wall clock of a client may be wrong, either way.
-    :param stepping: clients whose wall clock jumps, by up to 10 s either way, in one outage.
+    :param skew: seconds by which the wall clock of a client may be wrong, in either direction.
+    :param stepping: clients whose wall clock jumps, by up to 10 s in either direction, in one outage.
     :param busy: outages of the client with very many of them.
     :param split: a few clients see another primary of the same generation, or an older one.
     """
@@ -33,8 +33,8 @@ class Dirt:
     split: bool = True
 
 
-USUAL = Dirt()
-CLEAN = Dirt(
+USUAL = Faults()
+CLEAN = Faults(
     lost=0.0,
     duplicated=0.0,
     bad=0.0,

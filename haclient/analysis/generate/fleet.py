@@ -4,7 +4,7 @@
 * The primary of a cluster dies ``outages`` times.  All its clients lose it within 0.2 s, and try again with
   full jitter: delay n is drawn evenly from 0 to ``min(CAP, BASE * 2**n)``.  The new primary takes over after
   ``FAILOVER`` seconds and sets up clients at an even rate; the last slot is ``RECOVERY`` seconds later.
-* The last client is alone in a cluster of its own and loses its connection ``Dirt.busy`` times.
+* The last client is alone in a cluster of its own and loses its connection ``Faults.busy`` times.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.generate.fault_injection import Dirt
+from haclient.analysis.generate.fault_injection import Faults
 from haclient.telemetry.schema import Kind
 
 INTERVAL = 300.0  # s from one death of a primary to the next
 FAILOVER = 2.0  # s until the backup is promoted
-RECOVERY = 20.0  # s from the first set-up to the last
+RECOVERY = 20.0  # s from the first connection setup to the last
 BASE, CAP = 0.1, 30.0  # s, the client's defaults
 LAST_ATTEMPT = 11  # it always succeeds: all delays before it add up to 70 s on average
 ALIVE = 60.0  # s
@@ -38,41 +38,43 @@ class Fleet:
     clients: int
     outages: int
     seed: int
-    dirt: Dirt
+    faults: Faults
     clusters: int
 
-    def luck(self, salt: str, *of: str | Column) -> Column:
-        """An even draw from [0, 1), the same for the same columns."""
+    def prng(self, salt: str, *of: str | Column) -> Column:
+        """A pseudo-random number, uniform in [0, 1), the same for the same columns."""
         columns = [sf.col(name) if isinstance(name, str) else name for name in of]
         drawn = sf.xxhash64(sf.lit(self.seed), sf.lit(salt), *columns)
         return sf.shiftrightunsigned(drawn, 11) / sf.lit(float(2**53))
 
     def _clients(self, spark: SparkSession) -> DataFrame:
         """One row a client."""
-        dirt, span = self.dirt, self.outages
-        fate = self.luck("fate", "id")
-        doomed = dirt.dying + dirt.giving_up
-        place = sf.when(self.luck("cluster", "id") < FIRST_SHARE, 0).otherwise(
-            sf.floor(self.luck("cluster 2", "id") * self.clusters)
+        faults, span = self.faults, self.outages
+        fate = self.prng("fate", "id")
+        doomed = faults.dying + faults.giving_up
+        cluster_number = sf.when(self.prng("cluster", "id") < FIRST_SHARE, 0).otherwise(
+            sf.floor(self.prng("cluster 2", "id") * self.clusters)
         )
-        busy = (sf.col("id") == self.clients - 1) & sf.lit(dirt.busy > 0)
+        busy = (sf.col("id") == self.clients - 1) & sf.lit(faults.busy > 0)
         rows = spark.range(self.clients).select(
             "id",
-            sf.when(busy, self.clusters).otherwise(place).cast("bigint").alias("place"),
+            sf.when(busy, self.clusters).otherwise(cluster_number).cast("bigint").alias("cluster_number"),
             busy.alias("busy"),
             sf.when(busy, "lives")
-            .when(fate < dirt.dying, "dies")
+            .when(fate < faults.dying, "dies")
             .when(fate < doomed, "gives up")
-            .when(fate < doomed + dirt.closing, "closes")
+            .when(fate < doomed + faults.closing, "closes")
             .otherwise("lives")
             .alias("fate"),
-            (2 + sf.floor(self.luck("fate at", "id") * span)).alias("fate_at"),
-            (sf.signum(self.luck("skew", "id") - 0.5) * self.luck("skew 2", "id") * dirt.skew).alias("skew"),
+            (2 + sf.floor(self.prng("fate at", "id") * span)).alias("fate_at"),
+            (sf.signum(self.prng("skew", "id") - 0.5) * self.prng("skew 2", "id") * faults.skew).alias(
+                "skew"
+            ),
             sf.when(
-                self.luck("step", "id") < dirt.stepping, 2 + sf.floor(self.luck("step at", "id") * span)
+                self.prng("step", "id") < faults.stepping, 2 + sf.floor(self.prng("step at", "id") * span)
             ).alias("step_at"),
-            ((self.luck("step 2", "id") - 0.5) * 20).alias("step"),
-            sf.round(self.luck("uptime", "id") * 1e6, 3).alias("uptime"),
+            ((self.prng("step 2", "id") - 0.5) * 20).alias("step"),
+            sf.round(self.prng("uptime", "id") * 1e6, 3).alias("uptime"),
         )
         return rows.select(
             "*",
@@ -82,19 +84,19 @@ class Fleet:
 
     def _began(self, number: Column) -> Column:
         """When an outage begins, in seconds from the start."""
-        every = self.outages * INTERVAL / max(self.dirt.busy, 1)
-        storm = (number - 1) * INTERVAL + self.luck("death", "place", number) * (INTERVAL / 4)
-        storm = storm + self.luck("lost", "id", number) * 0.2
-        first = self.luck("start", "id") * 10
+        every = self.outages * INTERVAL / max(self.faults.busy, 1)
+        storm = (number - 1) * INTERVAL + self.prng("death", "cluster_number", number) * (INTERVAL / 4)
+        storm = storm + self.prng("lost", "id", number) * 0.2
+        first = self.prng("start", "id") * 10
         return sf.when(number == 1, first).when(sf.col("busy"), 10 + (number - 1) * every).otherwise(storm)
 
-    def _outages(self, spark: SparkSession) -> DataFrame:
+    def _episodes(self, spark: SparkSession) -> DataFrame:
         """One row for each outage of each client, with its waits, starts and last attempt."""
         usual = sf.when(sf.col("fate") == "lives", self.outages + 1).otherwise(sf.col("fate_at"))
-        count = sf.when(sf.col("busy"), self.dirt.busy + 1).otherwise(usual)
+        count = sf.when(sf.col("busy"), self.faults.busy + 1).otherwise(usual)
         rows = self._clients(spark).withColumn("outage", sf.explode(sf.sequence(sf.lit(1), count)))
         k = sf.col("outage")
-        ready = FAILOVER + self.luck("slot", "id", "outage") * RECOVERY
+        ready = FAILOVER + self.prng("slot", "id", "outage") * RECOVERY
         ready = sf.when((k == 1) | sf.col("busy"), 0.0).otherwise(ready)
         rows = rows.select(
             "*",
@@ -114,7 +116,7 @@ class Fleet:
         ceiling = sf.least(sf.lit(CAP), BASE * sf.pow(sf.lit(2.0), n))
         first = (n == 0) & (sf.col("outage") == 1)
         return sf.when(first, 0.0).otherwise(
-            sf.round(self.luck("wait", sf.col("id"), sf.col("outage"), n) * ceiling, 6)
+            sf.round(self.prng("wait", sf.col("id"), sf.col("outage"), n) * ceiling, 6)
         )
 
     def _steps(self) -> Column:
@@ -123,7 +125,7 @@ class Fleet:
         return sf.array_compact(sf.concat(lost, self._tries(), _ending()))
 
     def _tries(self) -> Column:
-        fails = self.luck("kind", sf.col("id"), sf.col("outage"), sf.lit(0))
+        fails = self.prng("kind", sf.col("id"), sf.col("outage"), sf.lit(0))
         failing = sf.col("end").isin("dies", "gives up")
         stop = sf.when(sf.col("end") == "dies", sf.floor(fails * sf.col("last")).cast("int")).otherwise(
             sf.when(failing, sf.greatest(sf.col("last") - 1, sf.lit(0))).otherwise(sf.col("last"))
@@ -142,23 +144,23 @@ class Fleet:
 
     def error(self, n: Column) -> Column:
         """Why attempt ``n`` failed, if it did."""
-        drawn = self.luck("kind", sf.col("id"), sf.col("outage"), n)
+        drawn = self.prng("kind", sf.col("id"), sf.col("outage"), n)
         other = sf.when(drawn < REFUSED + FORCED, "closed").otherwise("redirected")
         return sf.when(drawn < REFUSED, "refused").otherwise(other)
 
-    def outages_of(self, spark: SparkSession) -> DataFrame:
+    def episodes_of(self, spark: SparkSession) -> DataFrame:
         """One row for each outage of each client, with ``steps``, its lines.
 
         ``before`` is the number of lines that its connection wrote before them.
         """
-        rows = self._outages(spark)
+        rows = self._episodes(spark)
         earlier = Window.partitionBy("id").orderBy("outage").rowsBetween(Window.unboundedPreceding, -1)
         before = sf.coalesce(sf.sum(sf.size("steps")).over(earlier), sf.lit(0))
         return rows.withColumn("before", before)
 
     def is_lost(self, sequence: Column) -> Column:
         """Whether the line of that number was never written."""
-        return self.luck("lost line", sf.col("id"), sequence) < self.dirt.lost
+        return self.prng("lost line", sf.col("id"), sequence) < self.faults.lost
 
 
 def _step(kind: Kind, n: Column, at: Column) -> Column:
@@ -202,4 +204,4 @@ def end(number: str) -> Column:
 
 def cluster() -> Column:
     """The name of a client's cluster."""
-    return sf.concat(sf.lit("cluster-"), "place")
+    return sf.concat(sf.lit("cluster-"), "cluster_number")

@@ -12,25 +12,25 @@ from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, KEYS, Kind
 
 START = 1_780_000_000  # s since the epoch; 2026-05-28
 
-_PLACED = (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE)
+_WITH_ENDPOINT = (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE)
 
 
 def events(fleet: Fleet, rows: DataFrame) -> DataFrame:
-    """One row a line, copies included, with the columns of the schema, ``copy``, ``last_words``, ``garbage``.
+    """One row a line, copies included, with the columns of the schema, ``copy``, ``torn``, ``garbage``.
 
-    :param rows: of ``fleet.outages_of``.
+    :param rows: of ``fleet.episodes_of``.
     """
     steps = rows.select("*", sf.posexplode("steps").alias("pos", "line"))
     steps = steps.withColumn("sequence", sf.col("before") + sf.col("pos") + 1)
     steps = steps.where(~fleet.is_lost(sf.col("sequence")))
-    twice = fleet.luck("twice", "id", "sequence") < fleet.dirt.duplicated
+    twice = fleet.prng("twice", "id", "sequence") < fleet.faults.duplicated
     copies = sf.when(twice, sf.array(sf.lit(0), sf.lit(1))).otherwise(sf.array(sf.lit(0)))
     steps = steps.withColumn("copy", sf.explode(copies))
     dead = (sf.col("end") == "dies") & (sf.col("pos") == sf.size("steps") - 1)
     columns = _Line(fleet).columns()
     made = [columns.get(key.column, sf.lit(None)).cast(key.type.value).alias(key.column) for key in KEYS]
-    garbage = (fleet.luck("bad", "id", "sequence") < fleet.dirt.bad) & (sf.col("copy") == 0)
-    return steps.select(*made, "copy", dead.alias("last_words"), garbage.alias("garbage"))
+    garbage = (fleet.prng("bad", "id", "sequence") < fleet.faults.bad) & (sf.col("copy") == 0)
+    return steps.select(*made, "copy", dead.alias("torn"), garbage.alias("garbage"))
 
 
 def flat(made: DataFrame) -> DataFrame:
@@ -38,7 +38,7 @@ def flat(made: DataFrame) -> DataFrame:
 
     :param made: of ``events``.
     """
-    rows = made.where(~sf.col("last_words") & (sf.col("copy") == 0))
+    rows = made.where(~sf.col("torn") & (sf.col("copy") == 0))
     return rows.select(*(key.column for key in KEYS), sf.to_date("time").alias("date"))
 
 
@@ -51,8 +51,8 @@ def text(made: DataFrame) -> DataFrame:
     outer = [(time if key.column == "time" else sf.col(key.column)).alias(key.name) for key in ENVELOPE]
     inner = sf.struct(*(sf.col(key.column).alias(key.name) for key in DATA))
     value = sf.to_json(sf.struct(*outer, inner.alias("data")))
-    cut = sf.when(sf.col("last_words"), sf.expr("left(value, length(value) DIV 2)"))
-    rows = made.select(value.alias("value"), "last_words", "garbage")
+    cut = sf.when(sf.col("torn"), sf.expr("left(value, length(value) DIV 2)"))
+    rows = made.select(value.alias("value"), "torn", "garbage")
     rows = rows.select(cut.otherwise(sf.col("value")).alias("value"), "garbage")
     more = sf.when(sf.col("garbage"), sf.array("value", sf.lit("kernel: not a line of telemetry {")))
     return rows.select(sf.explode(more.otherwise(sf.array("value"))).alias("value"))
@@ -69,7 +69,7 @@ class _Line:
             self._envelope()
             | self._connection()
             | self._attempt()
-            | self._place()
+            | self._endpoint()
             | self._backoff()
             | self._end()
         )
@@ -106,7 +106,7 @@ class _Line:
 
     def _attempt(self) -> dict[str, Column]:
         n = sf.col("line.n")
-        pace = 0.25 + 0.75 * self.fleet.luck("pace", sf.col("id"), sf.col("outage"), n)
+        pace = 0.25 + 0.75 * self.fleet.prng("pace", sf.col("id"), sf.col("outage"), n)
         failed = sf.when(_is(Kind.ATTEMPT) & ~_won(), self.fleet.error(n))
         return {
             "attempt": sf.when(_is(Kind.ATTEMPT, Kind.CONNECTED), n + 1),
@@ -117,21 +117,21 @@ class _Line:
             ),
         }
 
-    def _place(self) -> dict[str, Column]:
+    def _endpoint(self) -> dict[str, Column]:
         """Where a line happened: 0 and 1 are the members of its cluster."""
-        primary, odd = self._primary(), sf.pmod(sf.col("line.n"), sf.lit(2))
+        primary, parity = self._primary(), sf.pmod(sf.col("line.n"), sf.lit(2))
         member = (
             sf.when(_is(Kind.LOST), 1 - primary)
-            .when(_is(Kind.ATTEMPT) & ~_won() | _is(Kind.REDIRECT), odd)
+            .when(_is(Kind.ATTEMPT) & ~_won() | _is(Kind.REDIRECT), parity)
             .otherwise(primary)
         )
-        placed = sf.when(_is(*_PLACED), member)
+        index = sf.when(_is(*_WITH_ENDPOINT), member)
         redirect = _is(Kind.REDIRECT)
         return {
-            "server_address": sf.when(placed == 0, _member("-a")).when(placed == 1, _member("-b")),
-            "server_port": sf.when(placed.isNotNull(), 5672),
+            "server_address": sf.when(index == 0, _member("-a")).when(index == 1, _member("-b")),
+            "server_port": sf.when(index.isNotNull(), 5672),
             "redirect_address": sf.when(
-                redirect, sf.concat(cluster(), sf.when(odd == 0, "-b").otherwise("-a"))
+                redirect, sf.concat(cluster(), sf.when(parity == 0, "-b").otherwise("-a"))
             ),
             "redirect_port": sf.when(redirect, sf.lit(5672)),
             "redirect_followed": sf.when(redirect, sf.lit(True)),
@@ -165,12 +165,12 @@ class _Line:
         return sf.when(self._sees_split(3, 7), 1 - right).otherwise(right)
 
     def _generation(self) -> Column:
-        told = sf.col("outage") - sf.when(_is(Kind.LOST), 1).otherwise(0)
-        return sf.when(self._sees_split(4, 11) & ~_is(Kind.LOST), 1).otherwise(told)
+        reported = sf.col("outage") - sf.when(_is(Kind.LOST), 1).otherwise(0)
+        return sf.when(self._sees_split(4, 11) & ~_is(Kind.LOST), 1).otherwise(reported)
 
     def _sees_split(self, outage: int, rest: int) -> Column:
         chosen = (sf.pmod("id", sf.lit(100)) == rest) & (sf.col("outage") == outage)
-        return chosen & ~sf.col("busy") & sf.lit(self.fleet.dirt.split)
+        return chosen & ~sf.col("busy") & sf.lit(self.fleet.faults.split)
 
 
 def _is(*kinds: Kind) -> Column:
@@ -189,8 +189,8 @@ def _member(ending: str) -> Column:
 
 def _event_id(seed: int) -> Column:
     """Like a UUID, from two hashes: 122 bits, so that no two lines of a fleet share one."""
-    half = [sf.xxhash64(sf.lit(seed + place), "id", "sequence") for place in (0, 1)]
-    digits = sf.lower(sf.concat(*(sf.lpad(sf.hex(one), 16, "0") for one in half)))
+    hashes = [sf.xxhash64(sf.lit(seed + half), "id", "sequence") for half in (0, 1)]
+    digits = sf.lower(sf.concat(*(sf.lpad(sf.hex(one), 16, "0") for one in hashes)))
 
     def part(begin: int, length: int, version: str = "") -> Column:
         return sf.concat(sf.lit(version), sf.substring(digits, begin, length))

@@ -14,14 +14,16 @@ def truth(fleet: Fleet, rows: DataFrame) -> DataFrame:
     count = sf.size("steps")
     tries = sf.filter("steps", lambda step: step["kind"] == Kind.ATTEMPT.value)
     lost = sf.filter(sf.sequence(sf.lit(1), count), lambda n: fleet.is_lost(sf.col("before") + n))
-    outcome = sf.when(sf.col("end") == "dies", "never_came_back").when(sf.col("end") == "gives up", "gave_up")
+    episode_result = sf.when(sf.col("end") == "dies", "never_came_back").when(
+        sf.col("end") == "gives up", "gave_up"
+    )
     return rows.select(
         "client_id",
         sf.lit(1).cast("bigint").alias("connection"),
         sf.col("outage").cast("bigint"),
         cluster().alias("cluster"),
-        sf.when(~sf.col("end").isin("dies", "gives up"), sf.round(end("last"), 6)).alias("time_away"),
+        sf.when(~sf.col("end").isin("dies", "gives up"), sf.round(end("last"), 6)).alias("downtime"),
         sf.size(tries).cast("bigint").alias("attempts"),
-        outcome.otherwise("back").alias("outcome"),
+        episode_result.otherwise("back").alias("episode_result"),
         sf.size(lost).cast("bigint").alias("lost_lines"),
     )

@@ -45,7 +45,7 @@ class Batches:
         self._drop_leftovers()
 
     def write(self, batch: int, rows: DataFrame) -> None:
-        """Put ``rows`` in place of whatever batch ``batch`` had."""
+        """Put ``rows`` instead of whatever batch ``batch`` had."""
         self._write(rows, self._batch(self._root(), batch))
 
     def before(self, batch: int) -> DataFrame:

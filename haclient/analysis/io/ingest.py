@@ -3,13 +3,13 @@
 Rules
 -----
 1. A line that is not JSON, or not of the schema, is kept in ``quarantine`` with its file, its text
-   and why.  It never stops the job.  A gzip file that is cut short is read as far as that goes, and is in
-   ``quarantine`` as a whole, without a text.  Unknown keys are ignored, missing ones are null.
+   and the error.  It never stops the job.  A gzip file that is cut short is read up to the cut, and is
+   in ``quarantine`` as a whole, without a text.  Unknown keys are ignored, missing ones are null.
 2. An ``event_id`` counts once.  Lines are written at least once: a second one is a copy.
 3. ``store`` marks its ``event_id`` column as unique, in the metadata of the Parquet schema.  Such a
    store is not searched for copies again; that would cost one more shuffle of every line.
 4. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
-   plain or compressed in a way that Spark knows by the file's name (``.gz``).
+   plain or in a compression that Spark recognises by the file's name (``.gz``).
 
 Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp, and
 ``date``, the day of ``time`` in UTC.
@@ -38,7 +38,7 @@ class Ingested:
     """What was read.
 
     :param events: one row a line, without copies.
-    :param quarantine: lines that could not be read: ``file``, ``line``, ``why``.
+    :param quarantine: lines that could not be read: ``file``, ``line``, ``error``.
     """
 
     events: DataFrame
@@ -83,16 +83,16 @@ def cut_short(packed: DataFrame, text: DataFrame) -> DataFrame:
     """
     file = sf.col("_metadata.file_path").alias("file")
     tail = sf.hex(sf.expr("substring(content, -4, 4)"))
-    bytes_ = [sf.substring(tail, place, 2) for place in (7, 5, 3, 1)]
-    told = packed.where(sf.col("length") < _LARGEST).select(
-        file, sf.conv(sf.concat(*bytes_), 16, 10).cast("bigint").alias("told")
+    bytes_ = [sf.substring(tail, start, 2) for start in (7, 5, 3, 1)]
+    trailer = packed.where(sf.col("length") < _LARGEST).select(
+        file, sf.conv(sf.concat(*bytes_), 16, 10).cast("bigint").alias("trailer_size")
     )
     longest = sf.octet_length("value") + 2  # with either end of a line
     read_ = text.select(file, longest.alias("size")).groupBy("file").agg(sf.sum("size").alias("size"))
-    damaged = sf.col("told").isNull() | (sf.coalesce("size", sf.lit(0)) < sf.col("told"))
-    why = sf.lit("the compressed file is cut short or damaged; lines are missing").alias("why")
-    rows = told.join(read_, "file", "left").where(damaged)
-    return rows.select("file", sf.lit(None).cast("string").alias("line"), why)
+    damaged = sf.col("trailer_size").isNull() | (sf.coalesce("size", sf.lit(0)) < sf.col("trailer_size"))
+    error = sf.lit("the compressed file is cut short or damaged; lines are missing").alias("error")
+    rows = trailer.join(read_, "file", "left").where(damaged)
+    return rows.select("file", sf.lit(None).cast("string").alias("line"), error)
 
 
 def parse(text: DataFrame) -> DataFrame:
@@ -114,14 +114,14 @@ def events_of(parsed: DataFrame) -> DataFrame:
         sf.col(f"line.{key.name}").alias(key.column) for key in ENVELOPE if key.type is not Type.TIMESTAMP
     ]
     inner = [sf.col(f"line.data.`{key.name}`").alias(key.column) for key in DATA]
-    rows = parsed.where(_why().isNull()).select("time", *outer, *inner)
+    rows = parsed.where(_error().isNull()).select("time", *outer, *inner)
     return rows.select(*(key.column for key in KEYS), sf.to_date("time").alias("date"))
 
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
-    """The bad lines: ``file``, ``line``, ``why``."""
-    bad = parsed.withColumn("why", _why()).where("why IS NOT NULL")
-    return bad.select("file", sf.col("value").alias("line"), "why")
+    """The bad lines: ``file``, ``line``, ``error``."""
+    bad = parsed.withColumn("error", _error()).where("error IS NOT NULL")
+    return bad.select("file", sf.col("value").alias("line"), "error")
 
 
 def read_parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -154,11 +154,11 @@ def by_date(rows: DataFrame) -> DataFrame:
     """The rows in as few partitions of their date as their size asks for."""
     if rows.sparkSession.conf.get("spark.sql.adaptive.enabled") == "true":
         return rows.hint("rebalance", "date")
-    return rows.repartition("date")  # plans that do not adapt know no other way
+    return rows.repartition("date")  # without adaptive plans there is nothing else
 
 
-def _why() -> Column:
-    """Why a parsed line is no event; null if it is one."""
+def _error() -> Column:
+    """The error of a parsed line that is no event; null if it is one."""
     missing = sf.col("line.id").isNull() | sf.col("line.type").isNull()
     return (
         sf.when(sf.col(f"line.{BROKEN}").isNotNull() & missing, "not JSON, or cut short")
@@ -191,4 +191,4 @@ def _is_parquet(spark: SparkSession, paths: Sequence[str]) -> bool:
 def _nothing(spark: SparkSession) -> DataFrame:
     """No rows; from ``createDataFrame`` they would come through a Python process."""
     nothing = sf.lit(None).cast("string")
-    return spark.range(0).select(*(nothing.alias(name) for name in ("file", "line", "why")))
+    return spark.range(0).select(*(nothing.alias(name) for name in ("file", "line", "error")))

@@ -27,7 +27,7 @@ class Output(Protocol):
     """Writes tables."""
 
     def write(self, name: str, frame: DataFrame) -> DataFrame:
-        """Store ``frame`` as table ``name``, in place of an older one; returns it as it is stored."""
+        """Store ``frame`` as table ``name``, instead of an older one; returns it as it is stored."""
         ...
 
 
@@ -62,18 +62,18 @@ class ArrowOutput:
     def write(self, name: str, frame: DataFrame) -> DataFrame:
         """See ``Output``; the server keeps it, in memory or on disk, until the session ends.
 
-        It is kept as a checkpoint: a plan that grows with every table is sent with every request, and is soon
+        It is a checkpoint: a plan that grows with every table is sent with every request, and is soon
         nested deeper than the protocol allows.
         """
         from pyarrow import parquet  # noqa: PLC0415  # part of the extra, and only needed here
 
-        kept = frame.localCheckpoint()
-        table = kept.toArrow()
+        checkpoint = frame.localCheckpoint()
+        table = checkpoint.toArrow()
         parquet.write_table(table, _emptied(self._base / "tables" / name) / "part-0.parquet")
         with (_emptied(self._base / "json" / name) / "part-0.json").open("w") as file:
             for batch in table.to_batches(max_chunksize=_ROWS):
                 file.writelines(json.dumps(row, default=_text) + "\n" for row in _rows(batch))
-        return kept
+        return checkpoint
 
 
 def output(spark: SparkSession, base: str, *, remote: bool) -> Output:

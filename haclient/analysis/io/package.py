@@ -31,7 +31,7 @@ from haclient.analysis.job import main
 sys.exit(main())
 '''
 _EMPTY = '"""A part of haclient: the analysis, without the client."""\n'
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)  # the oldest time that a zip can hold
 
 
 def build(path: Path) -> Path:
@@ -39,14 +39,14 @@ def build(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in _content():
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, _FIXED_TIME), data, zipfile.ZIP_DEFLATED)
     script = path.with_name(SCRIPT)
     script.write_text(_RUN)
     return script
 
 
 def _content() -> Iterator[tuple[str, bytes]]:
-    analysis = Path(__file__).parent
+    analysis = Path(__file__).parents[1]
     root = analysis.parent
     yield "haclient/__init__.py", _EMPTY.encode()
     yield "haclient/telemetry/__init__.py", _EMPTY.encode()

@@ -8,7 +8,7 @@ Rules
 3. Options that are given win over those chosen here; of options for the JVM, both hold.
 4. A local master listens on loopback only, and shuffles into as many partitions as it has cores.
 5. A Spark Connect session needs no Java here; what belongs to the JVM was set by its server.
-6. Columns do not remember the line of Python that made them: to tell Spark takes eight calls to the
+6. Columns do not remember the line of Python that made them: recording it takes eight calls to the
    JVM for each call that is made.
 
 Source: Spark 4.1 configuration, https://spark.apache.org/docs/latest/configuration.html
@@ -127,7 +127,7 @@ def check_java() -> int:
         raise NoJavaError(f"{where} does not run: {error}") from error
     version = java_version(done.stderr + done.stdout)
     if version is None:
-        raise NoJavaError(f"{where} does not tell its version")
+        raise NoJavaError(f"{where} does not print its version")
     if version < OLDEST_JAVA:
         raise NoJavaError(f"{where} is version {version}")
     return version

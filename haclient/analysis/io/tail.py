@@ -10,7 +10,7 @@ Rules
 * There is no other state: a segment's name says which bytes of which source it has, so that a kill
   between two steps can neither lose nor repeat a line.
 * A source is known by its name without ``.gz`` and by its first line.  The file that rotation
-  compresses is the same source, and goes on where the plain one was left.  Where names do not tell,
+  compresses is the same source, and goes on where the plain one was left.  Where names do not show that,
   lines come twice, and the stream's removal of duplicates by event id takes care of them.
 * A last line without an end waits for it.  When the file has not changed for ``torn_after`` seconds,
   or is compressed and ends there, the line is taken as it is: its writer is dead.
@@ -87,7 +87,7 @@ class Tail:
         return sum(self._copy_file(path) for path in files(self._folder))
 
     def forget(self) -> None:
-        """Remove segments that were read: all but the last of each source, which tells its end."""
+        """Remove segments that were read: all but the last of each source, whose name has its end."""
         for path in self._segments.glob("*.jsonl"):
             prefix, end = _span(path)
             if end < self._ends.get(prefix, 0):

@@ -1,6 +1,6 @@
-"""The report's charts as inline SVG: times away, a storm, the jitter.
+"""The report's charts as inline SVG: downtime, a storm, the jitter.
 
-What a chart shows is also in words in its description, and in figures in a table beside it.
+What a chart shows is also described in its text, and listed in a table beside it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _MARKED = (("p50", 0.5), ("p99", 0.99))  # of those that came back; the curve is
 _SMOOTH = 40  # points from which on lines between them are as true as steps, and easier on the eye
 
 
-# -- times away -----------------------------------------------------------------------------------
+# -- downtime -------------------------------------------------------------------------------------
 
 
 def ecdf(points: Rows, headline: Row) -> Markup:
-    """The share of the outages that were over, by time away."""
+    """The share of the outages that had ended, by downtime."""
     description = "; ".join(
-        f"{svg.percent(share)} were over after {svg.seconds(at)}"
+        f"{svg.percent(share)} had ended after {svg.seconds(at)}"
         for share, at in ((0.5, headline.get("p50")), (0.99, headline.get("p99")))
         if at is not None
     )
-    title = "Share of the outages that were over, by time away"
+    title = "Share of the outages that had ended, by downtime"
     return svg.chart("ecdf", title, description, lambda size: _ecdf(points, headline, size))
 
 
 def _ecdf(points: Rows, headline: Row, size: Size) -> Markup:
-    times = [max(float(point["time_away"]), 0.001) for point in points]
+    times = [max(float(point["downtime"]), 0.001) for point in points]
     ticks = svg.log_steps(times[0], times[-1], size.ticks)
     frame = Frame(
         _LEFT, size.width - _RIGHT - 8, 14, size.height - 42, ticks[-1], 1.0, x_min=ticks[0], log_x=True
@@ -58,7 +58,7 @@ def _ecdf(points: Rows, headline: Row, size: Size) -> Markup:
             svg.y_axis(frame, [(share, f"{share:.0%}") for share in _SHARES]),
             svg.path("area", area),
             svg.path("line", line),
-            svg.x_axis(frame, [(at, svg.seconds(at)) for at in ticks], unit="time away (logarithmic)"),
+            svg.x_axis(frame, [(at, svg.seconds(at)) for at in ticks], unit="downtime (logarithmic)"),
             *(
                 _dropped_line(frame, headline[name], share * shares[-1], name)
                 for name, share in _MARKED
@@ -95,14 +95,14 @@ def colour(members: Sequence[str], member: str) -> str:
 
 
 def storm(name: str, row: Row, buckets: Rows, marks: Rows) -> Markup:
-    """Attempts and set-ups a second, by member, since the primary was lost."""
+    """Attempts and connection setups a second, by member, since the primary was lost."""
     members = members_of(buckets)
-    title = "Attempts and set-ups a second since the first loss, by member"
+    title = "Attempts and connection setups a second since the first loss, by member"
     description = svg.joined(
         [
             f"{svg.number(row.get('clients_hit'))} connections lost",
             f"{svg.number(row.get('attempts'))} attempts",
-            *(f"{mark['what']} after {svg.seconds(mark['second'])}" for mark in marks),
+            *(f"{mark['event']} after {svg.seconds(mark['second'])}" for mark in marks),
         ]
     )
     columns = {member: [b for b in buckets if b["member"] == member] for member in members}
@@ -121,14 +121,16 @@ def _storm(row: Row, columns: Mapping[str, Rows], marks: Rows, size: Size) -> Ma
     panels = (("attempts", 66.0, middle - 22), ("connected", middle + 34, size.height - 42.0))
     parts: list[Markup] = []
     captions: list[Markup] = []
-    for (what, top, bottom), title in zip(panels, ("attempts a second", "set-ups a second"), strict=True):
-        highest = max(_sums(buckets, what).values(), default=0.0)
-        rate = row.get("setup_rate") if what == "connected" else None
+    for (series, top, bottom), title in zip(
+        panels, ("attempts a second", "connection setups a second"), strict=True
+    ):
+        highest = max(_sums(buckets, series).values(), default=0.0)
+        rate = row.get("setup_rate") if series == "connected" else None
         levels = svg.steps(max(highest, float(rate or 0), 1.0), 3)
         frame = Frame(_LEFT, size.width - _RIGHT, top, bottom, max(end, ticks[-2]), levels[-1])
         parts += [
             svg.y_axis(frame, [(level, svg.number(level)) for level in levels]),
-            *_stack(frame, columns, what),
+            *_stack(frame, columns, series),
         ]
         captions.append(svg.text_at(0, top - 14, title, "caption start"))
         if rate:
@@ -142,16 +144,16 @@ def _storm(row: Row, columns: Mapping[str, Rows], marks: Rows, size: Size) -> Ma
     return Markup().join(parts)
 
 
-def _sums(buckets: Rows, what: str) -> dict[float, float]:
+def _sums(buckets: Rows, series: str) -> dict[float, float]:
     """Rate of all members together, by second."""
     sums: dict[float, float] = {}
     for bucket in buckets:
         at = float(bucket["second"])
-        sums[at] = sums.get(at, 0.0) + float(bucket[what]) / float(bucket["width"])
+        sums[at] = sums.get(at, 0.0) + float(bucket[series]) / float(bucket["width"])
     return sums
 
 
-def _stack(frame: Frame, columns: Mapping[str, Rows], what: str) -> list[Markup]:
+def _stack(frame: Frame, columns: Mapping[str, Rows], series: str) -> list[Markup]:
     """A silhouette for each member, on top of those before it; the highest is drawn first, behind all."""
     heights: dict[float, float] = {}
     layers = []
@@ -159,7 +161,7 @@ def _stack(frame: Frame, columns: Mapping[str, Rows], what: str) -> list[Markup]
     for member, rows in columns.items():
         for bucket in rows:
             at, width = float(bucket["second"]), float(bucket["width"])
-            heights[at] = heights.get(at, 0.0) + float(bucket[what]) / width
+            heights[at] = heights.get(at, 0.0) + float(bucket[series]) / width
         layers.append(
             svg.path(f"fill {colour(members, member)}", silhouette(frame, heights, rows[0]["width"]))
         )
@@ -189,12 +191,12 @@ def _column(frame: Frame, at: float, width: float, high: float) -> str:
 def _rate_line(frame: Frame, rate: float) -> Markup:
     y = frame.y(rate)
     line = svg.path("mark", f"M{svg.px(frame.left)} {svg.px(y)}H{svg.px(frame.right)}")
-    return line + svg.text_at(frame.right, y - 5, f"highest rate µ = {svg.number(rate)}/s", "label end")
+    return line + svg.text_at(frame.right, y - 5, f"highest setup rate {svg.number(rate)}/s", "label end")
 
 
 def _marks(frame: Frame, marks: Rows) -> list[Markup]:
     """The primary's death at 0, and the first sign of its return that there is."""
-    found = {mark["what"]: mark for mark in marks}
+    found = {mark["event"]: mark for mark in marks}
     parts = [_mark(frame, 0.0, "primary lost", 12)]
     if "promoted" in found:
         mark = found["promoted"]
@@ -213,7 +215,7 @@ def _mark(frame: Frame, second: float, label: str, y: float) -> Markup:
 
 
 def _hits(frame: Frame, buckets: Rows) -> list[Markup]:
-    """What a pointer meets over each bucket: its figures."""
+    """A tooltip over each bucket: its values."""
     attempts, connected = _sums(buckets, "attempts"), _sums(buckets, "connected")
     widths = {float(bucket["second"]): float(bucket["width"]) for bucket in buckets}
     rect = Markup('<rect class="hit" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')
@@ -223,7 +225,7 @@ def _hits(frame: Frame, buckets: Rows) -> list[Markup]:
             svg.px(frame.top),
             svg.px(frame.x(at + width) - frame.x(at)),
             svg.px(frame.bottom - frame.top),
-            f"{at:.1f} s: {svg.number(attempts[at])} attempts/s, {svg.number(connected[at])} set-ups/s",
+            f"{at:.1f} s: {svg.number(attempts[at])} attempts/s, {svg.number(connected[at])} setups/s",
         )
         for at, width in sorted(widths.items())
     ]

@@ -5,7 +5,7 @@ Rules
 * The report's size does not depend on the fleet's: every table is cut to a number of rows here, in Spark,
   and ``totals`` says how many there were.
 * What is cut is the least of it: the biggest storms, the busiest members and the newest alarms stay.
-* A figure is exact.  The curve of times away is the share at some of the times that were measured, not a
+* A value is exact.  The curve of downtimes is the share at some of the times that were measured, not a
   smoothed one.
 * Timestamps leave as text in UTC, so that the time zone of the driver does not matter.
 """
@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.report import lag
 from haclient.analysis.report.charts import OTHERS
-from haclient.analysis.tables.materialize import small
+from haclient.analysis.tables.materialize import materialize
 from haclient.telemetry.schema import Kind
 
 Rows = Sequence[Mapping[str, Any]]
@@ -33,47 +33,49 @@ BUCKETS = 120
 """Columns of a storm's drawing: more than two pixels each on a phone."""
 
 MEMBERS = 5
-"""Members with a colour of their own in a storm's drawing; more are hard to tell apart."""
+"""Members with a colour of their own in a storm's drawing; more are hard to distinguish."""
 
 ROWS = {
     "storms": 20,
     "jitter": 20,
     "members": 40,
-    "absent": 50,
+    "not_recovered": 50,
     "alarms": 50,
     "advice": 20,
 }
 """Rows that are shown of a table."""
 
-_FIGURES = {
+_HEADLINE = {
     **{name: name for name in ("outages", "back", "never_back", "gave_up")},
     "still_open": "open",
-    **{name: f"{name}_away" for name in ("p50", "p90", "p99", "max")},
+    **{name: f"{name}_downtime" for name in ("p50", "p90", "p99", "max")},
 }
-"""Figures of the headline, by their names there."""
+"""Metrics of the headline, by their names there."""
 
 _ECDF_PER_DECADE = 60
 _SHORTEST = 0.001  # s; what is shorter is drawn there
 _BINS = 20
 _REASONS = 6
-_DRAWN = 0.99  # of the set-ups: a straggler an hour later must not squeeze the storm into one column
+_DRAWN = (
+    0.99  # of the connection setups: a straggler an hour later must not squeeze the storm into one column
+)
 _MARGIN = 1.25  # what is drawn beyond them
 
 
 def report_tables(
-    tables: Mapping[str, DataFrame], events: DataFrame, figures: Mapping[str, float | None]
+    tables: Mapping[str, DataFrame], events: DataFrame, summary: Mapping[str, float | None]
 ) -> dict[str, Rows]:
     """Everything that ``render`` takes, collected.
 
     :param tables: as ``tables.all_tables`` gives them, best read back from where they were stored.
     :param events: the lines that they were made from.
-    :param figures: of the tables.
+    :param summary: of the tables.
     """
-    largest = small(biggest(tables["storms"]))
+    largest = materialize(biggest(tables["storms"]))
     of_largest = tables["storm_timeline"].join(sf.broadcast(largest), "storm_id", "left_semi")
-    drawn = small(timeline(small(of_largest), largest))
+    drawn = materialize(timeline(materialize(of_largest), largest))
     frames = {
-        "headline": headline(tables["episodes"], figures),
+        "headline": headline(tables["episodes"], summary),
         "ecdf": ecdf(tables["episodes"]),
         "storm_timeline": drawn,
         "storm_marks": marks(events, largest, drawn),
@@ -115,7 +117,7 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
         "storms": (sf.desc("clients_hit"), sf.asc("started_at")),
         "jitter": (sf.asc("strategy"), sf.asc("round"), sf.asc("backoff_base")),
         "members": (sf.desc("attempts"), sf.asc("server_address"), sf.asc("server_port")),
-        "absent": (sf.desc("last_seen"), sf.asc("client_id"), sf.asc("connection")),
+        "not_recovered": (sf.desc("last_seen"), sf.asc("client_id"), sf.asc("connection")),
         "alarms": (
             (sf.col("kind") == "lost_telemetry").asc(),
             sf.desc("at"),
@@ -127,10 +129,10 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
     return frame.orderBy(*order[table]).limit(ROWS[table])
 
 
-def headline(episodes: DataFrame, figures: Mapping[str, float | None]) -> DataFrame:
+def headline(episodes: DataFrame, summary: Mapping[str, float | None]) -> DataFrame:
     """One row: how many outages, whom they hit, how long they took.
 
-    :param figures: of the same episodes.
+    :param summary: of the same episodes.
     """
     clients = episodes.groupBy("client_id", "connection").agg(
         sf.min("began_at").alias("first_at"),
@@ -143,27 +145,27 @@ def headline(episodes: DataFrame, figures: Mapping[str, float | None]) -> DataFr
         sf.count("*").alias("connections"),
         sf.count_if("hit").alias("clients_hit"),
     )
-    return counted.select("*", *(sf.lit(figures[figure]).alias(name) for name, figure in _FIGURES.items()))
+    return counted.select("*", *(sf.lit(summary[metric]).alias(name) for name, metric in _HEADLINE.items()))
 
 
 def ecdf(episodes: DataFrame) -> DataFrame:
-    """Share of the outages that were over after ``time_away`` seconds; at most 60 points a decade.
+    """Share of the outages that had ended after ``downtime`` seconds; at most 60 points a decade.
 
     The share is of all outages but those that the application ended itself: what never came back keeps
     the curve below one.  The times are grouped on a logarithmic grid, and each group stands at its
     longest time, where the share is exact.
     """
-    outages = episodes.where(~sf.col("first_connect") & ~sf.col("outcome").eqNullSafe("closed"))
+    outages = episodes.where(~sf.col("first_connect") & ~sf.col("episode_result").eqNullSafe("closed"))
     cell = sf.ceil(
-        sf.log10(sf.when(sf.col("time_away") < _SHORTEST, _SHORTEST).otherwise(sf.col("time_away")))
+        sf.log10(sf.when(sf.col("downtime") < _SHORTEST, _SHORTEST).otherwise(sf.col("downtime")))
         * _ECDF_PER_DECADE
     )
     cells = outages.groupBy(cell.alias("cell")).agg(
-        sf.max("time_away").alias("time_away"), sf.count("*").alias("outages")
+        sf.max("downtime").alias("downtime"), sf.count("*").alias("outages")
     )
-    point = sf.when(sf.col("time_away").isNotNull(), sf.struct("time_away", "outages"))
+    point = sf.when(sf.col("downtime").isNotNull(), sf.struct("downtime", "outages"))
     curve = cells.agg(sf.sum("outages").alias("total"), sf.sort_array(sf.collect_list(point)).alias("points"))
-    return curve.select(sf.inline(sf.transform("points", _share))).orderBy("time_away")
+    return curve.select(sf.inline(sf.transform("points", _share))).orderBy("downtime")
 
 
 def _share(point: Column, number: Column) -> Column:
@@ -173,7 +175,7 @@ def _share(point: Column, number: Column) -> Column:
         sf.lit(0).cast("bigint"),
         lambda outages, one: outages + one["outages"],
     )
-    return sf.struct(point["time_away"].alias("time_away"), (so_far / sf.col("total")).alias("share"))
+    return sf.struct(point["downtime"].alias("downtime"), (so_far / sf.col("total")).alias("share"))
 
 
 def jitter_histogram(events: DataFrame) -> DataFrame:
@@ -217,7 +219,7 @@ def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
     """What is drawn of the biggest storms: at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
 
     Columns: storm_id, second (start of the bucket), width (s), member, attempts, failures, connected.
-    The drawing ends a little after 99 % of the set-ups.
+    The drawing ends a little after 99 % of the connection setups.
     """
     buckets = storm_timeline.join(sf.broadcast(largest.select("storm_id")), "storm_id").withColumn(
         "member", sf.concat_ws(":", "server_address", "server_port")
@@ -252,23 +254,23 @@ def _drawn_until(buckets: DataFrame) -> DataFrame:
 
 
 def _coloured(buckets: DataFrame) -> DataFrame:
-    """The members with the most attempts and set-ups of each storm."""
+    """The members with the most attempts and connection setups of each storm."""
     busy = buckets.groupBy("storm_id", "member").agg(
         (sf.sum("attempts") + sf.sum("connected")).alias("busy"),
     )
-    place = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("busy"), "member"))
+    rank = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("busy"), "member"))
     return (
-        busy.withColumn("place", place)
-        .where(sf.col("place") <= MEMBERS)
+        busy.withColumn("rank", rank)
+        .where(sf.col("rank") <= MEMBERS)
         .select("storm_id", "member", sf.col("member").alias("colour"))
     )
 
 
 def marks(events: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
-    """The primary's return in the biggest storms: storm_id, second, what, member.
+    """The primary's return in the biggest storms: storm_id, second, event, member.
 
     ``promoted`` is a member's own line, where the members write telemetry; ``first back`` is the first
-    bucket with a set-up.  The primary's death is second 0, the first loss.
+    bucket with a connection setup.  The primary's death is second 0, the first loss.
     """
     storms = sf.broadcast(largest.withColumnRenamed("cluster", "in_cluster"))
     promoted = events.where((sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")).join(
@@ -280,16 +282,16 @@ def marks(events: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
     first = promoted.groupBy("storm_id").agg(sf.min(sf.struct(second.alias("second"), "member")).alias("at"))
     back = drawn.where("connected > 0").groupBy("storm_id").agg(sf.min("second").alias("second"))
     return (
-        first.select("storm_id", "at.second", sf.lit("promoted").alias("what"), "at.member")
+        first.select("storm_id", "at.second", sf.lit("promoted").alias("event"), "at.member")
         .unionByName(
             back.select(
                 "storm_id",
                 "second",
-                sf.lit("first back").alias("what"),
+                sf.lit("first back").alias("event"),
                 sf.lit(None).cast("string").alias("member"),
             )
         )
-        .orderBy("storm_id", "second", "what")
+        .orderBy("storm_id", "second", "event")
     )
 
 
@@ -300,10 +302,10 @@ def reasons(storm_reasons: DataFrame, largest: DataFrame) -> DataFrame:
         .groupBy("storm_id", "error_type")
         .agg(sf.sum("failures").alias("failures"))
     )
-    place = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("failures"), "error_type"))
+    rank = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("failures"), "error_type"))
     return (
-        sums.withColumn("place", place)
-        .where(sf.col("place") <= _REASONS)
-        .drop("place")
+        sums.withColumn("rank", rank)
+        .where(sf.col("rank") <= _REASONS)
+        .drop("rank")
         .orderBy("storm_id", sf.desc("failures"), "error_type")
     )

@@ -1,7 +1,7 @@
 """From the table of lag (``sites.site_lag``) to what the report shows of each stream.
 
 A stream is a cluster's own events, or a link of a cluster that follows.  Percentiles of several minutes
-cannot be added up, so a column that stands for more than one has the worst minute of each figure.
+cannot be added up, so a column that stands for more than one has the worst minute of each value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMNS = 120
 
 _WINDOW = 60  # s, of the table
 _LEVELS = ("p50", "p99", "max")
-_FIGURES = tuple(f"lag_{unit}_{level}" for unit in ("seconds", "events") for level in _LEVELS)
+_LEVEL_COLUMNS = tuple(f"lag_{unit}_{level}" for unit in ("seconds", "events") for level in _LEVELS)
 _STREAM = ("cluster", "link")
 
 
@@ -27,31 +27,31 @@ def streams(site_lag: DataFrame) -> DataFrame:
     """One row a stream, those that are furthest behind first.
 
     Columns: ``cluster``, ``link`` (null: its own events), ``minutes``, ``sequence`` (the last one),
-    ``duplicates``, ``gaps``, ``odd`` (events by case), ``streams`` (how many there are), of ``lag_seconds``
-    and ``lag_events`` the worst minute's ``_p50``, ``_p99`` and ``_max``, and ``columns``: ``second`` (since
-    the epoch), ``width`` (s) and the same.
+    ``duplicates``, ``gaps``, ``anomalies`` (events by case), ``streams`` (how many there are), of
+    ``lag_seconds`` and ``lag_events`` the worst minute's ``_p50``, ``_p99`` and ``_max``, and ``columns``:
+    ``second`` (since the epoch), ``width`` (s) and the same.
     """
     columns = (
-        _placed(site_lag)
+        _with_column(site_lag)
         .groupBy(*_STREAM, "second", "width")
         .agg(
             sf.count("*").alias("minutes"),
-            *(sf.max(name).alias(name) for name in ("sequence", "duplicates", "gaps", *_FIGURES)),
-            *(sf.sum(sf.col("odd")[case]).alias(_counter(case)) for case in CASES),
+            *(sf.max(name).alias(name) for name in ("sequence", "duplicates", "gaps", *_LEVEL_COLUMNS)),
+            *(sf.sum(sf.col("anomalies")[case]).alias(_counter(case)) for case in CASES),
         )
     )
-    drawn = sf.struct("second", "width", *_FIGURES)
+    drawn = sf.struct("second", "width", *_LEVEL_COLUMNS)
     rows = columns.groupBy(*_STREAM).agg(
         sf.sum("minutes").alias("minutes"),
-        *(sf.max(name).alias(name) for name in ("sequence", "duplicates", "gaps", *_FIGURES)),
-        _odd().alias("odd"),
+        *(sf.max(name).alias(name) for name in ("sequence", "duplicates", "gaps", *_LEVEL_COLUMNS)),
+        _anomalies().alias("anomalies"),
         sf.sort_array(sf.collect_list(drawn)).alias("columns"),
     )
     order = (sf.desc("lag_seconds_max"), sf.asc("cluster"), sf.asc_nulls_first("link"))
     return rows.withColumn("streams", sf.count("*").over(Window.partitionBy())).orderBy(*order).limit(STREAMS)
 
 
-def _placed(site_lag: DataFrame) -> DataFrame:
+def _with_column(site_lag: DataFrame) -> DataFrame:
     """The minutes, each with the column that it belongs to."""
     stream = Window.partitionBy(*_STREAM)
     at = sf.unix_seconds("start")
@@ -63,9 +63,9 @@ def _placed(site_lag: DataFrame) -> DataFrame:
 
 def _counter(case: str) -> str:
     """Not ``duplicates`` or ``gaps``, which are counters of the link."""
-    return f"odd_{case}"
+    return f"anomaly_{case}"
 
 
-def _odd() -> Column:
+def _anomalies() -> Column:
     pairs = ((sf.lit(case), sf.sum(_counter(case))) for case in CASES)
     return sf.map_filter(sf.create_map(*(part for pair in pairs for part in pair)), lambda _, n: n > 0)

@@ -23,7 +23,7 @@ _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 43200)
 
 
 def lag(name: str, stream: Row, columns: Rows) -> Markup:
-    """Seconds, and events where the stream tells them, since the first minute."""
+    """Seconds, and events where the stream reports them, since the first minute."""
     panels = [unit for unit in ("seconds", "events") if stream.get(f"lag_{unit}_max") is not None]
     sizes = (Size(screen, width, 34 + _PANEL * len(panels), ticks) for screen, width, ticks in _WIDTHS)
     described = [
@@ -40,14 +40,14 @@ def _lag(panels: list[str], columns: Rows, size: Size) -> Markup:
     end = float(columns[-1]["second"]) + float(columns[-1]["width"])
     parts: list[Markup] = []
     frame = Frame(_LEFT, size.width - _RIGHT, 0, 0, end - start, 1)
-    for place, unit in enumerate(panels):
-        top = place * _PANEL + 34.0
+    for number, unit in enumerate(panels):
+        top = number * _PANEL + 34.0
         highest = max((float(each[f"lag_{unit}_max"] or 0) for each in columns), default=0)
         levels = svg.steps(max(highest, 0.001 if unit == "seconds" else 1), 3)
-        bottom = (place + 1) * _PANEL - 10.0
+        bottom = (number + 1) * _PANEL - 10.0
         frame = Frame(_LEFT, size.width - _RIGHT, top, bottom, end - start, levels[-1])
-        words = svg.seconds if unit == "seconds" else svg.number
-        parts.append(svg.y_axis(frame, [(level, words(level) if level else "0") for level in levels]))
+        shown = svg.seconds if unit == "seconds" else svg.number
+        parts.append(svg.y_axis(frame, [(level, shown(level) if level else "0") for level in levels]))
         parts += _layers(frame, columns, unit, start)
         parts.append(svg.text_at(0, top - 16, f"lag in {unit}", "caption start"))
     parts.append(svg.x_axis(frame, list(_times(start, end, size.ticks)), unit="UTC"))
@@ -63,19 +63,19 @@ def _layers(frame: Frame, columns: Rows, unit: str, start: float) -> Iterator[Ma
 
 
 def _hits(frame: Frame, columns: Rows, start: float) -> Iterator[Markup]:
-    """What a pointer meets over each column: its figures."""
+    """A tooltip over each column: its values."""
     rect = Markup('<rect class="hit" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')
     for each in columns:
         left = frame.x(float(each["second"]) - start)
         width = frame.x(float(each["width"])) - frame.left
         levels = (f"{level} {svg.seconds(each[f'lag_seconds_{level}'])}" for level in ("p50", "p99", "max"))
-        words = f"{_moment(float(each['second'])):%Y-%m-%d %H:%M}: {', '.join(levels)}"
+        label = f"{_moment(float(each['second'])):%Y-%m-%d %H:%M}: {', '.join(levels)}"
         sides = (left, frame.top, width, frame.bottom - frame.top)
-        yield rect.format(*map(svg.px, sides), words)
+        yield rect.format(*map(svg.px, sides), label)
 
 
 def _times(start: float, end: float, count: int) -> Iterator[tuple[float, str]]:
-    """Round times of day, at most about ``count``: seconds since the start, and their words."""
+    """Round times of day, at most about ``count``: seconds since the start, and their labels."""
     enough = (each * _MINUTE for each in _STEPS if (end - start) / (each * _MINUTE) <= count)
     step = next(enough, _STEPS[-1] * _MINUTE)
     form = "%H:%M" if step < _DAY else "%m-%d"

@@ -29,7 +29,15 @@ LIMIT = 300_000
 """Bytes of a report."""
 
 _STORMS = 3
-_TABLES = {"storms": 20, "jitter": 20, "members": 40, "absent": 50, "alarms": 50, "advice": 20, "sites": 12}
+_TABLES = {
+    "storms": 20,
+    "jitter": 20,
+    "members": 40,
+    "not_recovered": 50,
+    "alarms": 50,
+    "advice": 20,
+    "sites": 12,
+}
 _HALVED = 6  # times that the rows are halved until the page is small enough
 _POINTS = 400
 _COLUMNS = 120
@@ -95,7 +103,7 @@ def _lenient(row: Row) -> Row:
 
 
 def _ecdf(points: Rows, headline: Row) -> Markup | None:
-    points = [point for point in points if point["time_away"] is not None]
+    points = [point for point in points if point["downtime"] is not None]
     thin = points[:: len(points) // _POINTS + 1]
     return charts.ecdf([*thin, *points[-1:]], headline) if points else None
 
@@ -103,7 +111,7 @@ def _ecdf(points: Rows, headline: Row) -> Markup | None:
 def _storms(tables: Mapping[str, Rows], storms: Rows) -> list[dict[str, Any]]:
     """The storms that are drawn, each with its chart and what belongs beside it."""
     drawn: list[dict[str, Any]] = []
-    for place, storm in enumerate(storms):
+    for number, storm in enumerate(storms):
         buckets, marks, reasons = (
             [row for row in tables.get(name, ()) if row["storm_id"] == storm["storm_id"]]
             for name in ("storm_timeline", "storm_marks", "storm_reasons")
@@ -112,7 +120,7 @@ def _storms(tables: Mapping[str, Rows], storms: Rows) -> list[dict[str, Any]]:
             drawn.append(
                 {
                     "row": storm,
-                    "chart": charts.storm(f"storm-{place}", storm, buckets[:_BUCKETS], marks[:2]),
+                    "chart": charts.storm(f"storm-{number}", storm, buckets[:_BUCKETS], marks[:2]),
                     "legend": _legend(buckets[:_BUCKETS]),
                     "reasons": reasons[:6],
                     "after": text.not_drawn(storm, buckets[:_BUCKETS]),
@@ -130,8 +138,8 @@ def _lags(streams: Rows) -> list[tuple[Row, Markup]]:
     """The streams that are drawn, each with its chart."""
     drawn = [stream for stream in streams if stream["columns"] and stream["lag_seconds_max"] is not None]
     return [
-        (stream, lag_charts.lag(f"lag-{place}", stream, stream["columns"][:_COLUMNS]))
-        for place, stream in enumerate(drawn[:_STORMS])
+        (stream, lag_charts.lag(f"lag-{number}", stream, stream["columns"][:_COLUMNS]))
+        for number, stream in enumerate(drawn[:_STORMS])
     ]
 
 
@@ -141,6 +149,6 @@ def _histograms(cells: Rows) -> list[tuple[str, Markup]]:
     for cell in cells:
         strategies.setdefault(str(cell["strategy"]), []).append(cell)
     return [
-        (name, charts.jitter(f"jitter-{place}", rows))
-        for place, (name, rows) in enumerate(list(strategies.items())[:_STORMS])
+        (name, charts.jitter(f"jitter-{number}", rows))
+        for number, (name, rows) in enumerate(list(strategies.items())[:_STORMS])
     ]

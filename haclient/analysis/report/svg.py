@@ -1,4 +1,4 @@
-"""The ground of a chart: a frame that maps figures to pixels, axes, and words for numbers.
+"""The ground of a chart: a frame that maps values to pixels, axes, and numbers as text.
 
 Rules
 -----
@@ -38,7 +38,7 @@ NARROW = Size("narrow", 344, 260, 5)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A rectangle of the drawing, and the figures at its edges."""
+    """A rectangle of the drawing, and the values at its edges."""
 
     left: float
     right: float
@@ -140,7 +140,7 @@ def steps(highest: float, count: int) -> list[float]:
     step = next(
         factor * magnitude for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= rough * (1 - 1e-9)
     )
-    return [step * place for place in range(math.ceil(highest / step - 1e-9) + 1)]
+    return [step * number for number in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
 def log_steps(lowest: float, highest: float, count: int) -> list[float]:
@@ -151,15 +151,15 @@ def log_steps(lowest: float, highest: float, count: int) -> list[float]:
     powers = range(math.floor(math.log10(lowest)) - 1, math.ceil(math.log10(highest)) + 2)
     for factors in ((1, 2, 5), (1, 3), (1,)):
         every = [factor * 10.0**power for power in powers for factor in factors]
-        first = max(place for place, at in enumerate(every) if at <= lowest * (1 + 1e-9))
-        last = min(place for place, at in enumerate(every) if at >= highest * (1 - 1e-9) and place > first)
+        first = max(number for number, at in enumerate(every) if at <= lowest * (1 + 1e-9))
+        last = min(number for number, at in enumerate(every) if at >= highest * (1 - 1e-9) and number > first)
         ticks = every[first : last + 1]
         if len(ticks) <= count:
             break
     return ticks
 
 
-# -- words ----------------------------------------------------------------------------------------
+# -- values as text -------------------------------------------------------------------------------
 
 
 def seconds(value: float | None) -> str:
@@ -176,12 +176,12 @@ def seconds(value: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """A count with separators, or a measure with three figures."""
+    """A count with separators, or a measure with three digits."""
     if value is None:
         return BLANK
     if value == int(value):
         return f"{int(value):,}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three figures
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
 def percent(value: float | None) -> str:
@@ -196,5 +196,5 @@ def percent(value: float | None) -> str:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """Words with commas and an ``and``."""
+    """The parts with commas and an ``and``."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

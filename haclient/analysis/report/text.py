@@ -1,4 +1,4 @@
-"""The report in words: the sentence on top, the headline figures, and how values are written."""
+"""The report's text: the sentence on top, the headline values, and how values are written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def summary(headline: Row) -> str:
     text = f"{counted(outages, 'outage')} hit {clients}."
     if headline.get("p50") is not None:
         half, most = svg.seconds(headline["p50"]), svg.seconds(headline.get("p99"))
-        text += f" Half of those that came back were away for at most {half}, 99 % for at most {most}."
+        text += f" Half of those that came back were down for at most {half}, 99 % for at most {most}."
     never, gave_up = headline.get("never_back") or 0, headline.get("gave_up") or 0
     if never:
         text += f" {counted(never, 'connection')} never came back."
@@ -41,7 +41,7 @@ def summary(headline: Row) -> str:
 
 
 def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
-    """The headline figures: label, value, and whether it is bad news."""
+    """The headline: label, value, and whether it is bad news."""
     outages = headline.get("outages") or 0
     never = headline.get("never_back") or 0
     of_all = headline.get("connections")
@@ -52,9 +52,9 @@ def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
             svg.number(headline.get("clients_hit") or 0),
             False,
         ),
-        ("time away, p50", svg.seconds(headline.get("p50")), False),
-        ("time away, p99", svg.seconds(headline.get("p99")), False),
-        ("time away, longest", svg.seconds(headline.get("max")), False),
+        ("downtime, p50", svg.seconds(headline.get("p50")), False),
+        ("downtime, p99", svg.seconds(headline.get("p99")), False),
+        ("downtime, longest", svg.seconds(headline.get("max")), False),
         ("never came back", svg.number(never), never > 0),
         ("alarms", svg.number(alarms), alarms > 0),
     ]
@@ -85,8 +85,8 @@ def text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return svg.number(value)
-    words = str(value)
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+    shown = str(value)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
 def moment(value: Any) -> str:

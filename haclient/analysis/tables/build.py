@@ -2,16 +2,17 @@
 
 Passes
 ------
-1. ``survey``: the names that lines share.  It is run first, for the others are built from what it knows;
-   members, split claims and advice are made of it.
-2. ``outages``, the only shuffle of lines by client.  Kept: episodes, storms, absent, alarms are made of it.
-3. ``pulse`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
+1. ``rollup``: the names that lines share.  It runs first, for the others are built from its values;
+   members, split claims and advice are computed from it.
+2. ``episodes.facts``, the only shuffle of lines by client.  It is persisted: episodes, storms,
+   not_recovered and alarms are computed from it.
+3. ``time_buckets`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
    columns and leaves a small table.
-4. ``site_lag``, where the survey has seen lines about sites.
+4. ``site_lag``, where the roll-up has lines about sites.
 
-Outages are kept by Spark, in memory and then on disk; what is small, as ``kept`` says.
+Spark persists the facts in memory and then on disk; small tables are materialized (``materialize``).
 
-``each`` makes a table when it is asked for, and the next one may be of what it kept.
+``each`` computes a table when it is asked for; later tables reuse what it persisted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from haclient.analysis.tables import (
     site_lag,
     storms,
 )
-from haclient.analysis.tables.materialize import small
+from haclient.analysis.tables.materialize import materialize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Options:
     """What the tables depend on besides the lines.
 
     :param as_of: when the question is asked; the time of the last line without it.
-    :param silence: seconds without a line after which a client that is away never came back.
+    :param silence: seconds without a line after which a client without a connection counts as never back.
     :param gap: seconds between two losses of one storm.
     :param storm_min_clients: connections that make a storm.
     """
@@ -52,7 +53,16 @@ class Options:
 
 
 NAMES = (
-    *("episodes", "storms", "storm_timeline", "storm_reasons", "jitter", "members", "alarms", "absent"),
+    *(
+        "episodes",
+        "storms",
+        "storm_timeline",
+        "storm_reasons",
+        "jitter",
+        "members",
+        "alarms",
+        "not_recovered",
+    ),
     *("advice", "coverage", "site_lag"),
 )
 """The tables, in the order of ``each``."""
@@ -63,28 +73,28 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
 
     :param events: distinct lines, best of a store: they are read several times.
     """
-    surveyed = small(rollup.survey(events))
-    known = rollup.known(surveyed)
-    outages = episodes.outages(events, surveyed, known).persist()
+    rolled_up = materialize(rollup.roll_up(events))
+    seen = rollup.seen_values(rolled_up)
+    outages = episodes.facts(events, rolled_up, seen).persist()
     rest = episodes.unfinished(outages).localCheckpoint()
-    rows = episodes.judged(outages, rest, known, as_of=options.as_of, silence=options.silence)
+    rows = episodes.classified(outages, rest, seen, as_of=options.as_of, silence=options.silence)
     yield episodes.published(rows)
     lost = storms.losses(rows, gap=options.gap)
-    found = small(storms.extents(lost, least=options.storm_min_clients))
-    beats = small(storms.pulse(events, found))
-    storm_rows = small(storms.summary(found, beats))
+    found = materialize(storms.extents(lost, least=options.storm_min_clients))
+    buckets = materialize(storms.time_buckets(events, found))
+    storm_rows = materialize(storms.summary(found, buckets))
     yield storm_rows
-    yield storms.timeline(beats)
-    yield storms.reasons(beats)
+    yield storms.timeline(buckets)
+    yield storms.reasons(buckets)
     drawn = jitter.delays(events)
-    yield jitter.judged(drawn, small(jitter.placed(drawn)))
-    yield members.members(surveyed, members.connects(events), rows)
-    missing = small(members.gaps(rows))
-    yield members.alarms(surveyed, rows, missing, events)
-    yield not_recovered.absent(rows, rollup.words(surveyed))
-    yield advice.advice(rows, storm_rows, surveyed)
-    yield members.coverage(surveyed, missing, events)
-    yield site_lag.site_lag(events if site_lag.are_told_of(surveyed) else events.limit(0))
+    yield jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
+    yield members.members(rolled_up, members.connects(events), rows)
+    missing = materialize(members.gaps(rows))
+    yield members.alarms(rolled_up, rows, missing, events)
+    yield not_recovered.not_recovered(rows, rollup.dictionary(rolled_up))
+    yield advice.advice(rows, storm_rows, rolled_up)
+    yield members.coverage(rolled_up, missing, events)
+    yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))
 
 
 def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:

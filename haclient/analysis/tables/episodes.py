@@ -1,21 +1,22 @@
-"""One row for each outage of each connection: the base of most other tables.
+"""One row for each episode of each connection: the base of most other tables.
 
 Rules
 -----
 1. A connection is ``client_id``, ``instance`` and ``connection``: a client that starts again under its
-   old id is another one.  Its outages are numbered; 1 is the first connect.
-2. Time away is by the monotonic clock of the client: what ``connected`` says itself, which is there when the
-   line of the loss is missing, else the difference of the two lines.  Only when neither is there do
-   the wall clocks of the two have to do; ``clock`` tells which it was.
-3. Lines may be missing.  An outage is over as well when its connection has a later one.
-4. ``never_came_back``: not back, and nothing was heard of the connection for ``silence`` seconds before
-   ``as_of``.  ``open``: not back, but still heard of.
+   old id is another one.  Its episodes are numbered in ``outage``; 1 is the first connect, later ones
+   are outages.
+2. Downtime is measured by the monotonic clock of the client: the difference of the lines ``lost`` and
+   ``connected``, or the duration that ``connected`` reports where the ``lost`` line is missing.  Only without
+   both is it the difference of the two wall clocks; ``clock`` names the clock.
+3. Lines may be missing.  An outage has also ended when its connection has a later one.
+4. ``never_came_back``: not back, and no line of the connection in the ``silence`` seconds before
+   ``as_of``.  ``open``: not back, but with a line since then.
 
-``outages`` does the work, in one aggregation without a window over lines, so that a client with a
-million lines is a million rows of input and no row of any size.  ``judged`` concludes from the result.
+``facts`` does the work, in one aggregation without a window over lines, so that a client with a
+million lines is a million rows of input and no row of any size.  ``classified`` adds the result of each.
 
 Why it looks as it does: Spark aggregates in a hash table, compiled, as long as every intermediate result is a
-number; one text or one list among them, and it sorts all lines.  So names are codes there (``survey``),
+number; one text or one list among them, and it sorts all lines.  So names are hashes there (``rollup``),
 errors a counter each, and endpoints bits.  Where there are too many for that, their
 tables are aggregated apart and joined.
 """
@@ -28,78 +29,92 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.rollup import Known, code, micros, place, spelled, survey, words
-from haclient.analysis.tables.rollup import known as survey_known
+from haclient.analysis.tables.rollup import (
+    SeenValues,
+    dictionary,
+    endpoint_hash,
+    micros,
+    name_hash,
+    roll_up,
+    seen_values,
+    with_names,
+)
 from haclient.telemetry.schema import Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines
 CONNECTION = ("client_id", "instance", "connection")
-OUTAGE = (*CONNECTION, "outage")
+EPISODE = (*CONNECTION, "outage")
 NAMED = ("cluster", "service", "lost_reason", "endpoint_before", "endpoint_after")
-FEW_ERRORS, FEW_PLACES = 32, 62  # counters of one row, and bits of a number
+FEW_ERRORS, FEW_ENDPOINTS = 32, 62  # counters of one row, and bits of a number
 KINDS = tuple(kind.value for kind in Kind if kind.value.startswith("haclient.connection."))
 
 COLUMNS = (
     *("cluster", "client_id", "connection", "outage", "outage_id", "service", "instance"),
-    *("first_connect", "lost_at", "began_at", "first_attempt_at", "back_at", "time_away", "clock"),
+    *("first_connect", "lost_at", "began_at", "first_attempt_at", "back_at", "downtime", "clock"),
     *("attempts", "redirects", "members_tried", "reasons", "lost_reason"),
-    *("hints_obeyed", "backoffs", "backoff_total", "generation_before", "generation_after"),
-    *("endpoint_before", "endpoint_after", "unsettled", "replayed", "outcome"),
+    *("retry_after_honored", "backoffs", "backoff_total", "generation_before", "generation_after"),
+    *("endpoint_before", "endpoint_after", "unsettled", "replayed", "episode_result"),
 )
 
 
-def outages(events: DataFrame, surveyed: DataFrame, known: Known) -> DataFrame:
-    """Everything that is known of each outage, before it is judged.
+def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFrame:
+    """Everything that the lines say about each episode, before it is classified.
 
-    Besides the facts of ``episodes`` there is what ``absent`` and the alarms want: ``heard_at`` (the
-    last line), ``last_type``, the codes ``last_error``, ``last_endpoint`` and ``state_then``, ``lines``, and
-    the lowest and highest ``sequence``.
+    Beside the columns of ``episodes`` it has those that ``not_recovered`` and the alarms need:
+    ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint`` and ``last_state``,
+    ``lines``, and the lowest and highest ``sequence``.
 
-    :param surveyed: ``survey(events)``; best persisted.
-    :param known: of the same.
+    :param rolled_up: ``roll_up(events)``; best persisted.
+    :param seen: of the same.
     """
     kind = _number(sf.col("type"), KINDS).alias("kind")  # compared for each aggregate of each line
-    lines = events.where(sf.col("type").isin(*KINDS)).select("*", kind, place().alias("place"))
-    many_errors, many_places = len(known.errors) > FEW_ERRORS, len(known.places) > FEW_PLACES
-    few = Known(known.last, () if many_errors else known.errors, () if many_places else known.places)
-    found = _named(lines.groupBy(*OUTAGE).agg(*_aggregates(), *_counters(few)), few)
+    lines = events.where(sf.col("type").isin(*KINDS)).select(
+        "*", kind, endpoint_hash().alias("endpoint_hash")
+    )
+    many_errors, many_endpoints = len(seen.errors) > FEW_ERRORS, len(seen.endpoints) > FEW_ENDPOINTS
+    few = SeenValues(seen.last, () if many_errors else seen.errors, () if many_endpoints else seen.endpoints)
+    found = _named(lines.groupBy(*EPISODE).agg(*_aggregates(), *_counters(few)), few)
     if many_errors:
         found = _beside(found.drop("reasons"), _reasons(lines))
-    if many_places:
+    if many_endpoints:
         found = _beside(found.drop("members_tried"), _members_tried(lines))
-    return spelled(found, words(surveyed), *NAMED)
+    return with_names(found, dictionary(rolled_up), *NAMED)
 
 
 def _aggregates() -> list[Column]:
     started = sf.unix_micros("time") - micros("attempt_duration")
     highest = {
-        "cluster": code("cluster"),
-        "service": code("service"),
+        "cluster": name_hash("cluster"),
+        "service": name_hash("service"),
         "lost_at": _on(Kind.LOST, "time"),
         "lost_clock": _on(Kind.LOST, "monotonic"),
-        "lost_reason": _on(Kind.LOST, code("reason")),
+        "lost_reason": _on(Kind.LOST, name_hash("reason")),
         "generation_before": _on(Kind.LOST, "generation"),
-        "endpoint_before": _on(Kind.LOST, "place"),
+        "endpoint_before": _on(Kind.LOST, "endpoint_hash"),
         "unsettled": _on(Kind.LOST, "unsettled"),
         "back_at": _on(Kind.CONNECTED, "time"),
         "back_clock": _on(Kind.CONNECTED, "monotonic"),
-        "told": _on(Kind.CONNECTED, "outage_duration"),
+        "reported_duration": _on(Kind.CONNECTED, "outage_duration"),
         "generation_after": _on(Kind.CONNECTED, "generation"),
-        "endpoint_after": _on(Kind.CONNECTED, "place"),
+        "endpoint_after": _on(Kind.CONNECTED, "endpoint_hash"),
         "replayed": _on(Kind.CONNECTED, "replayed"),
-        "heard_at": sf.col("time"),
+        "last_event_at": sf.col("time"),
         "highest": sf.col("sequence"),
     }
     counted = {
         "attempts": _on(Kind.ATTEMPT, sf.lit(1)),
         "redirects": _on(Kind.REDIRECT, sf.lit(1)),
         "backoffs": _on(Kind.BACKOFF, sf.lit(1)),
-        "hints_obeyed": _on(Kind.BACKOFF, "hint"),
+        "retry_after_honored": _on(Kind.BACKOFF, "hint"),
         "gave_up": _on(Kind.GAVE_UP, sf.lit(1)),
         "closed": _on(Kind.CLOSED, sf.lit(1)),
         "lines": sf.col("sequence"),
     }
-    last = {"last_error": code("error_type"), "last_endpoint": sf.col("place"), "state_then": code("state")}
+    last = {
+        "last_error": name_hash("error_type"),
+        "last_endpoint": sf.col("endpoint_hash"),
+        "last_state": name_hash("state"),
+    }
     return [
         *(sf.max(column).alias(name) for name, column in highest.items()),
         *(sf.count(column).alias(name) for name, column in counted.items()),
@@ -119,7 +134,7 @@ def _on(kind: Kind, column: str | Column) -> Column:
 
 
 def _number(column: Column, values: Sequence[str | int]) -> Column:
-    """The place of a line's value among ``values``; null for another one."""
+    """The index of a line's value in ``values``; null for another one."""
     chosen = sf.when(column == values[0], 0)
     for number, value in enumerate(values[1:], start=1):
         chosen = chosen.when(column == value, number)
@@ -131,10 +146,10 @@ def _last(column: Column) -> Column:
     return sf.max_by(column, sf.when(column.isNotNull(), sf.col("sequence")))
 
 
-def _counters(few: Known) -> list[Column]:
+def _counters(few: SeenValues) -> list[Column]:
     """Failed attempts by error, and a bit for each endpoint that was tried."""
     failed = [_on(Kind.ATTEMPT, sf.when(sf.col("error_type") == error, 1)) for error in few.errors]
-    number = _number(sf.col("place"), few.places) if few.places else sf.lit(None).cast("int")
+    number = _number(sf.col("endpoint_hash"), few.endpoints) if few.endpoints else sf.lit(None).cast("int")
     bit = sf.call_function("shiftleft", sf.lit(1).cast("bigint"), number)
     return [
         *(sf.count(column).alias(f"error_{number}") for number, column in enumerate(failed)),
@@ -142,8 +157,8 @@ def _counters(few: Known) -> list[Column]:
     ]
 
 
-def _named(found: DataFrame, few: Known) -> DataFrame:
-    """What the counters say, as it is read."""
+def _named(found: DataFrame, few: SeenValues) -> DataFrame:
+    """The counters as the columns that readers expect."""
     entries = [
         sf.struct(sf.lit(error).alias("key"), sf.col(f"error_{number}").alias("value"))
         for number, error in enumerate(few.errors)
@@ -167,14 +182,14 @@ _INNER = {"bits", "first_attempt", "last_type", *(f"error_{number}" for number i
 
 def _reasons(lines: DataFrame) -> DataFrame:
     failed = lines.where((sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNotNull())
-    counted = failed.groupBy(*OUTAGE, "error_type").agg(sf.count("*").alias("attempts"))
+    counted = failed.groupBy(*EPISODE, "error_type").agg(sf.count("*").alias("attempts"))
     entries = sf.sort_array(sf.collect_list(sf.struct("error_type", "attempts")))
-    return counted.groupBy(*OUTAGE).agg(sf.map_from_entries(entries).alias("reasons"))
+    return counted.groupBy(*EPISODE).agg(sf.map_from_entries(entries).alias("reasons"))
 
 
 def _members_tried(lines: DataFrame) -> DataFrame:
-    tried = lines.where((sf.col("type") == Kind.ATTEMPT.value) & sf.col("place").isNotNull())
-    return tried.groupBy(*OUTAGE).agg(sf.count_distinct("place").alias("members_tried"))
+    tried = lines.where((sf.col("type") == Kind.ATTEMPT.value) & sf.col("endpoint_hash").isNotNull())
+    return tried.groupBy(*EPISODE).agg(sf.count_distinct("endpoint_hash").alias("members_tried"))
 
 
 _NONE = {"reasons": "map()", "members_tried": "0"}
@@ -183,8 +198,8 @@ _NONE = {"reasons": "map()", "members_tried": "0"}
 def _beside(found: DataFrame, apart: DataFrame) -> DataFrame:
     """``found`` with the last column of ``apart``, which has no row for some of the outages."""
     value = apart.columns[-1]
-    its = apart.select(*(sf.col(name).alias(f"its_{name}") for name in OUTAGE), sf.col(value).alias("its"))
-    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in OUTAGE]
+    its = apart.select(*(sf.col(name).alias(f"its_{name}") for name in EPISODE), sf.col(value).alias("its"))
+    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in EPISODE]
     return found.join(its, same, "left").select(
         *found.columns,
         sf.coalesce("its", sf.expr(_NONE[value])).cast(its.schema["its"].dataType).alias(value),
@@ -192,9 +207,9 @@ def _beside(found: DataFrame, apart: DataFrame) -> DataFrame:
 
 
 def unfinished(found: DataFrame) -> DataFrame:
-    """The outages without a return, and whether their connection has a later one; a few of all.
+    """The few episodes that did not end in a connection, and whether their connection has a later one.
 
-    :param found: of ``outages``.
+    :param found: of ``facts``.
     """
     newest = found.groupBy(*CONNECTION).agg(sf.max("outage").alias("newest"))
     its = newest.select(*(sf.col(name).alias(f"its_{name}") for name in CONNECTION), "newest")
@@ -204,45 +219,45 @@ def unfinished(found: DataFrame) -> DataFrame:
     return rows.select(*found.columns, superseded.alias("superseded"))
 
 
-def judged(
+def classified(
     found: DataFrame,
     rest: DataFrame,
-    known: Known,
+    seen: SeenValues,
     *,
     as_of: datetime | None = None,
     silence: float = SILENCE,
 ) -> DataFrame:
-    """The columns of ``COLUMNS`` beside those of ``outages`` that others read.
+    """The columns of ``COLUMNS`` beside those of ``facts`` that others read.
 
-    :param found: of ``outages``.
+    :param found: of ``facts``.
     :param rest: of ``unfinished``; best both are persisted.
     :param as_of: when the question is asked; the time of the last line without it.
     :param silence: seconds.
     """
-    moment = sf.timestamp_micros(sf.lit(known.last).cast("bigint"))
+    moment = sf.timestamp_micros(sf.lit(seen.last).cast("bigint"))
     if as_of is not None:
         moment = sf.lit(as_of).cast("timestamp")
     quiet = sf.timestamp_micros(sf.unix_micros(moment) - int(silence * 1e6))
-    outcome = (
+    episode_result = (
         sf.when(sf.col("superseded"), "back")
         .when(sf.col("gave_up") > 0, "gave_up")
         .when(sf.col("closed") > 0, "closed")
-        .when(sf.col("heard_at") < quiet, "never_came_back")
+        .when(sf.col("last_event_at") < quiet, "never_came_back")
         .otherwise("open")
     )
-    back = found.where(sf.col("back_at").isNotNull()).select("*", sf.lit("back").alias("outcome"))
-    rows = back.unionByName(rest.select(*found.columns, outcome.alias("outcome")))
+    back = found.where(sf.col("back_at").isNotNull()).select("*", sf.lit("back").alias("episode_result"))
+    rows = back.unionByName(rest.select(*found.columns, episode_result.alias("episode_result")))
     return rows.select("*", *_conclusions())
 
 
 def _conclusions() -> list[Column]:
-    by_clock = sf.coalesce(micros(sf.col("back_clock") - sf.col("lost_clock")) / 1e6, "told")
+    by_clock = sf.coalesce(micros(sf.col("back_clock") - sf.col("lost_clock")) / 1e6, "reported_duration")
     by_wall = (sf.unix_micros("back_at") - sf.unix_micros("lost_at")) / 1e6
     back = sf.col("back_at").isNotNull()
     return [
         (sf.col("outage") == 1).alias("first_connect"),
         sf.coalesce("lost_at", "first_line_at").alias("began_at"),
-        sf.when(back, sf.coalesce(by_clock, by_wall)).alias("time_away"),
+        sf.when(back, sf.coalesce(by_clock, by_wall)).alias("downtime"),
         sf.when(back & by_clock.isNotNull(), "monotonic")
         .when(back & by_wall.isNotNull(), "wall")
         .alias("clock"),
@@ -250,13 +265,13 @@ def _conclusions() -> list[Column]:
 
 
 def published(rows: DataFrame) -> DataFrame:
-    """The table as others see it, of ``judged`` rows."""
+    """The table as others see it, of ``classified`` rows."""
     return rows.select(*COLUMNS)
 
 
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
-    """One row for each outage of each connection; docs/analysis.md has the columns."""
-    surveyed = survey(events).persist()
-    known = survey_known(surveyed)
-    found = outages(events, surveyed, known).persist()
-    return published(judged(found, unfinished(found), known, as_of=as_of, silence=silence))
+    """One row for each episode of each connection; docs/analysis.md has the columns."""
+    rolled_up = roll_up(events).persist()
+    seen = seen_values(rolled_up)
+    found = facts(events, rolled_up, seen).persist()
+    return published(classified(found, unfinished(found), seen, as_of=as_of, silence=silence))

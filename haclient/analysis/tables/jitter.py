@@ -1,6 +1,6 @@
 """Whether clients spread their reconnects as the backoff strategy promises.
 
-For each strategy, ceiling (``backoff_base``) and round, over delays that no hint of a server decided:
+For each strategy, ceiling (``backoff_base``) and round, over delays for which no server sent a retry-after:
 
 * ``mean_ratio``: mean of delay / base; full jitter: 0.5.
 * ``ks_statistic``: Kolmogorov-Smirnov distance between delay / base and the strategy's distribution, evenly
@@ -53,18 +53,18 @@ def delays(events: DataFrame) -> DataFrame:
 def jitter(events: DataFrame) -> DataFrame:
     """One row for each strategy, base and round; docs/analysis.md has the columns."""
     drawn = delays(events)
-    return judged(drawn, placed(drawn))
+    return statistics(drawn, histogram(drawn))
 
 
-def judged(drawn: DataFrame, placed: DataFrame) -> DataFrame:
-    """The same, of ``delays``, and of ``placed``, which is read twice: best kept."""
-    groups = placed.groupBy(*GROUP).agg(
+def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
+    """The same, of ``delays`` and of ``histogram``, which is read twice: materialize it."""
+    groups = histogram.groupBy(*GROUP).agg(
         sf.sum("delays").alias("delays"),
         (sf.sum("ratios") / sf.sum("delays")).alias("mean_ratio"),
         sf.max("reached").alias("reached"),
         (sf.sum("at_cap") / sf.sum("delays")).alias("at_cap_share"),
     )
-    rows = _beside(_beside(groups, _within(drawn, placed)), _synchronisation(drawn))
+    rows = _beside(_beside(groups, _within(drawn, histogram)), _synchronisation(drawn))
     return rows.select(
         *(*GROUP, "delays", "mean_ratio"),
         sf.greatest("reached", "within").alias("ks_statistic"),
@@ -77,7 +77,7 @@ def _cell() -> Column:
     return sf.floor(sf.col("ratio") * CELLS).alias("cell")
 
 
-def placed(drawn: DataFrame) -> DataFrame:
+def histogram(drawn: DataFrame) -> DataFrame:
     """Delays by cells of their ratio, a small table.
 
     Each cell has ``before``, the delays below it, ``reached``, the distance at its ends, and ``bound``,
@@ -103,13 +103,15 @@ def placed(drawn: DataFrame) -> DataFrame:
     return ranked.select("*", reached.alias("reached"), bound.alias("bound"))
 
 
-def _within(drawn: DataFrame, placed: DataFrame) -> DataFrame:
+def _within(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
     """The largest distance inside the cells where it can be larger than any at the end of a cell.
 
     They are few, and only their delays are put in order.
     """
     best = sf.max("reached").over(Window.partitionBy(*GROUP))
-    open_cells = placed.withColumn("best", best).where("bound > best").select(*GROUP, "cell", "before", "n")
+    open_cells = (
+        histogram.withColumn("best", best).where("bound > best").select(*GROUP, "cell", "before", "n")
+    )
     inside = _beside(drawn.withColumn("cell", _cell()), open_cells, (*GROUP, "cell"), how="inner")
     order = Window.partitionBy(*GROUP, "cell").orderBy("ratio")
     rank = sf.col("before") + sf.row_number().over(order)
@@ -135,11 +137,11 @@ def _synchronisation(drawn: DataFrame) -> DataFrame:
     return seconds.groupBy(*GROUP).agg((fullest / arrivals).alias("synchronisation_index"))
 
 
-def _beside(left: DataFrame, small: DataFrame, key: Sequence[str] = GROUP, *, how: str = "left") -> DataFrame:
-    """``left`` with the columns of the row of ``small`` that has the same key; null is equal to null."""
-    other = small.select(
+def _beside(left: DataFrame, right: DataFrame, key: Sequence[str] = GROUP, *, how: str = "left") -> DataFrame:
+    """``left`` with the columns of the row of ``right`` that has the same key; null is equal to null."""
+    other = right.select(
         *(sf.col(name).alias(f"its_{name}") for name in key),
-        *(name for name in small.columns if name not in key),
+        *(name for name in right.columns if name not in key),
     )
     same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in key]
     return left.join(sf.broadcast(other), same, how).drop(*(f"its_{name}" for name in key))

@@ -1,4 +1,4 @@
-"""Keeping what is small: computed once, without the plan that made it, and in one partition.
+"""Materializes small tables: computed once, without the plan that made it, and in one partition.
 
 Spark goes through the whole plan of a frame at each step that is added to it, and a plan that names
 another one several times grows by as much: a checkpoint has none.  What is in one partition is grouped,
@@ -10,6 +10,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 
-def small(frame: DataFrame) -> DataFrame:
-    """The rows of ``frame``, for those that read them: as many as one task goes through in no time."""
+def materialize(frame: DataFrame) -> DataFrame:
+    """A checkpoint of ``frame`` in one partition: for tables that one task reads at once."""
     return frame.localCheckpoint().coalesce(1)

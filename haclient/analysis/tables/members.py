@@ -1,4 +1,4 @@
-"""What the clients saw of each member, and what must not be: the alarms.
+"""What the clients saw of each member, and the alarms: states that must never occur.
 
 Percentiles are exact, of durations in whole microseconds, which is how they are written: a member
 that sees everything has few different values then, however many attempts.
@@ -21,12 +21,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from haclient.analysis.tables.episodes import CONNECTION
-from haclient.analysis.tables.rollup import micros, only, place
+from haclient.analysis.tables.rollup import endpoint_hash, micros, only
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")
 SHORTEST = 3600.0  # s; fewer are taken for an hour, or one loss in the first minute would be sixty an hour
-SKEW = 5  # s; two claims that overlap by less may be one after the other, told by two clocks
+SKEW = 5  # s; two claims that overlap by less may be one after the other, measured by two clocks
 _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE))
 
 
@@ -39,13 +39,13 @@ def connects(events: DataFrame) -> DataFrame:
     )
 
 
-def members(surveyed: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFrame:
+def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFrame:
     """One row an endpoint; docs/analysis.md has the columns.
 
-    :param surveyed: of ``survey``.
+    :param rolled_up: of ``rollup.roll_up``.
     :param took: of ``connects``.
     """
-    seen = surveyed.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
+    seen = rolled_up.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
     by_error = seen.groupBy(*ENDPOINT, "error_type").agg(
         sf.coalesce(sf.sum(only(Kind.ATTEMPT, "lines")), sf.lit(0)).alias("attempts"),
         sf.coalesce(sf.sum(only(Kind.REDIRECT, "lines")), sf.lit(0)).alias("redirects"),
@@ -67,8 +67,8 @@ def members(surveyed: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFr
         sf.min("generation_min").alias("generation_min"),
         sf.max("generation_max").alias("generation_max"),
     )
-    rows = rows.withColumn("place", place())
-    rows = rows.join(sf.broadcast(_times(took)), "place", "left")
+    rows = rows.withColumn("endpoint_hash", endpoint_hash())
+    rows = rows.join(sf.broadcast(_times(took)), "endpoint_hash", "left")
     rows = rows.withColumn("endpoint", sf.concat_ws(":", *ENDPOINT))
     rows = rows.join(sf.broadcast(_losses(episodes)), "endpoint", "left")
     observed = (sf.unix_micros("last_seen") - sf.unix_micros("first_seen")) / 1e6
@@ -90,7 +90,7 @@ def members(surveyed: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFr
 
 
 def _times(took: DataFrame) -> DataFrame:
-    return took.groupBy(place().alias("place")).agg(
+    return took.groupBy(endpoint_hash().alias("endpoint_hash")).agg(
         sf.percentile("micros", [0.5, 0.9, 0.99], sf.col("attempts")).alias("times")
     )
 
@@ -104,14 +104,14 @@ def _losses(episodes: DataFrame) -> DataFrame:
     )
 
 
-def alarms(surveyed: DataFrame, outages: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
-    """What must not be; docs/analysis.md has the columns.
+def alarms(rolled_up: DataFrame, outages: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
+    """One row for each alarm; docs/analysis.md has the columns.
 
-    :param surveyed: of ``survey``.
-    :param outages: rows of ``episodes.judged``.
+    :param rolled_up: of ``rollup.roll_up``.
+    :param outages: rows of ``episodes.classified``.
     :param missing: of ``gaps``.
     """
-    made = (_split_claims(surveyed), _backwards(outages), _missing(missing), _dropped(events))
+    made = (_split_claims(rolled_up), _backwards(outages), _missing(missing), _dropped(events))
     return reduce(DataFrame.unionByName, made)
 
 
@@ -129,9 +129,9 @@ def _no_endpoints() -> Column:
     return sf.array().cast("array<string>")
 
 
-def _split_claims(surveyed: DataFrame) -> DataFrame:
+def _split_claims(rolled_up: DataFrame) -> DataFrame:
     claims = (
-        surveyed.where(sf.col("generation").isNotNull() & sf.col("server_address").isNotNull())
+        rolled_up.where(sf.col("generation").isNotNull() & sf.col("server_address").isNotNull())
         .groupBy("cluster", "generation", sf.concat_ws(":", *ENDPOINT).alias("endpoint"))
         .agg(sf.min("first_seen").alias("since"), sf.max("last_seen").alias("until"))
     )
@@ -165,14 +165,14 @@ def gaps(outages: DataFrame) -> DataFrame:
     """The lines that are missing in the sequences of each cluster's connections, and of how many of them."""
     connections = outages.groupBy(*CONNECTION).agg(
         sf.max("cluster").alias("cluster"),
-        sf.max("heard_at").alias("heard_at"),
+        sf.max("last_event_at").alias("last_event_at"),
         (sf.max("highest") - sf.min("lowest") + 1 - sf.sum("lines")).alias("missing"),
     )
     return (
         connections.where("missing > 0")
         .groupBy("cluster")
         .agg(
-            sf.max("heard_at").alias("last"),
+            sf.max("last_event_at").alias("last"),
             sf.sum("missing").alias("missing"),
             sf.count("*").alias("clients"),
         )
@@ -184,10 +184,10 @@ def _missing(rows: DataFrame) -> DataFrame:
     return rows.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))
 
 
-def coverage(surveyed: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
+def coverage(rolled_up: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
     """One row: how many lines there are, how many are missing in sequences, how many writers dropped.
 
-    :param surveyed: of ``survey``.
+    :param rolled_up: of ``rollup.roll_up``.
     :param missing: of ``gaps``.
     """
 
@@ -195,7 +195,7 @@ def coverage(surveyed: DataFrame, missing: DataFrame, events: DataFrame) -> Data
         return rows.agg(sf.coalesce(sf.sum(name), sf.lit(0)).alias(name))
 
     drops = events.where(sf.col("type") == Kind.DROPPED.value)
-    return total(surveyed, "lines").crossJoin(total(missing, "missing")).crossJoin(total(drops, "dropped"))
+    return total(rolled_up, "lines").crossJoin(total(missing, "missing")).crossJoin(total(drops, "dropped"))
 
 
 def _dropped(events: DataFrame) -> DataFrame:

@@ -1,27 +1,27 @@
-"""The clients that never came back, with the last thing known of each."""
+"""The connections that did not recover, with the last known state of each."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.rollup import spelled
+from haclient.analysis.tables.rollup import with_names
 from haclient.telemetry.schema import Kind
 
 
-def absent(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
-    """One row a connection whose last outage ended in nothing, or that gave up.
+def not_recovered(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
+    """One row a connection whose last outage did not end in a connection, or that gave up.
 
-    :param outages: rows of ``episodes.judged``; docs/analysis.md has the columns.
-    :param dictionary: of ``survey.words``.
+    :param outages: rows of ``episodes.classified``; docs/analysis.md has the columns.
+    :param dictionary: of ``rollup.dictionary``.
     """
-    gave_up = sf.col("outcome") == "gave_up"
+    gave_up = sf.col("episode_result") == "gave_up"
     then = sf.when(gave_up, "gave up").when(sf.col("last_type") == Kind.LOST.value, "lost")
-    gone = outages.where(gave_up | (sf.col("outcome") == "never_came_back"))
-    return spelled(gone, dictionary, "last_error", "last_endpoint", "state_then").select(
+    gone = outages.where(gave_up | (sf.col("episode_result") == "never_came_back"))
+    return with_names(gone, dictionary, "last_error", "last_endpoint", "last_state").select(
         *("client_id", "connection", "service", "instance", "cluster"),
-        sf.col("heard_at").alias("last_seen"),
+        sf.col("last_event_at").alias("last_seen"),
         *("last_type", "last_error", "last_endpoint"),
-        sf.coalesce(then, sf.col("state_then"), sf.lit("reconnecting")).alias("state_then"),
+        sf.coalesce(then, sf.col("last_state"), sf.lit("reconnecting")).alias("last_state"),
         "outage_id",
     )

@@ -1,11 +1,11 @@
-"""One pass over the few columns whose values many lines share; what is small is made of its result.
+"""The roll-up: one pass over the columns whose values many lines share; small tables are computed from it.
 
 Rules
 -----
-* ``survey`` has as many rows as there are combinations of names, not lines.
-* ``known`` is what expressions over lines are built from: which errors and which endpoints there are.
-* A name inside an aggregation is its ``code``, a 64-bit hash: Spark aggregates numbers in a hash table,
-  and for text sorts every line first.  ``words`` has the names of the codes.
+* ``roll_up`` has as many rows as there are combinations of names, not lines.
+* ``seen_values`` is what expressions over lines are built from: which errors and which endpoints there are.
+* Aggregations hold a name as its 64-bit hash: Spark aggregates numbers in a hash table,
+  and for text sorts every line first.  ``dictionary`` maps hashes back to names.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pyspark.sql import functions as sf
 from haclient.telemetry.schema import Kind
 
 _NAMES = ("cluster", "service", "error_type", "reason", "state")
-_PLACE = ("server_address", "server_port")
+_ENDPOINT = ("server_address", "server_port")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What occurs in the lines.
+class SeenValues:
+    """The distinct values in the lines that later expressions are built from.
 
     :param last: time of the last line, in microseconds since the epoch; ``None`` without lines.
     :param errors: of failed attempts, in order.
-    :param places: codes of the endpoints that were tried, in order.
+    :param endpoints: hashes of the endpoints that were tried, in order.
     """
 
     last: int | None
     errors: tuple[str, ...]
-    places: tuple[int, ...]
+    endpoints: tuple[int, ...]
 
 
 def only(kind: Kind, column: str | Column) -> Column:
@@ -46,9 +46,9 @@ def micros(seconds: str | Column) -> Column:
     return sf.rint(column * 1e6).cast("bigint")
 
 
-def survey(events: DataFrame) -> DataFrame:
+def roll_up(events: DataFrame) -> DataFrame:
     """For each combination: how many lines, their first and last time, the highest cap of a delay."""
-    keys = [sf.col(name) for name in ("type", "cluster", "service", "error_type", "state", *_PLACE)]
+    keys = [sf.col(name) for name in ("type", "cluster", "service", "error_type", "state", *_ENDPOINT)]
     generation = only(Kind.CONNECTED, "generation").alias("generation")
     return events.groupBy(*keys, generation, only(Kind.LOST, "reason").alias("reason")).agg(
         sf.count("*").alias("lines"),
@@ -58,43 +58,43 @@ def survey(events: DataFrame) -> DataFrame:
     )
 
 
-def known(surveyed: DataFrame) -> Known:
-    """Runs the survey."""
-    row = surveyed.agg(
+def seen_values(rolled_up: DataFrame) -> SeenValues:
+    """Collect the roll-up's distinct values; this runs the roll-up."""
+    row = rolled_up.agg(
         sf.max(sf.unix_micros("last_seen")).alias("last"),
         sf.sort_array(sf.collect_set(only(Kind.ATTEMPT, "error_type"))).alias("errors"),
-        sf.sort_array(sf.collect_set(only(Kind.ATTEMPT, place()))).alias("places"),
+        sf.sort_array(sf.collect_set(only(Kind.ATTEMPT, endpoint_hash()))).alias("endpoints"),
     ).first()
     assert row is not None
-    return Known(row["last"], tuple(row["errors"]), tuple(row["places"]))
+    return SeenValues(row["last"], tuple(row["errors"]), tuple(row["endpoints"]))
 
 
-def code(name: str | Column) -> Column:
-    """The code of a name; null of null."""
+def name_hash(name: str | Column) -> Column:
+    """The hash of a name; null of null."""
     column = sf.col(name) if isinstance(name, str) else name
     return sf.when(column.isNotNull(), sf.xxhash64(column))
 
 
-def place() -> Column:
-    """The code of a line's endpoint; null without a host."""
-    return sf.when(sf.col("server_address").isNotNull(), sf.xxhash64(*_PLACE))
+def endpoint_hash() -> Column:
+    """The hash of a line's endpoint; null without a host."""
+    return sf.when(sf.col("server_address").isNotNull(), sf.xxhash64(*_ENDPOINT))
 
 
-def words(surveyed: DataFrame) -> DataFrame:
-    """``code`` and ``word``, of every name and every endpoint (``host:port``)."""
-    pairs = [sf.struct(code(name).alias("code"), sf.col(name).alias("word")) for name in _NAMES]
-    endpoint = sf.struct(place().alias("code"), sf.concat_ws(":", *_PLACE).alias("word"))
-    every = surveyed.select(sf.inline(sf.array(*pairs, endpoint)))
-    return every.where("code IS NOT NULL").groupBy("code").agg(sf.max("word").alias("word"))
+def dictionary(rolled_up: DataFrame) -> DataFrame:
+    """``hash`` and ``name``, of every name and every endpoint (``host:port``)."""
+    pairs = [sf.struct(name_hash(name).alias("hash"), sf.col(name).alias("name")) for name in _NAMES]
+    endpoint = sf.struct(endpoint_hash().alias("hash"), sf.concat_ws(":", *_ENDPOINT).alias("name"))
+    every = rolled_up.select(sf.inline(sf.array(*pairs, endpoint)))
+    return every.where("hash IS NOT NULL").groupBy("hash").agg(sf.max("name").alias("name"))
 
 
-def spelled(rows: DataFrame, dictionary: DataFrame, *names: str) -> DataFrame:
-    """``rows`` with words in place of the codes in the columns ``names``.
+def with_names(rows: DataFrame, dictionary: DataFrame, *names: str) -> DataFrame:
+    """``rows`` with names instead of hashes in the columns ``names``.
 
-    :param dictionary: of ``words``.
+    :param dictionary: of ``dictionary``.
     """
     others = [name for name in rows.columns if name not in names]
     for name in names:
-        its = dictionary.select(sf.col("code").alias(f"{name}_code"), sf.col("word").alias(f"{name}_word"))
-        rows = rows.join(its, sf.col(name) == sf.col(f"{name}_code"), "left")
-    return rows.select(*others, *(sf.col(f"{name}_word").alias(name) for name in names))
+        its = dictionary.select(sf.col("hash").alias(f"{name}_hash"), sf.col("name").alias(f"{name}_name"))
+        rows = rows.join(its, sf.col(name) == sf.col(f"{name}_hash"), "left")
+    return rows.select(*others, *(sf.col(f"{name}_name").alias(name) for name in names))

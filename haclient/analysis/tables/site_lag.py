@@ -1,9 +1,9 @@
 """How far one site was behind another, over time (``docs/sites.md``).
 
 The lines are those of members that serve, one a second (``haclient.member.site``): without a link's
-name they are of the source, and tell how much the other site lacked; with one, of the site that follows.
+name they are of the source, and report how much the other site lacks; with one, of the site that follows.
 
-What was odd about the events of another site are lines of their own (``haclient.member.odd_event``), each
+Anomalies in the events of another site have lines of their own (``haclient.member.odd_event``), each
 with a number of events.
 
 Percentiles are exact, over the lines of a window.
@@ -19,34 +19,35 @@ from haclient.telemetry.schema import Kind
 WINDOW = "1 minute"
 PERCENTS = (50, 95, 99)
 CASES = ("duplicates", "gaps", "created", "parked", "taken", "copies", "gone", "malformed")
-"""What an event can be; any other word is of a later version."""
+"""The anomalies; any other name is of a later version."""
 
 
-def are_told_of(surveyed: DataFrame) -> bool:
+def has_lines(rolled_up: DataFrame) -> bool:
     """Whether there is any line about sites.
 
-    :param surveyed: of ``survey``.
+    :param rolled_up: of ``rollup.roll_up``.
     """
-    return not surveyed.where(sf.col("type") == Kind.MEMBER_SITE.value).isEmpty()
+    return not rolled_up.where(sf.col("type") == Kind.MEMBER_SITE.value).isEmpty()
 
 
 def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
     """One row a window, a cluster and a link (null: its own events), in the order of time.
 
     Columns: ``start``, ``cluster``, ``link``, ``lines``, ``sequence`` (the last one), ``duplicates`` and
-    ``gaps`` (of the link, since its member began to serve), ``odd`` (events of the window by case), and of
-    ``lag_events`` and ``lag_seconds`` the percentiles ``_p50``, ``_p95``, ``_p99`` and ``_max``.
+    ``gaps`` (of the link, since its member began to serve), ``anomalies`` (events of the window by
+    case), and of ``lag_events`` and ``lag_seconds`` the percentiles ``_p50``, ``_p95``,
+    ``_p99`` and ``_max``.
     """
-    lines = events.where(sf.col("type").isin(Kind.MEMBER_SITE.value, Kind.MEMBER_ODD_EVENT.value))
-    tells_lag = sf.col("type") == Kind.MEMBER_SITE.value
+    lines = events.where(sf.col("type").isin(Kind.MEMBER_SITE.value, Kind.MEMBER_ANOMALY.value))
+    has_lag = sf.col("type") == Kind.MEMBER_SITE.value
     rows = lines.groupBy(
         sf.window("time", window).alias("window"), "cluster", sf.col("site_link").alias("link")
     ).agg(
-        sf.count_if(tells_lag).alias("lines"),
-        sf.max(sf.when(tells_lag, sf.col("site_sequence"))).alias("sequence"),
+        sf.count_if(has_lag).alias("lines"),
+        sf.max(sf.when(has_lag, sf.col("site_sequence"))).alias("sequence"),
         sf.max("site_duplicates").alias("duplicates"),
         sf.max("site_gaps").alias("gaps"),
-        _odd().alias("odd"),
+        _anomalies().alias("anomalies"),
         *_spread("lag_events"),
         *_spread("lag_seconds"),
     )
@@ -56,7 +57,7 @@ def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
     )
 
 
-def _odd() -> Column:
+def _anomalies() -> Column:
     """How many events of each case there were; nothing of cases that did not occur."""
     counts = (
         (sf.lit(case), sf.sum(sf.when(sf.col("site_case") == case, sf.col("site_count")))) for case in CASES

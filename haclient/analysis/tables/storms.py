@@ -7,13 +7,13 @@ Rules
 2. It starts with its first loss that is no outlier: not earlier than ``FENCE`` quartile distances before the
    first quartile of the losses [1].  A client whose clock is slow does not move the start.
    When a connection is back is counted from there: its own loss by the wall clock, plus its
-   time away by the monotonic clock.  A clock that is set during the storm does no harm.
+   downtime by the monotonic clock.  A clock that is set during the storm does no harm.
 3. A share of p is back at the time of the connection with rank ``ceil(p * n)``; null if it never is.
 4. The timeline takes lines by their time, between the start and the last return; it does not
    ask which outage an attempt belongs to.  An attempt counts when it starts.
-5. The set-up rate is the most connections that were set up within one second of the storm; the ideal is
+5. The setup rate is the most connections that were set up within one second of the storm; the ideal is
    ``clients_hit / setup_rate``: no order of arrival lets the last one in sooner.  The ratio to it is of those
-   that came back: the last of their returns, over their number by the set-up rate.
+   that came back: the last of their returns, over their number by the setup rate.
 
 [1] J. W. Tukey, "Exploratory Data Analysis", 1977: the inner fences.
 """
@@ -41,7 +41,7 @@ def losses(episodes: DataFrame, *, gap: float = GAP) -> DataFrame:
     """
     lost = episodes.where(~sf.col("first_connect") & sf.col("lost_at").isNotNull())
     lost = lost.select(
-        *("cluster", *CONNECTION, "lost_at", "back_at", "time_away", "attempts"),
+        *("cluster", *CONNECTION, "lost_at", "back_at", "downtime", "attempts"),
         *("generation_before", "generation_after"),
         sf.floor(sf.unix_micros("lost_at") / (gap * 1e6)).alias("bucket"),
     )
@@ -49,7 +49,7 @@ def losses(episodes: DataFrame, *, gap: float = GAP) -> DataFrame:
     same = lost["cluster"].eqNullSafe(found["in_cluster"]) & (lost["bucket"] == found["in_bucket"])
     hit = lost.join(sf.broadcast(found), same).drop("in_cluster", "in_bucket", "bucket")
     begun = (sf.unix_micros("lost_at") - sf.unix_micros("started_at")) / 1e6
-    return hit.withColumn("offset", sf.coalesce(begun + sf.col("time_away"), sf.lit(NEVER)))
+    return hit.withColumn("offset", sf.coalesce(begun + sf.col("downtime"), sf.lit(NEVER)))
 
 
 def _runs(lost: DataFrame, gap: float) -> DataFrame:
@@ -85,8 +85,8 @@ def _started(cells: DataFrame) -> DataFrame:
         for share in (0.25, 0.75)
     )
     fenced = ranked.select("*", (low - FENCE * (high - low)).alias("fence"))
-    kept = sf.when(sf.col("cell") >= sf.col("fence"), sf.col("first"))
-    return fenced.withColumn("started_at", sf.min(kept).over(whole))
+    inlier = sf.when(sf.col("cell") >= sf.col("fence"), sf.col("first"))
+    return fenced.withColumn("started_at", sf.min(inlier).over(whole))
 
 
 def extents(hit: DataFrame, *, least: int = LEAST) -> DataFrame:
@@ -136,10 +136,10 @@ def _finite(column: Column) -> Column:
     return sf.when(column != NEVER, column)
 
 
-def pulse(events: DataFrame, found: DataFrame) -> DataFrame:
-    """Attempts and set-ups of each storm by tenth of a second, endpoint and error.
+def time_buckets(events: DataFrame, found: DataFrame) -> DataFrame:
+    """Attempts and connection setups of each storm by tenth of a second, endpoint and error.
 
-    All that storms show over time is made of this small table: ``storm_id``, ``tenth`` (long, from the
+    Every table of a storm over time is computed from this one: ``storm_id``, ``tenth`` (long, from the
     start), ``server_address``, ``server_port``, ``error_type``, ``attempts``, ``connected``.
     """
     begun = sf.unix_micros("time") - sf.coalesce(only(Kind.ATTEMPT, micros("attempt_duration")), sf.lit(0))
@@ -174,9 +174,9 @@ def _slices(found: DataFrame) -> DataFrame:
     return rows.withColumn("in_slice", sf.explode(sf.sequence(*number)))
 
 
-def summary(found: DataFrame, beats: DataFrame) -> DataFrame:
-    """The table ``storms``, of ``extents`` and ``pulse``."""
-    tenths = beats.groupBy("storm_id", "tenth").agg(
+def summary(found: DataFrame, buckets: DataFrame) -> DataFrame:
+    """The table ``storms``, of ``extents`` and ``time_buckets``."""
+    tenths = buckets.groupBy("storm_id", "tenth").agg(
         sf.sum("attempts").alias("attempts"), sf.sum("connected").alias("connected")
     )
     fine = tenths.groupBy("storm_id").agg(sf.max("attempts").alias("peak_attempts_per_100ms"))
@@ -206,10 +206,10 @@ def summary(found: DataFrame, beats: DataFrame) -> DataFrame:
     )
 
 
-def timeline(beats: DataFrame) -> DataFrame:
-    """The table ``storm_timeline``, of ``pulse``: what each endpoint saw in each tenth of a second."""
+def timeline(buckets: DataFrame) -> DataFrame:
+    """The table ``storm_timeline``, of ``time_buckets``: what each endpoint saw in each tenth of a second."""
     failed = sf.when(sf.col("error_type").isNotNull(), sf.col("attempts")).otherwise(0)
-    return beats.groupBy(
+    return buckets.groupBy(
         "storm_id", (sf.col("tenth") / 10).alias("second"), "server_address", "server_port"
     ).agg(
         sf.sum("attempts").alias("attempts"),
@@ -218,9 +218,9 @@ def timeline(beats: DataFrame) -> DataFrame:
     )
 
 
-def reasons(beats: DataFrame) -> DataFrame:
-    """The table ``storm_reasons``, of ``pulse``: failed attempts by error in each second."""
-    failed = beats.where(sf.col("error_type").isNotNull())
+def reasons(buckets: DataFrame) -> DataFrame:
+    """The table ``storm_reasons``, of ``time_buckets``: failed attempts by error in each second."""
+    failed = buckets.where(sf.col("error_type").isNotNull())
     second = sf.floor(sf.col("tenth") / 10).cast("double").alias("second")
     return failed.groupBy("storm_id", second, "error_type").agg(sf.sum("attempts").alias("failures"))
 
@@ -228,4 +228,4 @@ def reasons(beats: DataFrame) -> DataFrame:
 def storms(episodes: DataFrame, events: DataFrame, *, gap: float = GAP, least: int = LEAST) -> DataFrame:
     """One row a storm; docs/analysis.md has the columns."""
     found = extents(losses(episodes, gap=gap), least=least).persist()
-    return summary(found, pulse(events, found))
+    return summary(found, time_buckets(events, found))

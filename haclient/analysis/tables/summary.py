@@ -1,9 +1,9 @@
-"""The figures that a threshold can be put on, computed from the tables; their meaning is in ``thresholds``.
+"""The summary: the metrics that a threshold can be put on, computed from the tables (see ``thresholds``).
 
 Rules
 -----
 * Exact: percentiles are those of all values, not estimates.
-* A figure without anything to measure is null, a count of nothing is 0.
+* A metric without anything to measure is null, a count of nothing is 0.
 * A dropped line leaves a gap in its connection's sequence, so that gaps count it already.  What was
   dropped counts only where it exceeds the gaps: at the end of a connection there is no gap to see.
 """
@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.thresholds import FIGURES
+from haclient.analysis.thresholds import METRICS
 
-_AWAY = {"p50_away": 0.5, "p90_away": 0.9, "p99_away": 0.99, "max_away": 1.0}
+_DOWNTIME = {"p50_downtime": 0.5, "p90_downtime": 0.9, "p99_downtime": 0.99, "max_downtime": 1.0}
 
 
-def figures(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
-    """All of ``thresholds.FIGURES``.
+def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
+    """All of ``thresholds.METRICS``.
 
     :param tables: as ``job.compute`` returns them.
     """
@@ -33,29 +33,29 @@ def figures(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
     found["lost_lines"] = max(found.pop("missing") or 0, found.pop("dropped") or 0)
     found["alarms"] = tables["alarms"].count()
     found["bad_lines"] = tables["quarantine"].count()
-    return {name: found[name] for name in FIGURES}
+    return {name: found[name] for name in METRICS}
 
 
 def of_episodes(episodes: DataFrame) -> DataFrame:
-    """One row: the figures of outages."""
+    """One row: the metrics of outages."""
     outage = ~sf.col("first_connect")
-    away = sf.when(outage, sf.col("time_away"))
+    downtime = sf.when(outage, sf.col("downtime"))
     attempts = sf.sum(sf.when(outage, sf.col("attempts"))) / sf.nullif(sf.count_if(outage), sf.lit(0))
     made = episodes.agg(
         sf.count_if(outage).alias("outages"),
-        sf.count_if(outage & (sf.col("outcome") == "back")).alias("back"),
-        sf.percentile(away, list(_AWAY.values())).alias("away"),
-        sf.count_if(outage & (sf.col("outcome") == "never_came_back")).alias("never_back"),
-        sf.count_if(sf.col("outcome") == "gave_up").alias("gave_up"),
-        sf.count_if(outage & (sf.col("outcome") == "open")).alias("open"),
+        sf.count_if(outage & (sf.col("episode_result") == "back")).alias("back"),
+        sf.percentile(downtime, list(_DOWNTIME.values())).alias("downtime"),
+        sf.count_if(outage & (sf.col("episode_result") == "never_came_back")).alias("never_back"),
+        sf.count_if(sf.col("episode_result") == "gave_up").alias("gave_up"),
+        sf.count_if(outage & (sf.col("episode_result") == "open")).alias("open"),
         attempts.alias("attempts_per_outage"),
     )
-    percentiles = [sf.col("away")[place].alias(name) for place, name in enumerate(_AWAY)]
-    return made.select("*", *percentiles).drop("away")
+    percentiles = [sf.col("downtime")[index].alias(name) for index, name in enumerate(_DOWNTIME)]
+    return made.select("*", *percentiles).drop("downtime")
 
 
 def of_storms(storms: DataFrame) -> DataFrame:
-    """One row: the figures of storms."""
+    """One row: the metrics of storms."""
     return storms.agg(
         sf.count("*").alias("storms"),
         sf.max("amplification").alias("max_amplification"),

@@ -51,9 +51,9 @@ ERRORS = Console(stderr=True)
 @click.option("--until", type=Moment(), help="Lines before this time.")
 @click.option("--cluster", help="Connections of this cluster only.")
 @click.option(
-    "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_away>5."
+    "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_downtime>5."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("--follow", is_flag=True, help="Go on with new lines until interrupted.")
 @click.option(
     "--interval",
@@ -67,26 +67,26 @@ ERRORS = Console(stderr=True)
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="With --follow: seconds between reports.",
+    help="With --follow: seconds between two reports.",
 )
 @click.option(
     "--alert-after",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="With --follow: seconds away until an alert.",
+    help="With --follow: seconds of downtime until an alert.",
 )
 @click.option(
     "--package", type=click.Path(dir_okay=False, path_type=Path), help="Only write the zip for spark-submit."
 )
-@click.option("--figures", "list_figures", is_flag=True, help="Only list the figures that --fail-if knows.")
+@click.option("--metrics", "list_metrics", is_flag=True, help="Only list the summary that --fail-if knows.")
 def analyze(**given: Any) -> None:
     """Say what connections went through, from the telemetry in DIR.
 
     Writes tables (Parquet, JSON), summary.json and report.html to --out.
     """
-    if given["list_figures"]:
-        for name, meaning in thresholds.FIGURES.items():
+    if given["list_metrics"]:
+        for name, meaning in thresholds.METRICS.items():
             click.echo(f"{name:<20} {meaning}")
     elif given["package"] is not None:
         _package(given["package"])
@@ -119,7 +119,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _analyze(given: Mapping[str, Any]) -> None:
-    from haclient.analysis.job import Job, is_small, local_source  # noqa: PLC0415  # pyspark may be missing
+    from haclient.analysis.job import Job, is_light, local_source  # noqa: PLC0415  # pyspark may be missing
 
     job = Job(
         source=given["source"],
@@ -133,14 +133,14 @@ def _analyze(given: Mapping[str, Any]) -> None:
     if not given["follow"]:
         local_source(job)  # before Spark starts, which takes seconds
     check_reachable(given["master"] or given["remote"])
-    light = not given["follow"] and is_small(job)
+    light = not given["follow"] and is_light(job)
     session = spark_session(given["master"], given["remote"], config=dict(given["settings"]), light=light)
     try:
-        figures = _follow(session, job, given) if given["follow"] else _run(session, job)
+        summary = _follow(session, job, given) if given["follow"] else _run(session, job)
     finally:
         session.stop()
-    if figures is not None:
-        _conclude(figures, given)
+    if summary is not None:
+        _conclude(summary, given)
 
 
 def _run(session: SparkSession, job: Job) -> Mapping[str, float | None]:
@@ -156,8 +156,8 @@ def _run(session: SparkSession, job: Job) -> Mapping[str, float | None]:
     with Progress(*columns, console=ERRORS, transient=True, disable=not ERRORS.is_terminal) as bar:
         task = bar.add_task("reading")
 
-        def progress(stage: str, place: int, stages: int) -> None:
-            bar.update(task, description=stage, completed=place, total=stages)
+        def progress(stage: str, number: int, stages: int) -> None:
+            bar.update(task, description=stage, completed=number, total=stages)
 
         return run(session, job, progress)
 
@@ -171,45 +171,45 @@ def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mappin
         signal.signal(number, lambda *_: stop.set())
     last: Mapping[str, float | None] | None = None
 
-    def tell(brought: Round) -> None:
+    def report(result: Round) -> None:
         nonlocal last
-        for alert in brought.alerts:
+        for alert in result.alerts:
             ERRORS.print(
-                f"away since {alert['lost_at']}: {alert['client_id']}, connection {alert['connection']}",
+                f"down since {alert['lost_at']}: {alert['client_id']}, connection {alert['connection']}",
                 markup=False,
                 highlight=False,
             )
-        if brought.figures is not None:
-            last = brought.figures
+        if result.summary is not None:
+            last = result.summary
             if not given["as_json"]:
                 Console().print(_table(last))
 
     with following(session, job, pace) as stream:
         ERRORS.print(f"following {job.source}, results in {job.out}", markup=False, highlight=False)
-        follow(stream, pace, stop, tell)
+        follow(stream, pace, stop, report)
     return last
 
 
-def _conclude(figures: Mapping[str, float | None], given: Mapping[str, Any]) -> None:
+def _conclude(summary: Mapping[str, float | None], given: Mapping[str, Any]) -> None:
     if given["as_json"]:
-        click.echo(json.dumps(figures, indent=2))
+        click.echo(json.dumps(summary, indent=2))
     elif not given["follow"]:
-        Console().print(_table(figures))
+        Console().print(_table(summary))
         click.echo(f"results in {given['out']}")
-    complaints = thresholds.broken(given["fail_if"], figures)
+    complaints = thresholds.broken(given["fail_if"], summary)
     for complaint in complaints:
         click.echo(complaint, err=True)
     if complaints:
         raise click.exceptions.Exit(BROKEN)
 
 
-def _table(figures: Mapping[str, float | None]) -> Table:
+def _table(summary: Mapping[str, float | None]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("figure", no_wrap=True)
+    table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("", style="dim")
-    for name, meaning in thresholds.FIGURES.items():
-        table.add_row(name, _number(figures[name]), meaning)
+    for name, meaning in thresholds.METRICS.items():
+        table.add_row(name, _number(summary[name]), meaning)
     return table
 
 

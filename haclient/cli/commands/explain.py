@@ -1,4 +1,4 @@
-"""``haclient explain``: what a cluster URL means, without a connection to anybody but DNS."""
+"""``haclient explain``: what a cluster URL means, without connecting to anything but DNS."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class _Answers:
 def explain(url: str | None, overrides: Sequence[tuple[str, str]], *, resolve: bool, as_json: bool) -> None:
     """Say what a cluster URL means: its members, their addresses, the order of attempts, every option.
 
-    Of each option: its value, its default, and whether it comes from the URL (and how it is spelt there),
-    from an argument (-o), from a variable (HACLIENT_...) or from a file.  Nobody is connected to; only
-    names are looked up.  Passwords are never shown.
+    Of each option: its value, its default, and whether it comes from the URL (and under which name),
+    from an argument (-o), from a variable (HACLIENT_...) or from a file.  It connects to no member; it only
+    looks up names.  Passwords are never shown.
     """
     target = target_of(url, overrides)
     with client_errors():
@@ -161,10 +161,10 @@ def _origin(name: str, target: Target) -> str:
         return "argument"
     if name in target.configuration.origins:
         return target.configuration.origins[name]
-    spelt = dict(target.url.written).get(name)
-    if spelt is None:
+    written = dict(target.url.written).get(name)
+    if written is None:
         return "default"
-    return "URL" if spelt == name else f"URL, as {spelt}"
+    return "URL" if written == name else f"URL, as {written}"
 
 
 # -- for people -----------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _show(document: Mapping[str, Any], options: Options) -> None:
     console.print(f"{document['url']}\n  {document['form']}, from {document['from']}\n")
     console.print("members")
     for member in document["members"]:
-        console.print(f"  {_member_words(member)}")
+        console.print(f"  {_member_text(member)}")
     credentials = document["credentials"]
     if credentials["user"] is not None:
         console.print(f"  all of them: {_who(credentials)}, from {credentials['from']}")
@@ -189,7 +189,7 @@ def _show(document: Mapping[str, Any], options: Options) -> None:
     console.print(_table(document["options"]))
 
 
-def _member_words(member: Mapping[str, Any]) -> str:
+def _member_text(member: Mapping[str, Any]) -> str:
     found = ", ".join(member["addresses"])
     where = f" -> {found}" if found else f": {member['problem']}" if member["problem"] else ""
     who = "" if member["user"] is None else f", {_who(member)}"
@@ -205,8 +205,8 @@ def _pace(options: Options) -> str:
     draw = {"exponential": "", "constant": ""}.get(options.backoff_strategy, "random, at most ")
     return (
         f"  each at once when the one before fails, beside it when that hangs for {options.stagger:g} s;\n"
-        f"  at most {options.max_dials} under way, each for {options.attempt_timeout:g} s; "
-        f"members that others tell of: {options.pushed_members};\n"
+        f"  at most {options.max_dials} at a time, each for {options.attempt_timeout:g} s; "
+        f"members that others announce: {options.pushed_members};\n"
         f"  after a round without a primary a delay: {draw}{options.backoff_base:g} s at first, growing "
         f"{options.backoff_factor:g} times to {options.backoff_max:g} s"
     )

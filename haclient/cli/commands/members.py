@@ -1,4 +1,4 @@
-"""``haclient members``: who is there, who serves, and why the others do not."""
+"""``haclient members``: the members of a cluster, which of them serves, and why the others do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from haclient.cli.consoles import wide_console
 from haclient.cli.exit_codes import LESS, client_errors, examples
-from haclient.cli.probe import Finding, Survey, name_of
+from haclient.cli.probe import ClusterProbe, Finding, name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 
 _EXAMPLES = examples(
@@ -36,7 +36,7 @@ _EXAMPLES = examples(
     help="Seconds for all answers together.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing: the exit code tells.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing; only the exit code says the result.")
 def members(
     url: str | None, overrides: Sequence[tuple[str, str]], timeout: float, *, as_json: bool, quiet: bool
 ) -> None:
@@ -51,7 +51,7 @@ def members(
     target = target_of(url, overrides)
     began = time.monotonic()
     with client_errors():
-        found = asyncio.run(_survey(target, timeout))
+        found = asyncio.run(_probe(target, timeout))
     seconds = time.monotonic() - began
     if as_json and not quiet:
         click.echo(json.dumps(_document(target, found, seconds), indent=2))
@@ -61,10 +61,10 @@ def members(
         raise click.exceptions.Exit(LESS)
 
 
-async def _survey(target: Target, timeout: float) -> tuple[Finding, ...]:
+async def _probe(target: Target, timeout: float) -> tuple[Finding, ...]:
     core = target.core()
     try:
-        return await Survey(core.shared()).run(timeout)
+        return await ClusterProbe(core.shared()).run(timeout)
     finally:
         await core.close()
 
@@ -105,7 +105,7 @@ def _show(found: Sequence[Finding], seconds: float) -> None:
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
-    product = " ".join(word for word in (finding.product, finding.version) if word)
+    product = " ".join(part for part in (finding.product, finding.version) if part)
     return (
         name_of(finding.endpoint),
         "yes" if finding.reachable else "no",

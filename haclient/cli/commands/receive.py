@@ -1,7 +1,8 @@
 """``haclient receive``: messages as lines of standard output.
 
-A message is accepted when its line is written: what was not written is delivered again, to whoever asks.
-What was written, and not accepted before its connection was lost, comes again, and is written again.
+A message is accepted after its line is written; the broker delivers a message that was not written to
+the next receiver.  A message that was written, and not accepted before its connection was lost, is
+delivered and written again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import click
 from haclient import aio
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
-from haclient.cli.progress import QUIET, VERBOSE, Meter
+from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
 from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import Output, descriptor_of
-from haclient.cli.target import OVERRIDES, PLACE_ARGUMENT, Target, divide, target_of
+from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
 from haclient.errors import ReceiveTimeout, StaleDelivery
 
 # Messages that are written together, and then accepted.
@@ -39,7 +40,7 @@ _EXAMPLES = examples(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ReceiveArguments:
     """What to receive."""
 
     address: str
@@ -50,35 +51,39 @@ class Plan:
     as_json: bool
 
 
-class _Work:
+class _Receiving:
     """Takes messages, writes them and accepts them.
 
     :ivar again: messages that were written, and come again.
     """
 
-    def __init__(self, plan: Plan, meter: Meter) -> None:
+    def __init__(self, arguments: ReceiveArguments, progress: MessageProgress) -> None:
         self.again = 0
-        self._plan = plan
-        self._meter = meter
-        self._pace = Pace(plan.rate)
+        self._arguments = arguments
+        self._progress = progress
+        self._pace = Pace(arguments.rate)
 
     async def run(self, factory: aio.ConnectionFactory, credit: int) -> None:
-        """Until there are enough, or none comes any more, or nobody reads."""
-        plan, output = self._plan, Output(descriptor_of(sys.stdout, "output"))
+        """Receive until there are enough, none arrives within the timeout, or the output is closed."""
+        arguments, output = self._arguments, Output(descriptor_of(sys.stdout, "output"))
         connection = await factory.connect()
-        credit = credit if plan.count is None else min(credit, plan.count)
-        receiver = await connection.create_receiver(plan.address, credit=credit, browse=plan.browse)
+        credit = credit if arguments.count is None else min(credit, arguments.count)
+        receiver = await connection.create_receiver(arguments.address, credit=credit, browse=arguments.browse)
         with contextlib.suppress(ReceiveTimeout, BrokenPipeError):
-            while plan.count is None or self._meter.count < plan.count:
+            while arguments.count is None or self._progress.count < arguments.count:
                 await self._settle(output, await self._batch(receiver))
 
     async def _batch(self, receiver: aio.Receiver) -> list[aio.Delivery]:
         """The next message, and those that have come with it."""
-        await self._pace.turn()
-        batch = [await receiver.receive(timeout=self._plan.timeout)]
-        most = _BATCH if self._plan.count is None else min(_BATCH, self._plan.count - self._meter.count)
+        await self._pace.wait()
+        batch = [await receiver.receive(timeout=self._arguments.timeout)]
+        most = (
+            _BATCH
+            if self._arguments.count is None
+            else min(_BATCH, self._arguments.count - self._progress.count)
+        )
         with contextlib.suppress(ReceiveTimeout):
-            while len(batch) < most and self._plan.rate is None:
+            while len(batch) < most and self._arguments.rate is None:
                 batch.append(await receiver.receive(timeout=0))
         return batch
 
@@ -94,16 +99,16 @@ class _Work:
         await self._accept(batch)
 
     async def _accept(self, batch: list[aio.Delivery]) -> None:
-        self._meter.add(len(batch))
+        self._progress.add(len(batch))
         for delivery in batch:
             try:
-                await (delivery.release() if self._plan.browse else delivery.accept())
+                await (delivery.release() if self._arguments.browse else delivery.accept())
             except StaleDelivery:
                 self.again += 1
 
     def _line(self, delivery: aio.Delivery) -> bytes:
         message = delivery.message
-        if self._plan.as_json:
+        if self._arguments.as_json:
             text = json.dumps(to_json(message), ensure_ascii=False)
         elif isinstance(message.body, bytes):
             return message.body + b"\n"
@@ -115,7 +120,7 @@ class _Work:
 
 
 @click.command(epilog=_EXAMPLES)
-@PLACE_ARGUMENT
+@ADDRESS_ARGUMENT
 @OVERRIDES
 @click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(
@@ -134,41 +139,49 @@ class _Work:
 @QUIET
 @VERBOSE
 def receive(
-    place: Sequence[str], overrides: Sequence[tuple[str, str]], *, quiet: bool, verbose: bool, **given: Any
+    url_and_address: Sequence[str],
+    overrides: Sequence[tuple[str, str]],
+    *,
+    quiet: bool,
+    verbose: bool,
+    **given: Any,
 ) -> None:
     """Write each message of ADDRESS as a line to standard output, and then accept it.
 
-    Goes on over a failover.  What was written, and not yet accepted when the primary died, comes again.
+    Continues after a failover.  A message that was written, and not yet accepted when the primary died,
+    is delivered and written again.
     Without --count or --timeout it ends with Ctrl-C or SIGTERM; messages that were not written stay in
     the queue.
 
     A body of text is written as it is; use --json when it may hold newlines.
     """
-    url, address = divide(place)
-    plan = Plan(address=address, **given)
+    url, address = divide(url_and_address)
+    arguments = ReceiveArguments(address=address, **given)
     target = target_of(url, overrides)
     bar = sys.stdout is not None and not sys.stdout.isatty()
-    meter = Meter("received", total=plan.count, quiet=quiet, verbose=verbose, bar=bar)
-    work = _Work(plan, meter)
+    progress = MessageProgress("received", total=arguments.count, quiet=quiet, verbose=verbose, bar=bar)
+    work = _Receiving(arguments, progress)
     try:
         with client_errors():
-            asyncio.run(_run(target, work, meter))
+            asyncio.run(_run(target, work, progress))
     finally:
-        _conclude(plan, work, meter, quiet=quiet)
-    if meter.count < (plan.count or 0):
+        _conclude(arguments, work, progress, quiet=quiet)
+    if progress.count < (arguments.count or 0):
         raise click.exceptions.Exit(LESS)
 
 
-async def _run(target: Target, work: _Work, meter: Meter) -> None:
-    with meter:
-        async with target.factory(meter.take) as factory:
+async def _run(target: Target, work: _Receiving, progress: MessageProgress) -> None:
+    with progress:
+        async with target.factory(progress.on_event) as factory:
             await until_stopped(work.run(factory, target.options().credit))
 
 
-def _conclude(plan: Plan, work: _Work, meter: Meter, *, quiet: bool) -> None:
+def _conclude(
+    arguments: ReceiveArguments, work: _Receiving, progress: MessageProgress, *, quiet: bool
+) -> None:
     if quiet:
         return
-    if plan.as_json:
-        click.echo(json.dumps(meter.summary(again=work.again)), err=True)
+    if arguments.as_json:
+        click.echo(json.dumps(progress.summary(again=work.again)), err=True)
     else:
-        meter.conclude(*([f"{work.again:,} of them come again"] if work.again else []))
+        progress.conclude(*([f"{work.again:,} of them come again"] if work.again else []))

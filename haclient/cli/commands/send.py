@@ -17,14 +17,14 @@ import proton
 from haclient import aio
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
-from haclient.cli.progress import QUIET, VERBOSE, Meter
+from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
 from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import LineInput, descriptor_of
-from haclient.cli.target import OVERRIDES, PLACE_ARGUMENT, Target, divide, target_of
+from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
 from haclient.errors import DeliveryUnknown, MessageNotAccepted, SendTimeout
 from haclient.outcome import Outcome
 
-# How long an interrupted send waits for what is under way.
+# How long an interrupted send waits for messages that are not settled.
 _LAST_WAIT = 5.0
 # Of messages that were not accepted, so many are shown, and all are counted.
 _MOST_COMPLAINTS = 5
@@ -39,7 +39,7 @@ _EXAMPLES = examples(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SendArguments:
     """What to send."""
 
     address: str
@@ -51,31 +51,31 @@ class Plan:
     as_json: bool
 
 
-class _Tally:
+class _SendResults:
     """What becomes of the messages.
 
     :ivar failure: what ended the sender, if something did.
     :ivar closing: whether what ends now was left behind on purpose.
     """
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-        self.accepted = self.refused = self.unsettled = 0
+    def __init__(self, progress: MessageProgress) -> None:
+        self.progress = progress
+        self.accepted = self.not_accepted = self.unsettled = 0
         self.failure: BaseException | None = None
         self.closing = False
 
     def watch(self, future: asyncio.Future[Outcome]) -> None:
-        """One more message is under way."""
-        self.meter.add(1)
-        future.add_done_callback(partial(self._settled, self.meter.count))
+        """Count one more message, and its outcome later."""
+        self.progress.add(1)
+        future.add_done_callback(partial(self._on_settled, self.progress.count))
 
-    def _settled(self, number: int, future: asyncio.Future[Outcome]) -> None:
+    def _on_settled(self, number: int, future: asyncio.Future[Outcome]) -> None:
         match future.exception():
             case None:
                 self.accepted += 1
             case MessageNotAccepted() as error:
-                self.refused += 1
-                self._complain(self.refused, f"message {number}: {error}")
+                self.not_accepted += 1
+                self._complain(self.not_accepted, f"message {number}: {error}")
             case SendTimeout() | DeliveryUnknown() as error:
                 self.unsettled += 1
                 self._complain(self.unsettled, f"message {number}: {error}")
@@ -86,17 +86,17 @@ class _Tally:
 
     def _complain(self, count: int, text: str) -> None:
         if count <= _MOST_COMPLAINTS:
-            self.meter.say(text)
+            self.progress.print_line(text)
 
     @property
     def remarks(self) -> list[str]:
         """What a person should know."""
-        counts = {"not accepted": self.refused, "not settled": self.unsettled}
+        counts = {"not accepted": self.not_accepted, "not settled": self.unsettled}
         return [f"{count:,} {what}" for what, count in counts.items() if count]
 
 
 @click.command(epilog=_EXAMPLES)
-@PLACE_ARGUMENT
+@ADDRESS_ARGUMENT
 @OVERRIDES
 @click.option("-m", "--message", metavar="TEXT", help="The message, instead of standard input.")
 @click.option(
@@ -119,37 +119,46 @@ class _Tally:
 @QUIET
 @VERBOSE
 def send(
-    place: Sequence[str], overrides: Sequence[tuple[str, str]], *, quiet: bool, verbose: bool, **given: Any
+    url_and_address: Sequence[str],
+    overrides: Sequence[tuple[str, str]],
+    *,
+    quiet: bool,
+    verbose: bool,
+    **given: Any,
 ) -> None:
     """Send each line of standard input as a message to ADDRESS.
 
-    Goes on over a failover: what the lost primary had not settled is sent again.  The command ends when
-    every message is settled.  Ctrl-C or SIGTERM ends the reading, and waits a few seconds for what is
-    under way.
+    Continues after a failover: sends again the messages that the lost primary had not settled.  Ends when
+    every message is settled.  On Ctrl-C or SIGTERM it stops reading, and waits a few seconds for messages
+    that are not settled yet.
 
     The search for a primary lasts as long as the options `startup_deadline` and `deadline` say.
     """
-    url, address = divide(place)
+    url, address = divide(url_and_address)
     given["properties"] = [_property(text) for text in given["properties"]]
-    plan = Plan(address=address, **given)
+    arguments = SendArguments(address=address, **given)
     target = target_of(url, overrides)
-    meter = Meter("sent", total=plan.count, quiet=quiet, verbose=verbose)
-    tally = _Tally(meter)
+    progress = MessageProgress("sent", total=arguments.count, quiet=quiet, verbose=verbose)
+    results = _SendResults(progress)
     try:
         with client_errors():
-            stopped = asyncio.run(_run(target, plan, tally))
+            stopped = asyncio.run(_run(target, arguments, results))
     finally:
-        _conclude(plan, tally, quiet=quiet)
-    if stopped or tally.refused or tally.unsettled or meter.count < (plan.count or 0):
+        _conclude(arguments, results, quiet=quiet)
+    if stopped or results.not_accepted or results.unsettled or progress.count < (arguments.count or 0):
         raise click.exceptions.Exit(LESS)
 
 
-def _conclude(plan: Plan, tally: _Tally, *, quiet: bool) -> None:
-    if plan.as_json:
-        figures = {"accepted": tally.accepted, "not_accepted": tally.refused, "unsettled": tally.unsettled}
-        click.echo(json.dumps(tally.meter.summary(**figures)))
+def _conclude(arguments: SendArguments, results: _SendResults, *, quiet: bool) -> None:
+    if arguments.as_json:
+        figures = {
+            "accepted": results.accepted,
+            "not_accepted": results.not_accepted,
+            "unsettled": results.unsettled,
+        }
+        click.echo(json.dumps(results.progress.summary(**figures)))
     elif not quiet:
-        tally.meter.conclude(*tally.remarks)
+        results.progress.conclude(*results.remarks)
 
 
 def _property(text: str) -> tuple[str, str]:
@@ -159,70 +168,70 @@ def _property(text: str) -> tuple[str, str]:
     return name, value
 
 
-async def _run(target: Target, plan: Plan, tally: _Tally) -> bool:
+async def _run(target: Target, arguments: SendArguments, results: _SendResults) -> bool:
     """Send, and see what becomes of it; whether a signal ended it."""
     sender: aio.Sender | None = None
 
     async def work() -> None:
         nonlocal sender
         connection = await factory.connect()
-        sender = await connection.create_sender(plan.address)
+        sender = await connection.create_sender(arguments.address)
         try:
-            await _send(sender, plan, tally)
+            await _send(sender, arguments, results)
         except UnusableError:  # of the input: what was sent before is settled first
             await sender.flush()
             raise
         await sender.flush()
 
-    with tally.meter:
-        async with target.factory(tally.meter.take) as factory:
+    with results.progress:
+        async with target.factory(results.progress.on_event) as factory:
             stopped = await until_stopped(work())
             if stopped and sender is not None:
                 with contextlib.suppress(SendTimeout):
                     await sender.flush(timeout=_LAST_WAIT)
-            tally.closing = tally.failure is None
-    if tally.failure is not None:
-        raise tally.failure
+            results.closing = results.failure is None
+    if results.failure is not None:
+        raise results.failure
     return stopped
 
 
-async def _send(sender: aio.Sender, plan: Plan, tally: _Tally) -> None:
-    pace = Pace(plan.rate)
-    async for message in _messages(plan):
-        await pace.turn()
-        tally.watch(await sender.send_nowait(message))
-        if tally.meter.count == plan.count:
+async def _send(sender: aio.Sender, arguments: SendArguments, results: _SendResults) -> None:
+    pace = Pace(arguments.rate)
+    async for message in _messages(arguments):
+        await pace.wait()
+        results.watch(await sender.send_nowait(message))
+        if results.progress.count == arguments.count:
             return
 
 
-async def _messages(plan: Plan) -> AsyncIterator[proton.Message]:
-    if plan.message is not None:
-        for _ in range(plan.count or 1):
-            yield _made(plan, plan.message.encode(), "--message")
+async def _messages(arguments: SendArguments) -> AsyncIterator[proton.Message]:
+    if arguments.message is not None:
+        for _ in range(arguments.count or 1):
+            yield _made(arguments, arguments.message.encode(), "--message")
         return
     number = 0
     async for lines in LineInput(descriptor_of(sys.stdin, "input")):
         for line in lines:
             number += 1
-            if line.strip() or not plan.as_json:
-                yield _made(plan, line, f"line {number}")
+            if line.strip() or not arguments.as_json:
+                yield _made(arguments, line, f"line {number}")
 
 
-def _made(plan: Plan, line: bytes, where: str) -> proton.Message:
+def _made(arguments: SendArguments, line: bytes, where: str) -> proton.Message:
     try:
-        message = _parsed(plan, line.decode())
+        message = _parsed(arguments, line.decode())
     except ValueError as error:
         raise UnusableError(f"{where}: {_reason(error)}") from error
-    if plan.durable:
+    if arguments.durable:
         message.durable = True
-    if plan.properties:
+    if arguments.properties:
         properties: dict[Any, Any] = message.properties or {}
-        message.properties = {**properties, **dict(plan.properties)}  # type: ignore[assignment]
+        message.properties = {**properties, **dict(arguments.properties)}  # type: ignore[assignment]
     return message
 
 
-def _parsed(plan: Plan, text: str) -> proton.Message:
-    if not plan.as_json:
+def _parsed(arguments: SendArguments, text: str) -> proton.Message:
+    if not arguments.as_json:
         return proton.Message(body=text)
     from haclient.cli.message_json import from_json  # noqa: PLC0415 - only needed here
 

@@ -47,7 +47,7 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> tuple[str, tuple[Any, ...]]:
-        """Divide it; the values are JSON, or words."""
+        """Divide it; the values are JSON, or plain text."""
         if isinstance(value, tuple):
             return value
         key, _, texts = value.partition("=")
@@ -66,9 +66,9 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     type=float,
     default=200.0,
     show_default=True,
-    help="Set-ups a second that the primary manages.",
+    help="Connection setups a second that the primary manages.",
 )
-@click.option("--accept-rate", type=float, help="What it admits a second.  [default: the set-up rate]")
+@click.option("--accept-rate", type=float, help="What it admits a second.  [default: the setup rate]")
 @click.option("--outage", type=float, default=3.0, show_default=True, help="Seconds.")
 @click.option(
     "--detection",
@@ -82,9 +82,9 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
 )
 @click.option("--when-full", type=click.Choice(get_args(WhenFull)), default="refuse", show_default=True)
 @click.option(
-    "--hints/--no-hints",
+    "--retry-after/--no-retry-after",
     default=None,
-    help="Whether the primary tells when to come.  [default: every --strategy with and without]",
+    help="Whether the primary sends a retry-after.  [default: every --strategy with and without]",
 )
 @click.option(
     "--park",
@@ -101,7 +101,11 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
 @click.option("--members", type=int, help="1 is an address that moves.  [default: 1, or 2 with --park]")
 @click.option("--redirecting", type=int, default=0, show_default=True, help="Passive members that redirect.")
 @click.option(
-    "--max-hint", type=float, default=Policy().max_hint, show_default=True, help="Option of the client."
+    "--max-retry-after",
+    type=float,
+    default=Policy().max_retry_after,
+    show_default=True,
+    help="Option of the client.",
 )
 @click.option("--backoff-max", type=float, default=Policy().backoff_max, show_default=True, help="The same.")
 @click.option(
@@ -112,7 +116,7 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     type=float,
     default=0.0,
     show_default=True,
-    help="Work for a refusal with a hint, as a part of that for a set-up.",
+    help="Work for a refusal with a retry-after, as a part of that for a connection setup.",
 )
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option(
@@ -130,7 +134,7 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
 def simulate(**given: Any) -> None:
     """Let a reconnect storm happen in virtual time, with the real client code.
 
-    Without --strategy, --preset and --park it compares all of them: haclient with hints and, like the
+    Without --strategy, --preset and --park it compares all of them: haclient with retry-after and, like the
     others, with an ordinary broker.
     """
     try:
@@ -173,12 +177,12 @@ def _cases(given: Mapping[str, Any]) -> Sequence[cases.Case]:
         raise click.UsageError(str(error)) from error
     policy = Policy(**{name: value for name, value in point.items() if name in _POLICY})
     strategies, presets = given["strategies"], given["presets"]
-    if not strategies and not presets and given["standby"] == "none" and given["hints"] is None:
+    if not strategies and not presets and given["standby"] == "none" and given["retry_after"] is None:
         return cases.comparison(scenario, policy)
     if not presets:
         strategies = strategies or ("full",)
-    both = given["hints"] is None and not scenario.parking
-    brokers = (scenario, replace(scenario, hints=False)) if both else (scenario,)
+    both = given["retry_after"] is None and not scenario.parking
+    brokers = (scenario, replace(scenario, retry_after=False)) if both else (scenario,)
     return (
         *(cases.strategy(name, broker, policy) for name in strategies for broker in brokers),
         *(cases.preset(name, scenario) for name in presets),
@@ -190,7 +194,7 @@ def _compare(given: Mapping[str, Any]) -> None:
     with _progress() as bar:
         results = [_run(case, bar) for case in chosen]
     rows = [result.figures() for result in results]
-    _tell(rows, given["as_json"], tuple(_COLUMNS), chosen[0].scenario)
+    _print_results(rows, given["as_json"], tuple(_COLUMNS), chosen[0].scenario)
     _draw(results, rows, given)
 
 
@@ -211,7 +215,7 @@ def _sweep(given: Mapping[str, Any]) -> None:
     except (TypeError, ValueError, KeyError) as error:
         raise click.UsageError(f"--sweep: {error}") from error
     rows = _on_spark(points, given["master"]) if given["spark"] else _here(points)
-    _tell(rows, given["as_json"], (*axes, *_COLUMNS), None)
+    _print_results(rows, given["as_json"], (*axes, *_COLUMNS), None)
 
 
 def _here(points: Sequence[sweep.Point]) -> list[dict[str, Any]]:
@@ -229,7 +233,7 @@ def _on_spark(points: Sequence[sweep.Point], master: str | None) -> list[dict[st
             session.stop()
 
 
-def _tell(
+def _print_results(
     rows: Sequence[Mapping[str, Any]], as_json: str | None, columns: Sequence[str], scenario: Scenario | None
 ) -> None:
     if as_json is not None:
@@ -240,11 +244,7 @@ def _tell(
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], scenario: Scenario | None) -> Table:
-    title = (
-        None
-        if scenario is None
-        else f"{scenario.clients:,} clients, N/\N{GREEK SMALL LETTER MU} = {scenario.ideal:g} s"
-    )
+    title = None if scenario is None else f"{scenario.clients:,} clients, best possible {scenario.ideal:g} s"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     table.add_column("policy", no_wrap=True)
     for name in columns:
@@ -266,7 +266,7 @@ def _draw(results: Sequence[Result], rows: Sequence[Mapping[str, object]], given
         for result in results
     ]
     rate, outage = given["setup_rate"], given["outage"]
-    title = f"{given['clients']:,} clients, {rate:g} set-ups a second, {outage:g} s outage"
+    title = f"{given['clients']:,} clients, {rate:g} connection setups a second, {outage:g} s outage"
     if given["png"] is not None:
         plot.write_png(series, given["png"], title=title)
     if given["html"] is not None:

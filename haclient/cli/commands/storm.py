@@ -18,7 +18,7 @@ from haclient.cli.options import BROKEN, UnusableError
 from haclient.errors import HaclientError
 from haclient.simulation import plot as pictures
 from haclient.storm import report
-from haclient.storm.environment import StageError
+from haclient.storm.environment import EnvironmentUnavailable
 from haclient.storm.fleet import FleetError, Kind
 from haclient.storm.run import Outcome, Plan, Standby, run
 
@@ -72,7 +72,7 @@ from haclient.storm.run import Outcome, Plan, Standby, run
     type=click.IntRange(min=0),
     default=0,
     metavar="SENDERS",
-    help="Then time the messages of so many connected senders while as many newcomers come at once.",
+    help="Then time the messages of so many connected senders while as many new clients connect at once.",
 )
 @click.option(
     "--members", type=click.IntRange(min=2), default=2, show_default=True, help="Of the local cluster."
@@ -110,16 +110,16 @@ def storm(*, as_json: bool, plot: Path | None, html: Path | None, **given: Any) 
     except (
         pictures.NoPlotsError,
         FleetError,
-        StageError,
+        EnvironmentUnavailable,
         MemberStartError,
         HaclientError,
         TimeoutError,
     ) as error:
         raise UnusableError(str(error)) from error
     if as_json:
-        click.echo(json.dumps(report.facts(outcome.figures, outcome.wave)))
+        click.echo(json.dumps(report.facts(outcome.figures, outcome.flood)))
     else:
-        tell(Console(), [outcome])
+        print_results(Console(), [outcome])
     draw([outcome], plot, html)
     if outcome.figures.back < outcome.figures.clients or outcome.figures.lost:
         raise click.exceptions.Exit(BROKEN)
@@ -134,7 +134,7 @@ def plan_of(given: dict[str, Any]) -> Plan:
     return Plan(**given)
 
 
-def tell(console: Console, outcomes: Sequence[Outcome]) -> None:
+def print_results(console: Console, outcomes: Sequence[Outcome]) -> None:
     """Print what came of storms."""
     console.print(report.table([outcome.figures for outcome in outcomes]))
     for outcome in outcomes:
@@ -142,8 +142,8 @@ def tell(console: Console, outcomes: Sequence[Outcome]) -> None:
             console.print(f"{outcome.figures.name} gave up: {reason}", markup=False, highlight=False)
         for defect in outcome.defects:
             console.print(f"{outcome.figures.name} went on after {defect}", markup=False, highlight=False)
-        for wave in filter(None, (outcome.wave, outcome.apart)):
-            console.print(report.wave_words(wave), markup=False, highlight=False)
+        for flood in filter(None, (outcome.flood, outcome.apart)):
+            console.print(report.flood_text(flood), markup=False, highlight=False)
 
 
 def need_for(png: Path | None, html: Path | None) -> None:

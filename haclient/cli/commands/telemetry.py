@@ -1,4 +1,4 @@
-"""``haclient telemetry``: make telemetry of a fleet that never was, and print the format."""
+"""``haclient telemetry``: generate telemetry of a fleet, and print the format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def schema() -> None:
 def generate(  # noqa: PLR0917 - click passes them by name
     clients: int, outages: int, seed: int, out: Path, kind: str, master: str | None
 ) -> None:
-    """Write telemetry of a fleet, with the dirt that real telemetry has, and the truth beside it."""
+    """Write telemetry of a generated fleet, with the faults that real telemetry has."""
     with plain_errors():
         from haclient.analysis import generate as fleet  # noqa: PLC0415  # pyspark may be missing
 

@@ -27,7 +27,7 @@ _EXAMPLES = examples(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WatchArguments:
     """What to watch, and for how long."""
 
     count: int | None
@@ -56,28 +56,28 @@ def watch(
     `startup_deadline`), which is an error.
     """
     target = target_of(url, overrides)
-    plan = Plan(count=count, duration=duration, as_json=as_json)
+    arguments = WatchArguments(count=count, duration=duration, as_json=as_json)
     with client_errors():
-        asyncio.run(_run(target, plan))
+        asyncio.run(_run(target, arguments))
 
 
-async def _run(target: Target, plan: Plan) -> None:
+async def _run(target: Target, arguments: WatchArguments) -> None:
     async def limited() -> None:
         with contextlib.suppress(TimeoutError, BrokenPipeError):
-            async with asyncio.timeout(plan.duration):
-                await _watch(target, plan)
+            async with asyncio.timeout(arguments.duration):
+                await _watch(target, arguments)
 
     await until_stopped(limited())
 
 
-async def _watch(target: Target, plan: Plan) -> None:
+async def _watch(target: Target, arguments: WatchArguments) -> None:
     core = target.core()
     events = AsyncEvents()
     core.subscribe(events, None)
     connection = core.connection()
     opening = asyncio.create_task(connection.open())
     try:
-        await _print(events, plan)
+        await _print(events, arguments)
         if connection.error is not None:
             raise connection.error
     finally:
@@ -86,11 +86,11 @@ async def _watch(target: Target, plan: Plan) -> None:
         await core.close()
 
 
-async def _print(events: AsyncEvents, plan: Plan) -> None:
+async def _print(events: AsyncEvents, arguments: WatchArguments) -> None:
     output, seen = Output(descriptor_of(sys.stdout, "output")), 0
     async for event in events:
-        line = json.dumps(json_of(event), ensure_ascii=False) if plan.as_json else line_of(event)
+        line = json.dumps(json_of(event), ensure_ascii=False) if arguments.as_json else line_of(event)
         await output.write(f"{line}\n".encode())
         seen += 1
-        if seen == plan.count or isinstance(event, GaveUp):
+        if seen == arguments.count or isinstance(event, GaveUp):
             return

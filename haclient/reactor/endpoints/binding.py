@@ -1,14 +1,14 @@
-"""What a connection of the application is bound to: an engine, or a stand-in between two of them.
+"""Binds a connection of the application to an engine, or to a detached connection between two engines.
 
 Theory of operation
 -------------------
-``Connection``, ``Session``, ``Sender`` and ``Receiver`` (``endpoints``) are what handlers hold.  At
-first, and after a loss, their C objects belong to a stand-in: a proton connection without a
-transport, on which everything that a handler may do can be done and nothing leaves.  ``bind`` moves
+Handlers hold ``Connection``, ``Session``, ``Sender`` and ``Receiver``.  At first, and after a loss,
+their C objects belong to a detached connection: a proton connection without a transport, on which a
+handler may do everything and nothing is sent.  ``bind`` moves
 them to the connection of an engine that was just opened, and ``connection_ended`` back.  Each move
-copies what is open on this side, and nothing of what the peer said.
+copies what is open on this side, and nothing of the peer's state.
 
-While bound, this is the engine's ``EventTaker``: proton's events go to the handlers one by one, in
+While bound, this is the engine's ``ProtonEventHandler``: proton's events go to the handlers one by one, in
 the order in which proton made them.
 
 Rules
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 _DELIVERY: int = lib.PN_DELIVERY
 _TRANSPORT: int = lib.PN_TRANSPORT
-# The transport's own end is told once, by ``connection_ended``.
-_TOLD_AT_THE_END = frozenset(
+# ``connection_ended`` reports the end of the transport, once.
+_REPORTED_AT_THE_END = frozenset(
     {
         lib.PN_TRANSPORT_ERROR,
         lib.PN_TRANSPORT_TAIL_CLOSED,
@@ -48,7 +48,7 @@ _TOLD_AT_THE_END = frozenset(
         lib.PN_TRANSPORT_CLOSED,
     }
 )
-# What passive members say, and members that end (DESIGN section 4, rule 5).
+# What passive members say, and members that end (docs/internals/discovery.md, rule 5).
 _GOES_ON = frozenset(
     {
         "amqp:connection:forced",
@@ -59,8 +59,8 @@ _GOES_ON = frozenset(
 )
 
 
-class Line(Protocol):
-    """What sees to it that a connection has an engine."""
+class Connector(Protocol):
+    """Gets an engine for a connection."""
 
     failover: bool
     """Whether a loss is not the end."""
@@ -71,7 +71,7 @@ class Line(Protocol):
         """The application opened the connection: dial."""
 
     def close(self) -> None:
-        """The application closed the connection: say goodbye, and dial no more."""
+        """The application closed the connection: send Close, and dial no more."""
 
     def ended(self) -> None:
         """The engine that was bound is gone."""
@@ -80,27 +80,27 @@ class Line(Protocol):
 class Binding:
     """One connection of the application, and what it is bound to.
 
-    :ivar line: who dials; ``None`` for a connection that was accepted.
+    :ivar connector: dials; ``None`` for a connection that was accepted.
     """
 
     def __init__(self, container: Reactor, accepted: Engine | None = None) -> None:
         self.container = container
         self.encode = container.encoder.encode
         self.engine: Engine | None = None
-        self.line: Line | None = None
+        self.connector: Connector | None = None
         self._sessions: dict[Any, Session] = {}
         self._links: dict[Any, Sender | Receiver] = {}
         self._collector: proton.Collector | None = None
         self._raw: proton.Connection | None = None
-        self.epoch = 0
+        self.engine_count = 0
         """Counts the engines that it was bound to."""
         self._closed = False
         if accepted is None:
-            self.connection = Connection(self._make_stand_in(), self)
+            self.connection = Connection(self._make_detached(), self)
         else:
             self.connection = Connection(accepted.connection._impl, self)
             self.engine = accepted
-            accepted.taker = self
+            accepted.event_handler = self
 
     @property
     def closed(self) -> bool:
@@ -110,12 +110,12 @@ class Binding:
     @property
     def failure(self) -> Exception | None:
         """Why there will be none, if the search gave up."""
-        return None if self.line is None else self.line.failure
+        return None if self.connector is None else self.connector.failure
 
     @property
     def keeps_ledger(self) -> bool:
         """Whether what was sent and not settled is sent again after a loss."""
-        return self.line is not None and self.line.failover
+        return self.connector is not None and self.connector.failover
 
     def unsettled(self, *, left: bool = False) -> int:
         """How many messages were sent and have no outcome.
@@ -145,7 +145,7 @@ class Binding:
         return link
 
     def wake(self) -> None:
-        """Something was done here: send it, and tell the handlers."""
+        """Send what the application did here, and report it to the handlers."""
         if self.engine is not None:
             self.engine.wake()
         else:
@@ -164,38 +164,38 @@ class Binding:
             engine.close()
             return
         self.engine = engine
-        self.epoch += 1
-        self._carry(engine.connection._impl, None if session is None else session._impl, stand_in=False)
+        self.engine_count += 1
+        self._transfer(engine.connection._impl, None if session is None else session._impl, detached=False)
         self._raw = self._collector = None
-        engine.taker = self
+        engine.event_handler = self
         pop, collector = lib.pn_collector_pop, engine._pc
         while pop(collector):
             pass
-        self._tell(lib.PN_CONNECTION_BOUND, self.connection)
+        self._report(lib.PN_CONNECTION_BOUND, self.connection)
         if session is not None:
-            self._tell(lib.PN_CONNECTION_REMOTE_OPEN, self.connection)
-            self._tell(lib.PN_SESSION_REMOTE_OPEN, self.session(session._impl))
+            self._report(lib.PN_CONNECTION_REMOTE_OPEN, self.connection)
+            self._report(lib.PN_SESSION_REMOTE_OPEN, self.session(session._impl))
         engine.wake()
 
     def connection_ended(self, engine: Engine) -> None:
         """The engine is about to release proton's objects: save what is the application's."""
-        engine.taker = None
+        engine.event_handler = None
         if engine is not self.engine:
             return
         self.engine = None
-        unanswered = [delivery for link in self._links.values() for delivery in link.lost()]
+        unanswered = [delivery for link in self._links.values() for delivery in link.on_disconnected()]
         closing = not self.connection.active
         if not closing:
-            self._carry(self._make_stand_in(), None, stand_in=True)
+            self._transfer(self._make_detached(), None, detached=True)
             self._drop_events()
-        assert engine.ending is not None
-        self.tell_closed(engine.transport, engine.ending.condition)
+        assert engine.close_reason is not None
+        self.report_closed(engine.transport, engine.close_reason.condition)
         for delivery in unanswered:
             self.container.post(TransactionLost(delivery))
-        if self.line is None:
+        if self.connector is None:
             self.over()
         else:
-            self.line.ended()
+            self.connector.ended()
 
     def over(self) -> None:
         """There will be no engine any more."""
@@ -204,31 +204,31 @@ class Binding:
         self._links.clear()
         self.container.release(self)
 
-    def tell_closed(self, transport: proton.Transport | None, condition: proton.Condition | None) -> None:
-        """Let the handlers know of a loss, or of an end."""
+    def report_closed(self, transport: proton.Transport | None, condition: proton.Condition | None) -> None:
+        """Report a loss, or the end, to the handlers."""
         if condition is not None and self.connection.active and condition.name not in _GOES_ON:
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
 
-    def gave_up(self, transport: proton.Transport, *, lost: bool) -> None:
+    def gave_up(self, transport: proton.Transport, *, reported: bool) -> None:
         """There is no member to connect to.
 
-        :param lost: the handlers know that they are disconnected.
+        :param reported: whether the handlers know already that they are disconnected.
         """
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
-        if not lost:
+        if not reported:
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
 
-    def _make_stand_in(self) -> Any:
+    def _make_detached(self) -> Any:
         raw = proton.Connection()
         self._collector = proton.Collector()
         raw.collect(self._collector)
         self._raw = raw
         return raw._impl
 
-    def _carry(self, impl: Any, usable: Any | None, *, stand_in: bool) -> None:
+    def _transfer(self, impl: Any, usable: Any | None, *, detached: bool) -> None:
         connection = self.connection
-        if stand_in:
+        if detached:
             lib.pn_connection_set_container(impl, lib.pn_connection_get_container(connection._impl))
             lib.pn_connection_set_hostname(impl, lib.pn_connection_get_hostname(connection._impl))
         connection.rebind(impl)
@@ -239,11 +239,11 @@ class Binding:
         for session in sessions.values():
             if not session.state & Endpoint.LOCAL_CLOSED:
                 target, usable = usable or lib.pn_session(impl), None
-                session.carry(target)
+                session.transfer(target)
                 self._sessions[target] = session
         for link in links.values():
             if not (link.state | link.session.state) & Endpoint.LOCAL_CLOSED:
-                link.carry(link.session._impl, stand_in=stand_in)
+                link.transfer(link.session._impl, detached=detached)
                 self._links[link._impl] = link
 
     def _drop_events(self) -> None:
@@ -253,23 +253,23 @@ class Binding:
 
     # -- events -------------------------------------------------------------------------------
 
-    def take_events(self, engine: Engine) -> None:
-        """Dispatch what proton has for the handlers (``EventTaker``)."""
+    def handle_events(self, engine: Engine) -> None:
+        """Dispatch what proton has for the handlers (``ProtonEventHandler``)."""
         container = self.container
         peek, pop, collector = lib.pn_collector_peek, lib.pn_collector_pop, engine._pc
         if container.held:
             while (raw := peek(collector)) and lib.pn_event_type(raw) == _TRANSPORT:
                 pop(collector)
             if raw:
-                container.miss()
+                container.mark_pending()
             return
-        while engine.ending is None and not container.failed and (raw := peek(collector)):
-            self._take(engine, raw, pop, collector)
-        container.missed |= container.failed
-        container.took_events()
+        while engine.close_reason is None and not container.failed and (raw := peek(collector)):
+            self._handle_event(engine, raw, pop, collector)
+        container.pending |= container.failed
+        container.events_handled()
 
     def drain(self) -> None:
-        """Dispatch the events of the stand-in."""
+        """Dispatch the events of the detached connection."""
         collector = self._collector
         while collector is self._collector and collector is not None and not self.container.failed:
             raw = lib.pn_collector_peek(collector._impl)
@@ -282,7 +282,7 @@ class Binding:
                 self.container.dispatch(event)
                 self._follow(kind)
 
-    def _take(self, engine: Engine, raw: Any, pop: Any, collector: Any) -> None:
+    def _handle_event(self, engine: Engine, raw: Any, pop: Any, collector: Any) -> None:
         kind = lib.pn_event_type(raw)
         if kind == _DELIVERY:
             pointer = lib.pn_event_delivery(raw)
@@ -295,13 +295,13 @@ class Binding:
         event = event_of(self, kind, raw)
         gone = event is not None and is_last(kind, event.link)
         pop(collector)
-        if kind in _TOLD_AT_THE_END:
-            engine.attend(Event(self.container, TYPES[kind], engine.transport))
+        if kind in _REPORTED_AT_THE_END:
+            engine.handle(Event(self.container, TYPES[kind], engine.transport))
         elif kind == lib.PN_CONNECTION_REMOTE_CLOSE:
             self._on_peer_close(engine, event)
         elif event is not None:
             if kind == lib.PN_CONNECTION_REMOTE_OPEN:
-                engine.attend(event)
+                engine.handle(event)
             self.container.dispatch(event)
             self._follow(kind)
             if gone and self.engine is engine:
@@ -332,18 +332,18 @@ class Binding:
         lost = condition is None or condition.name in _GOES_ON
         if not (lost and self.keeps_ledger and self.connection.active):
             self.container.dispatch(event)
-            if not self.connection.active and self.line is not None:
-                self.line.close()
-        engine.attend(event)
+            if not self.connection.active and self.connector is not None:
+                self.connector.close()
+        engine.handle(event)
 
     def _follow(self, kind: int) -> None:
         """What the container does once the handlers have seen an event."""
         if kind == lib.PN_CONNECTION_LOCAL_OPEN and self.engine is None:
             self.container.dial(self)
-        elif kind == lib.PN_CONNECTION_LOCAL_CLOSE and self.line is not None and not self._closed:
-            self.line.close()
+        elif kind == lib.PN_CONNECTION_LOCAL_CLOSE and self.connector is not None and not self._closed:
+            self.connector.close()
 
-    def _tell(self, kind: int, endpoint: Any) -> None:
+    def _report(self, kind: int, endpoint: Any) -> None:
         session = endpoint if isinstance(endpoint, Session) else None
         transport = None if self.engine is None else self.engine.transport
         event = Event(

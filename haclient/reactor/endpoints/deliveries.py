@@ -1,4 +1,4 @@
-"""A message on its way, as the application holds it (see ``endpoints``).
+"""proton's deliveries as the application holds them (see ``endpoint``).
 
 Settling a delivery of a connection that is gone changes nothing: it was rebound, or its C object
 belongs to nobody.
@@ -18,7 +18,7 @@ _TRANSACTIONAL = 0x34
 
 
 class Delivery(Rebindable, proton.Delivery):
-    """A message on its way, one way or the other."""
+    """One delivery, sent or received."""
 
     data: bytes | None = None
     """The encoded message, while a ledger keeps it."""

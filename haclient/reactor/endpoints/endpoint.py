@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 Each class, those of ``links`` and ``deliveries`` too, is proton's own with one thing more: the C
-object behind it can be exchanged (``rebind``).  ``Binding`` does so, at a loss for a stand-in that
-no peer sees, and later for the endpoint of the next connection.  So ``self.sender`` of an
-application stays what it is, and proton never carries an endpoint from one transport to the next,
-which is where it goes wrong.
+object behind it can be exchanged (``rebind``).  ``Binding`` does so: at a loss for an endpoint
+of a detached connection, which no peer sees, and later for the endpoint of the next connection.  So
+``self.sender`` of an application stays the same object, and proton never moves an endpoint from one
+transport to the next, which it does wrongly.
 
 Rules
 -----
@@ -128,7 +128,7 @@ class Session(Rebindable, proton.Session):
         super().close()
         self._binding.wake()
 
-    def carry(self, impl: Any) -> None:
+    def transfer(self, impl: Any) -> None:
         """Become the session ``impl`` of another connection."""
         active = self.state & _ACTIVE
         lib.pn_session_set_incoming_capacity(impl, lib.pn_session_get_incoming_capacity(self._impl))

@@ -1,4 +1,4 @@
-"""proton's senders and receivers as the application holds them (see ``endpoints``).
+"""proton's senders and receivers as the application holds them (see ``endpoint``).
 
 Rules
 -----
@@ -109,7 +109,7 @@ class _Link(Rebindable):
             self._binding.wake()
         return count
 
-    def _carry(self, impl: Any) -> Any:
+    def _transfer(self, impl: Any) -> Any:
         """Become the link ``impl`` of another connection; the C object that it was before."""
         former = self._impl
         active = self.state & _ACTIVE
@@ -132,7 +132,7 @@ class Sender(_Link, proton.Sender):
     """Numbers messages for duplicate detection, and says that there is a ledger."""
     _unfinished: bytearray | None = None
     _again: dict[Any, Delivery] | None = None
-    """What the ledger carried over a loss, by message id."""
+    """What the ledger kept over a loss, by message id."""
 
     def send(self, obj: Any, tag: str | None = None) -> Any:
         """Send a message (or bytes of the current delivery), as proton does.
@@ -178,7 +178,7 @@ class Sender(_Link, proton.Sender):
         return self._finish(delivery, bytes(data or b""))
 
     def offered(self, n: int) -> None:
-        """Tell the peer how many messages wait to be sent."""
+        """Announce to the peer how many messages wait to be sent."""
         super().offered(n)
         self._binding.wake()
 
@@ -191,14 +191,14 @@ class Sender(_Link, proton.Sender):
         self._binding.wake()
         return advanced
 
-    def carry(self, session: Any, *, stand_in: bool) -> None:
+    def transfer(self, session: Any, *, detached: bool) -> None:
         """Become a link of another session, and send again what has no outcome yet."""
-        former = self._carry(lib.pn_sender(session, lib.pn_link_name(self._impl)))
+        former = self._transfer(lib.pn_sender(session, lib.pn_link_name(self._impl)))
         cproton.pn_decref(former)
-        if not stand_in:
+        if not detached:
             self._replay()
 
-    def lost(self) -> list[Delivery]:
+    def on_disconnected(self) -> list[Delivery]:
         """The connection is gone: forget what must not be sent again.
 
         :returns: what a transaction coordinator was asked and has not answered.
@@ -222,7 +222,7 @@ class Sender(_Link, proton.Sender):
         return []
 
     def _same(self, message: proton.Message) -> Delivery | None:
-        """The delivery that carries this very message already, or has carried it since the loss.
+        """The delivery of this very message, which the ledger has sent or will send since the loss.
 
         An id belongs to one message (AMQP 1.0 part 3, section 3.2.4), so a program that goes back after a
         loss to what was not accepted then means the one that the ledger has sent meanwhile.  What came
@@ -271,12 +271,12 @@ class Receiver(_Link, proton.Receiver):
         self._most = max(self._most, lib.pn_link_credit(self._impl))
         self._binding.wake()
 
-    def carry(self, session: Any, *, stand_in: bool) -> None:
+    def transfer(self, session: Any, *, detached: bool) -> None:
         """Become a link of another session, with the credit that the application gave.
 
         What it was sent and had not settled comes again, and needs its credit again.
         """
-        former = self._carry(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
+        former = self._transfer(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
         held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
         credit = min(self._most, lib.pn_link_credit(former) + max(0, held))
         if lib.pn_link_get_drain(former):
@@ -285,7 +285,7 @@ class Receiver(_Link, proton.Receiver):
             lib.pn_link_flow(self._impl, credit)
         cproton.pn_decref(former)
 
-    def lost(self) -> list[Delivery]:
+    def on_disconnected(self) -> list[Delivery]:
         """The connection is gone: what came over it comes again."""
         self.deliveries = {}
         return []

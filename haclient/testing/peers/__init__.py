@@ -1,4 +1,4 @@
-"""Peers with real sockets: every way in which a member can be passive, by name.
+"""Peers with real sockets: every passive or broken behaviour of a member, by name.
 
     async with BEHAVIOURS["redirect_after_open"](primary) as passive:
         ...aio.connect(url(passive, primary))...

@@ -24,14 +24,14 @@ _UNREACHABLE = "127.255.255.255"
 
 @asynccontextmanager
 async def refused(_primary: Peer) -> AsyncIterator[Peer]:
-    """The port is taken, so that nobody else gets it, but nothing listens."""
-    with bound() as taken:
-        yield Peer(*taken.getsockname())
+    """The port is bound, so that nobody else gets it, but nothing listens."""
+    with bound() as bound_socket:
+        yield Peer(*bound_socket.getsockname())
 
 
 @asynccontextmanager
 async def unreachable(_primary: Peer) -> AsyncIterator[Peer]:
-    """The kernel knows no way there."""
+    """The kernel has no route there."""
     yield Peer(_UNREACHABLE, 5672)
 
 

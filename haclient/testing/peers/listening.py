@@ -105,7 +105,7 @@ async def listening(
 
 
 class _Watched(asyncio.Protocol):
-    """Passes everything on and keeps the peer's book of connections."""
+    """Passes everything on and counts the peer's connections."""
 
     def __init__(self, peer: Peer, inner: Any) -> None:
         self._peer = peer
@@ -202,5 +202,5 @@ class _Held(asyncio.Transport):
 
 
 def settings(**changes: Any) -> Settings:
-    """The settings of a peer: anonymous, unless told otherwise."""
+    """The settings of a peer: anonymous, unless a test gives others."""
     return Settings(**{"container_id": "peer", "heartbeat": 0.0, "sasl_server": ANONYMOUS, **changes})

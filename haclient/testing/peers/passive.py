@@ -15,7 +15,7 @@ import proton
 
 from haclient.core.failures import ESTABLISHMENT_FAILED, REDIRECT
 from haclient.engine.links import Link
-from haclient.engine.protocol import Ending
+from haclient.engine.protocol import CloseReason
 from haclient.testing.peers.listening import Peer, PeerEngine, bound, listening, settings
 
 # Long enough for the client to see an Open or Begin by itself, before the Close that follows.
@@ -45,12 +45,12 @@ class Passive:
         """Neither served nor refused: it is somebody else's business."""
 
     def peer_closed(self, engine: Any, condition: proton.Condition | None) -> None:
-        """The client says goodbye."""
+        """The client sent Close."""
 
     def writable_again(self, engine: Any) -> None:
         """Nothing waits."""
 
-    def ended(self, engine: Any, ending: Ending) -> None:
+    def ended(self, engine: Any, reason: CloseReason) -> None:
         """The client is gone."""
 
 

@@ -45,15 +45,15 @@ async def passive(users: Path, tmp_path: Path) -> AsyncIterator[Address]:
 async def test_a_passive_member_that_knows_the_primary_redirects() -> None:
     async with running(Membership(Role.PASSIVE, 3, ELSEWHERE)) as broker:
         client = await Client().connect(broker.address)
-        ending = await client.end()
-        assert ending.condition.name == "amqp:connection:redirect"
-        assert ending.condition.info == {
+        reason = await client.end()
+        assert reason.condition.name == "amqp:connection:redirect"
+        assert reason.condition.info == {
             "network-host": "127.0.0.9",
             "port": 5999,
             "hostname": "127.0.0.9",
             "scheme": "amqp",
         }
-        assert isinstance(ending.condition.info["port"], proton.ushort)
+        assert isinstance(reason.condition.info["port"], proton.ushort)
         properties = client.properties
         assert properties["amqp:connection-establishment-failed"] is True
         assert properties["haclient:role"] == "passive"

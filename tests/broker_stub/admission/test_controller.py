@@ -13,7 +13,7 @@ from proton import Message
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import write_users
-from broker_stub.admission.controller import EntranceOptions, RateSource
+from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, Credentials
@@ -22,7 +22,7 @@ from tests.broker_stub.clients import PRIMARY, Client, member, running
 ADMIN = Credentials("secret of the admin")
 ELSEWHERE = Address("127.0.0.9", 5999)
 # A slot a minute: what is refused in a test is refused for the whole test.
-SLOW = EntranceOptions(rate=1 / 60, burst=1)
+SLOW = AdmissionOptions(rate=1 / 60, burst=1)
 
 
 async def come(broker: Broker, name: str, **settings: Any) -> Client:
@@ -49,7 +49,7 @@ def hint(condition: proton.Condition) -> Any:
 
 
 async def test_over_the_rate_a_primary_tells_each_newcomer_its_own_time() -> None:
-    async with running(entrance=SLOW) as broker:
+    async with running(admission=SLOW) as broker:
         first = await let_in(broker, "first")
         conditions = [await refused(broker, f"client {number}") for number in range(3)]
         assert {condition.name for condition in conditions} == {"amqp:resource-limit-exceeded"}
@@ -63,7 +63,7 @@ async def test_over_the_rate_a_primary_tells_each_newcomer_its_own_time() -> Non
 
 
 async def test_a_client_that_comes_in_its_time_is_let_in() -> None:
-    async with running(entrance=EntranceOptions(rate=5.0, burst=1)) as broker:
+    async with running(admission=AdmissionOptions(rate=5.0, burst=1)) as broker:
         first = await let_in(broker, "first")
         delay = hint(await refused(broker, "second")) / 1000
         await asyncio.sleep(delay)
@@ -72,7 +72,7 @@ async def test_a_client_that_comes_in_its_time_is_let_in() -> None:
 
 
 async def test_a_client_that_comes_too_early_is_told_the_same_time_again() -> None:
-    async with running(entrance=SLOW) as broker:
+    async with running(admission=SLOW) as broker:
         first = await let_in(broker, "first")
         await refused(broker, "second")
         before, after = [hint(await refused(broker, "early")) for _ in range(2)]
@@ -82,7 +82,7 @@ async def test_a_client_that_comes_too_early_is_told_the_same_time_again() -> No
 
 
 async def test_connections_of_one_container_have_slots_of_their_own() -> None:
-    async with running(entrance=SLOW) as broker:
+    async with running(admission=SLOW) as broker:
         first = await let_in(broker, "app", properties={"haclient:connection": proton.uint(1)})
         hints = [
             hint(await refused(broker, "app", properties={"haclient:connection": proton.uint(number)}))
@@ -101,8 +101,8 @@ async def test_without_a_limit_there_is_no_refusal() -> None:
 
 
 async def test_a_passive_member_says_when_to_come_to_the_primary_if_it_is_asked_too_often() -> None:
-    options = EntranceOptions(rate=1 / 60, burst=2)
-    async with running(Membership(Role.PASSIVE, 3, ELSEWHERE), entrance=options) as broker:
+    options = AdmissionOptions(rate=1 / 60, burst=2)
+    async with running(Membership(Role.PASSIVE, 3, ELSEWHERE), admission=options) as broker:
         conditions = [await refused(broker, f"client {number}") for number in range(4)]
         assert {condition.name for condition in conditions} == {"amqp:connection:redirect"}
         assert [condition.info["port"] for condition in conditions] == [5999] * 4
@@ -112,12 +112,12 @@ async def test_a_passive_member_says_when_to_come_to_the_primary_if_it_is_asked_
 
 
 async def test_a_passive_member_that_knows_no_primary_gives_no_time() -> None:
-    async with running(Membership(), entrance=SLOW) as broker:
+    async with running(Membership(), admission=SLOW) as broker:
         assert [hint(await refused(broker, "me")) for _ in range(3)] == [None] * 3
 
 
 async def test_those_who_are_in_are_served_while_newcomers_are_refused() -> None:
-    async with running(entrance=SLOW) as broker:
+    async with running(admission=SLOW) as broker:
         client = await let_in(broker, "in")
         link = await client.attach("sender", "s", "q")
         for number in range(20):
@@ -154,23 +154,23 @@ async def test_the_admin_takes_no_slot_and_never_waits(tmp_path: Path) -> None:
 
 
 async def test_the_rate_can_be_measured_at_the_start() -> None:
-    async with running(entrance=EntranceOptions(rate=RateSource.MEASURED)) as broker:
+    async with running(admission=AdmissionOptions(rate=RateSource.MEASURED)) as broker:
         assert broker.status()["entrance"]["rate"] > 10
         await (await let_in(broker, "me")).close()
 
 
 async def test_an_automatic_rate_learns_from_the_set_ups() -> None:
-    async with running(entrance=EntranceOptions(rate=RateSource.AUTO)) as broker:
+    async with running(admission=AdmissionOptions(rate=RateSource.AUTO)) as broker:
         await (await let_in(broker, "me")).close()
-        auto = broker.entrance._auto
+        auto = broker.admission._auto
         assert auto is not None
         assert auto._fastest < 60
-        broker.entrance._adapt(0.0)
+        broker.admission._tick(0.0)
         assert broker.status()["entrance"]["rate"] == auto.rate
 
 
 async def test_what_is_measured_after_a_promotion_is_what_comes_from_then_on() -> None:
-    async with running(Membership(Role.PASSIVE, 3, ELSEWHERE), entrance=SLOW) as broker:
+    async with running(Membership(Role.PASSIVE, 3, ELSEWHERE), admission=SLOW) as broker:
         assert hint(await refused(broker, "a")) is None
         await broker.promote()
         await (await let_in(broker, "a")).close()

@@ -17,7 +17,7 @@ import pytest
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.admission.controller import EntranceOptions
+from broker_stub.admission.controller import AdmissionOptions
 from broker_stub.admission.descriptors import most_connections
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from tests.broker_stub.clients import Client, running, until
@@ -77,9 +77,9 @@ async def serves(address: Address) -> None:
 async def is_served(address: Address) -> bool:
     client = await Client().connect(address)
     begun = asyncio.create_task(client.begun.wait())
-    await asyncio.wait([begun, client.ending], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([begun, client.close_reason], return_when=asyncio.FIRST_COMPLETED)
     begun.cancel()
-    if client.ending.done():
+    if client.close_reason.done():
         return False
     link = await client.attach("sender", "s", "good")
     [outcome] = await client.send(link, Message(body="x"))
@@ -103,7 +103,7 @@ async def test_good_clients_connect_in_the_middle_of_a_flood_and_memory_stays_bo
 
 
 async def test_at_the_bound_the_oldest_half_open_connection_makes_room() -> None:
-    async with running(entrance=EntranceOptions(max_handshakes=20)) as broker:
+    async with running(admission=AdmissionOptions(max_handshakes=20)) as broker:
         stalled = [await asyncio.open_connection(broker.address.host, broker.address.port) for _ in range(20)]
         await until(lambda: broker.status()["entrance"]["half_open"] == 20)
         await serves(broker.address)
@@ -119,7 +119,7 @@ async def test_at_the_bound_the_oldest_half_open_connection_makes_room() -> None
 async def test_those_who_end_without_an_open_are_not_all_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "broker_stub")
     async with running() as broker:
-        broker._expiry.cancel()  # the count starts anew each second
+        broker._tick_timer.cancel()  # the count starts anew each second
         for _ in range(60):
             _reader, writer = await asyncio.open_connection(broker.address.host, broker.address.port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -130,7 +130,7 @@ async def test_those_who_end_without_an_open_are_not_all_logged(caplog: pytest.L
 
 async def test_when_the_descriptors_run_out_clients_are_refused_and_there_is_one_left_to_say_so() -> None:
     async with running() as broker:
-        broker._descriptors = 2
+        broker._descriptor_limit = 2
         held = [await Client().connect(broker.address) for _ in range(2)]
         for client in held:
             await client.begun.wait()

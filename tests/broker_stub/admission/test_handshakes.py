@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from broker_stub.admission.handshakes import LEAST_LIFE, MOST_YOUNG, PATIENCE, SLOWER, Handshakes
+from broker_stub.admission.handshakes import MAX_YOUNG, MIN_AGE, PATIENCE, SLOWER, Handshakes
 
 
 class Newcomer:
     def __init__(self) -> None:
         self.why = ""
 
-    def cut(self, why: str) -> None:
+    def abort(self, why: str) -> None:
         self.why = why
 
 
 def test_below_the_limit_there_is_room() -> None:
     handshakes = Handshakes(2)
     handshakes.begin(Newcomer(), 0.0)
-    assert handshakes.make_room(0.0) == 0.0
-    assert (len(handshakes), handshakes.cut) == (1, 0)
+    assert handshakes.accept_delay(0.0) == 0.0
+    assert (len(handshakes), handshakes.aborted) == (1, 0)
 
 
 def seen(limit: int, seconds: float) -> Handshakes:
@@ -34,52 +34,52 @@ def test_at_the_limit_the_oldest_is_cut() -> None:
     handshakes, old, new = seen(2, 0.01), Newcomer(), Newcomer()
     handshakes.begin(old, 0.0)
     handshakes.begin(new, 1.9)
-    assert handshakes.make_room(LEAST_LIFE) == 0.0
-    assert old.why == "2 handshakes are under way"
-    assert (new.why, len(handshakes), handshakes.cut) == ("", 1, 1)
+    assert handshakes.accept_delay(MIN_AGE) == 0.0
+    assert old.why == "2 handshakes are unfinished"
+    assert (new.why, len(handshakes), handshakes.aborted) == ("", 1, 1)
 
 
 def test_one_that_has_just_come_is_given_time() -> None:
     handshakes, young = seen(1, 0.01), Newcomer()
     handshakes.begin(young, 1.0)
-    for now in (1.0, 1.0 + PATIENCE, 0.99 + LEAST_LIFE):
-        assert handshakes.make_room(now) > 0
+    for now in (1.0, 1.0 + PATIENCE, 0.99 + MIN_AGE):
+        assert handshakes.accept_delay(now) > 0
     handshakes.opened(young, 1.5)
-    assert handshakes.make_room(1.5) == 0.0
+    assert handshakes.accept_delay(1.5) == 0.0
     assert young.why == ""
 
 
 def test_where_everybody_is_slow_nobody_is_cut_for_it() -> None:
     handshakes, slow = seen(1, 2.0), Newcomer()
     handshakes.begin(slow, 0.0)
-    assert handshakes.make_room(0.95 * SLOWER * 2.0) > 0
-    assert handshakes.make_room(SLOWER * 2.0) == 0.0
+    assert handshakes.accept_delay(0.95 * SLOWER * 2.0) > 0
+    assert handshakes.accept_delay(SLOWER * 2.0) == 0.0
     assert slow.why
 
 
 def test_many_at_once_wait_until_some_are_done_or_have_shown_that_they_are_slow() -> None:
     handshakes = Handshakes(10_000)
-    newcomers = [Newcomer() for _ in range(MOST_YOUNG)]
+    newcomers = [Newcomer() for _ in range(MAX_YOUNG)]
     for newcomer in newcomers:
         handshakes.begin(newcomer, 0.0)
-    assert handshakes.make_room(0.05) > 0
+    assert handshakes.accept_delay(0.05) > 0
     handshakes.done(newcomers[7])
-    assert handshakes.make_room(0.05) == 0.0
+    assert handshakes.accept_delay(0.05) == 0.0
     handshakes.begin(newcomers[7], 0.05)
-    assert handshakes.make_room(0.05) > 0
-    assert handshakes.make_room(PATIENCE) == 0.0
-    assert (len(handshakes), handshakes.cut) == (MOST_YOUNG, 0)
+    assert handshakes.accept_delay(0.05) > 0
+    assert handshakes.accept_delay(PATIENCE) == 0.0
+    assert (len(handshakes), handshakes.aborted) == (MAX_YOUNG, 0)
 
 
 def test_whoever_is_done_late_is_forgotten_as_well() -> None:
     handshakes, slow = Handshakes(10), Newcomer()
     handshakes.begin(slow, 0.0)
-    handshakes.make_room(PATIENCE)
+    handshakes.accept_delay(PATIENCE)
     handshakes.done(slow)
     assert len(handshakes) == 0
 
 
 def test_cutting_the_oldest_of_none_is_nothing() -> None:
     handshakes = Handshakes(1)
-    handshakes.cut_oldest("no descriptors")
-    assert handshakes.cut == 0
+    handshakes.abort_oldest("no descriptors")
+    assert handshakes.aborted == 0

@@ -20,11 +20,11 @@ class Door:
     """A listener that writes down what it does."""
 
     def __init__(self) -> None:
-        self.waits: list[float] = []
+        self.delays: list[float] = []
         self.exhausted = 0
         self.made: list[asyncio.Protocol] = []
         self.listener = Listener(
-            self._make, asyncio.get_running_loop(), room=self._room, exhausted=self._exhaust
+            self._make, asyncio.get_running_loop(), accept_delay=self._room, exhausted=self._exhaust
         )
 
     def _make(self) -> asyncio.Protocol:
@@ -32,7 +32,7 @@ class Door:
         return self.made[-1]
 
     def _room(self) -> float:
-        return self.waits.pop() if self.waits else 0.0
+        return self.delays.pop() if self.delays else 0.0
 
     def _exhaust(self) -> None:
         self.exhausted += 1
@@ -60,9 +60,9 @@ async def test_a_turn_of_the_loop_accepts_one_and_the_next_ones_the_rest() -> No
         loop = asyncio.get_running_loop()
 
         def counted(listening: socket.socket) -> None:
-            before = len(door.listener._taking)
+            before = len(door.listener._connecting)
             ready(listening)
-            turns.append(len(door.listener._taking) - before)
+            turns.append(len(door.listener._connecting) - before)
 
         [listening] = door.listener._sockets
         loop.add_reader(listening, counted, listening)
@@ -74,10 +74,10 @@ async def test_a_turn_of_the_loop_accepts_one_and_the_next_ones_the_rest() -> No
 
 async def test_it_rests_when_there_is_no_room_and_goes_on_afterwards() -> None:
     async with opened() as door:
-        door.waits = [0.05, 0.05]
+        door.delays = [0.05, 0.05]
         [client] = dial(door.listener.port)
         await until(lambda: len(door.made) == 1)
-        assert door.waits == []
+        assert door.delays == []
         client.close()
 
 
@@ -104,7 +104,9 @@ async def test_without_file_descriptors_it_makes_room_and_goes_on(
 
     monkeypatch.setattr(module, "_listening", lambda *args, made=module._listening: Exhausted(made(*args)))
     door = Door()
-    door.listener = Listener(door._make, asyncio.get_running_loop(), room=door._room, exhausted=door._exhaust)
+    door.listener = Listener(
+        door._make, asyncio.get_running_loop(), accept_delay=door._room, exhausted=door._exhaust
+    )
     await door.listener.listen(Address("127.0.0.1", 0))
     [client] = dial(door.listener._sockets[0].real.getsockname()[1])
     await until(lambda: len(door.made) == 1)
@@ -140,6 +142,6 @@ async def test_closing_leaves_no_accepted_socket_behind() -> None:
     async with opened() as door:
         [client] = dial(door.listener.port)
         door.listener._ready(door.listener._sockets[0])
-    await until(lambda: not door.listener._taking)
+    await until(lambda: not door.listener._connecting)
     assert client.recv(1) == b""
     client.close()

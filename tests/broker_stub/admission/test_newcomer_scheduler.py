@@ -9,39 +9,39 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.admission.controller import EntranceOptions
-from broker_stub.admission.newcomer_scheduler import Gate, Gates
-from broker_stub.admission.time_slice import Portion
+from broker_stub.admission.controller import AdmissionOptions
+from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
+from broker_stub.admission.time_slice import TimeSlice
 from broker_stub.broker import Broker
 from haclient.engine.settings import PARK
 from tests.broker_stub.clients import Client, running, until
 
-BUSY = EntranceOptions(rate=1 / 60, burst=1)
+BUSY = AdmissionOptions(rate=1 / 60, burst=1)
 
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """How many were heard in each turn; every portion is used up by one."""
+    """How many connections ran in each slice; every slice is used up by one."""
     turns: Counter[int] = Counter()
-    take_turn, hear = Gates._hear, Gate.hear
+    run_slice, run_once = NewcomerScheduler._run_slice, ScheduledProtocol.run_once
 
-    def counted_turn(gates: Gates) -> None:
+    def counted_turn(scheduler: NewcomerScheduler) -> None:
         turns[-1] += 1
-        take_turn(gates)
+        run_slice(scheduler)
 
-    def counted(gate: Gate) -> None:
+    def counted(protocol: ScheduledProtocol) -> None:
         turns[turns[-1]] += 1
-        hear(gate)
+        run_once(protocol)
 
-    monkeypatch.setattr(Portion, "is_used_up", True)
-    monkeypatch.setattr(Gates, "_hear", counted_turn)
-    monkeypatch.setattr(Gate, "hear", counted)
+    monkeypatch.setattr(TimeSlice, "is_used_up", True)
+    monkeypatch.setattr(NewcomerScheduler, "_run_slice", counted_turn)
+    monkeypatch.setattr(ScheduledProtocol, "run_once", counted)
     return turns
 
 
 def at_the_gate(broker: Broker) -> list[bool]:
     """Of each connection of a member, whether it is still at the gate."""
-    return [not each.engine._socket.get_protocol().open for each in broker._connections]
+    return [not each.engine._socket.get_protocol().passes_through for each in broker._connections]
 
 
 async def come(broker: Broker, **settings: Any) -> Client:
@@ -51,13 +51,13 @@ async def come(broker: Broker, **settings: Any) -> Client:
 
 
 async def test_in_a_turn_one_is_heard_when_that_takes_the_whole_portion(heard: Counter[int]) -> None:
-    async with running(entrance=BUSY) as broker:
+    async with running(admission=BUSY) as broker:
         first = await come(broker)
         names = [f"client {number}" for number in range(30)]
         dials = (Client().connect(broker.address, container_id=name) for name in names)
         clients = await asyncio.gather(*dials)
         endings = [await client.end() for client in clients]
-        assert {ending.condition.name for ending in endings} == {"amqp:resource-limit-exceeded"}
+        assert {reason.condition.name for reason in endings} == {"amqp:resource-limit-exceeded"}
         await until(lambda: len(broker._connections) == 1)
         turns = heard.pop(-1)
         assert set(heard.values()) == {1}
@@ -79,14 +79,14 @@ async def test_whoever_is_in_is_heard_at_once_while_the_others_wait(heard: Count
 
 
 async def test_one_that_is_parked_stays_at_the_gate_until_it_was_served() -> None:
-    async with running(entrance=BUSY) as broker:
+    async with running(admission=BUSY) as broker:
         first = await come(broker)
         await first.attach("sender", "s", "q")
         client = await come(broker, desired_capabilities=(PARK,))
         attaching = asyncio.create_task(client.attach("sender", "s", "q"))
-        await until(lambda: any(each._held for each in broker._connections))
+        await until(lambda: any(each._parked_links for each in broker._connections))
         assert sorted(at_the_gate(broker)) == [False, True]
-        [guest] = [each for each in broker._connections if each._held]
+        [guest] = [each for each in broker._connections if each._parked_links]
         guest.unpark()
         link = await attaching
         [outcome] = await client.send(link, Message(body="x"))

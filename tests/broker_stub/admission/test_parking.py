@@ -14,7 +14,7 @@ from proton import Message
 
 from broker_stub.address import Address
 from broker_stub.admission.auth import write_users
-from broker_stub.admission.controller import EntranceOptions
+from broker_stub.admission.controller import AdmissionOptions
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, Credentials
@@ -26,7 +26,7 @@ from tests.telemetry.lines import lines, words
 ADMIN = Credentials("secret of the admin")
 ELSEWHERE, FURTHER = Address("127.0.0.9", 5999), Address("127.0.0.9", 6000)
 PASSIVE = Membership(Role.PASSIVE, 3)
-BUSY = EntranceOptions(rate=1 / 60, burst=1)
+BUSY = AdmissionOptions(rate=1 / 60, burst=1)
 
 
 async def come(broker: Broker, *, name: str = "me", park: bool = True, **settings: Any) -> Client:
@@ -114,7 +114,7 @@ async def test_who_does_not_ask_is_refused_as_ever() -> None:
 
 
 async def test_the_parked_are_served_in_the_order_in_which_they_came_each_in_its_slot() -> None:
-    async with passive(entrance=EntranceOptions(rate=50.0, burst=1)) as broker:
+    async with passive(admission=AdmissionOptions(rate=50.0, burst=1)) as broker:
         clients = await parked(broker, 6)
         order: list[str] = []
         for number, client in enumerate(clients):
@@ -130,7 +130,7 @@ async def test_the_parked_are_served_in_the_order_in_which_they_came_each_in_its
 
 
 async def test_newcomers_come_after_those_who_are_parked() -> None:
-    async with passive(entrance=BUSY) as broker:
+    async with passive(admission=BUSY) as broker:
         first, second = await parked(broker, 2)
         await broker.promote()
         await begun(first)
@@ -143,7 +143,7 @@ async def test_newcomers_come_after_those_who_are_parked() -> None:
 
 
 async def test_a_busy_primary_parks_a_newcomer_until_its_slot() -> None:
-    async with running(entrance=EntranceOptions(rate=2.0, burst=1)) as broker:
+    async with running(admission=AdmissionOptions(rate=2.0, burst=1)) as broker:
         first = await come(broker, name="first")
         await begun(first)
         second = await come(broker, name="second")
@@ -165,7 +165,7 @@ async def test_the_parked_are_sent_to_another_member_that_becomes_primary() -> N
 
 
 async def test_they_are_sent_on_at_the_accept_rate() -> None:
-    async with passive(entrance=BUSY) as broker:
+    async with passive(admission=BUSY) as broker:
         first, second = await parked(broker, 2)
         broker.follow(ELSEWHERE, generation=4)
         assert (await first.end()).condition.name == "amqp:connection:redirect"
@@ -192,7 +192,7 @@ async def test_a_primary_that_was_promoted_again_is_another_one() -> None:
 
 @pytest.mark.parametrize("options", [{"park_limit": 0}, {"park_limit": 1}])
 async def test_in_a_full_lot_nobody_has_asked(options: dict[str, Any]) -> None:
-    async with passive(entrance=EntranceOptions(**options)) as broker:
+    async with passive(admission=AdmissionOptions(**options)) as broker:
         clients = await parked(broker, options["park_limit"])
         refused = await come(broker)
         assert (await refused.end()).condition.name == "amqp:connection:forced"
@@ -205,7 +205,7 @@ async def test_in_a_full_lot_nobody_has_asked(options: dict[str, Any]) -> None:
 
 
 async def test_a_busy_primary_with_a_full_lot_refuses_with_the_time_to_come() -> None:
-    async with running(entrance=EntranceOptions(rate=1 / 60, burst=1, park_limit=0)) as broker:
+    async with running(admission=AdmissionOptions(rate=1 / 60, burst=1, park_limit=0)) as broker:
         first = await come(broker, name="first")
         await begun(first)
         condition = (await (await come(broker, name="second")).end()).condition
@@ -215,12 +215,12 @@ async def test_a_busy_primary_with_a_full_lot_refuses_with_the_time_to_come() ->
 
 
 async def test_nobody_is_parked_for_longer_than_the_time_out() -> None:
-    async with passive(entrance=EntranceOptions(park_timeout=0.1)) as broker:
+    async with passive(admission=AdmissionOptions(park_timeout=0.1)) as broker:
         client = await come(broker)
-        ending = await client.end()
-        assert (ending.condition.name, ending.condition.description) == (
+        reason = await client.end()
+        assert (reason.condition.name, reason.condition.description) == (
             "amqp:connection:forced",
-            "parked for 0.1 s without a turn",
+            "parked for 0.1 s without a slot",
         )
         await until(lambda: not broker._connections)
 
@@ -230,7 +230,7 @@ async def test_the_parked_are_alive_beyond_the_idle_time_out() -> None:
         client = await come(broker, heartbeat=0.2)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.0):
-                await asyncio.shield(client.ending)
+                await asyncio.shield(client.close_reason)
         assert is_parked(client)
         await broker.promote()
         await begun(client)
@@ -247,7 +247,7 @@ async def test_one_that_falls_silent_is_lost_and_forgotten() -> None:
 
 
 async def test_the_parked_are_closed_with_the_others_when_the_member_stops_or_is_demoted() -> None:
-    async with running(entrance=BUSY) as broker:
+    async with running(admission=BUSY) as broker:
         served = await come(broker, name="served")
         await begun(served)
         waiting = await come(broker, name="waiting")
@@ -265,7 +265,7 @@ async def test_a_link_that_comes_too_early_waits_for_its_turn_as_well() -> None:
         [client] = await parked(broker)
         early = asyncio.create_task(client.attach("sender", "early", "q"))
         [served] = broker._connections
-        await until(lambda: len(served._held) == 1)
+        await until(lambda: len(served._parked_links) == 1)
         assert not list(broker.addresses)
         await broker.promote()
         link = await early

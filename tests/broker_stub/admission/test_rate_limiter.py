@@ -11,107 +11,107 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_stub.admission.rate_limiter import Admission
+from broker_stub.admission.rate_limiter import RateLimiter
 
 
-def drained(**options: float) -> Admission:
+def drained(**options: float) -> RateLimiter:
     """An admission of 10 a second whose burst is used up at time 0."""
-    admission = Admission(10.0, burst=1, **options)
-    assert admission.ask("first", 0.0) == 0.0
+    admission = RateLimiter(10.0, burst=1, **options)
+    assert admission.reserve("first", 0.0) == 0.0
     return admission
 
 
 def test_a_burst_is_admitted_and_the_kth_refused_gets_the_kth_slot() -> None:
-    admission = Admission(10.0, burst=4)
-    waits = [admission.ask(number, 100.0) for number in range(7)]
+    admission = RateLimiter(10.0, burst=4)
+    waits = [admission.reserve(number, 100.0) for number in range(7)]
     assert waits == pytest.approx([0, 0, 0, 0, 0.1, 0.2, 0.3])
 
 
 def test_a_client_that_comes_in_its_time_is_admitted_however_many_came_meanwhile() -> None:
     admission = drained()
-    wait = admission.ask("me", 0.0)
+    wait = admission.reserve("me", 0.0)
     for number in range(1000):
-        assert admission.ask(number, 0.01) > 0
-    assert admission.ask("me", wait) == 0.0
+        assert admission.reserve(number, 0.01) > 0
+    assert admission.reserve("me", wait) == 0.0
 
 
 def test_coming_early_gains_nothing_and_loses_nothing() -> None:
     admission = drained()
-    admission.ask("other", 0.0)
-    assert admission.ask("me", 0.0) == pytest.approx(0.2)
-    assert admission.ask("me", 0.05) == pytest.approx(0.15)
-    assert admission.ask("next", 0.05) == pytest.approx(0.25)
+    admission.reserve("other", 0.0)
+    assert admission.reserve("me", 0.0) == pytest.approx(0.2)
+    assert admission.reserve("me", 0.05) == pytest.approx(0.15)
+    assert admission.reserve("next", 0.05) == pytest.approx(0.25)
 
 
 def test_less_than_one_slot_early_is_in_time() -> None:
     admission = drained()
-    assert admission.ask("me", 0.0) == pytest.approx(0.1)
-    assert admission.ask("me", 0.02) == 0.0
+    assert admission.reserve("me", 0.0) == pytest.approx(0.1)
+    assert admission.reserve("me", 0.02) == 0.0
 
 
 def test_a_slot_is_kept_for_the_grace_and_is_used_once() -> None:
     admission = drained(grace=2.0)
-    admission.ask("me", 0.0)
+    admission.reserve("me", 0.0)
     for number in range(100):
-        admission.ask(number, 0.0)
-    assert admission.ask("me", 2.1) == 0.0
-    assert admission.ask("me", 2.1) > 0
+        admission.reserve(number, 0.0)
+    assert admission.reserve("me", 2.1) == 0.0
+    assert admission.reserve("me", 2.1) > 0
 
 
 def test_a_slot_that_nobody_comes_for_goes_to_the_next_newcomer() -> None:
     admission = drained(grace=0.5)
-    admission.ask("lost", 0.0)
+    admission.reserve("lost", 0.0)
     for number in range(20):
-        admission.ask(number, 0.0)
-    assert admission.ask("late", 0.61) == 0.0
-    assert admission.ask("later", 0.61) > 0
+        admission.reserve(number, 0.0)
+    assert admission.reserve("late", 0.61) == 0.0
+    assert admission.reserve("later", 0.61) > 0
 
 
 def test_what_nobody_used_cannot_be_saved_up_beyond_the_burst() -> None:
-    admission = Admission(10.0, burst=3, grace=0.5)
+    admission = RateLimiter(10.0, burst=3, grace=0.5)
     for number in range(100):
-        admission.ask(number, 0.0)
+        admission.reserve(number, 0.0)
     # 90 slots are lost; 3 are credits, and 3 more of the idle time since then.
-    admitted = sum(admission.ask(f"new {number}", 1000.0) == 0 for number in range(100))
+    admitted = sum(admission.reserve(f"new {number}", 1000.0) == 0 for number in range(100))
     assert admitted == 6
     assert admission.waiting == 94
 
 
 def test_slots_of_clients_that_are_sent_on_are_no_credits() -> None:
-    admission = Admission(10.0, burst=1, grace=0.5, reuse=False)
+    admission = RateLimiter(10.0, burst=1, grace=0.5, reuse=False)
     for number in range(21):
-        admission.ask(number, 0.0)
-    assert admission.ask("late", 1.0) == pytest.approx(1.1)
+        admission.reserve(number, 0.0)
+    assert admission.reserve("late", 1.0) == pytest.approx(1.1)
     assert admission.waiting == 17
 
 
 def test_a_new_rate_moves_no_slot_that_was_promised() -> None:
     admission = drained()
-    admission.ask("me", 0.0)
+    admission.reserve("me", 0.0)
     admission.rate = 1.0
     assert admission.rate == 1.0
-    assert admission.ask("next", 0.0) == pytest.approx(0.2)
-    assert admission.ask("after it", 0.0) == pytest.approx(1.2)
+    assert admission.reserve("next", 0.0) == pytest.approx(0.2)
+    assert admission.reserve("after it", 0.0) == pytest.approx(1.2)
     admission.rate = 100.0
-    assert admission.ask("after that", 0.0) == pytest.approx(2.2)
-    assert admission.ask("last", 0.0) == pytest.approx(2.21)
+    assert admission.reserve("after that", 0.0) == pytest.approx(2.2)
+    assert admission.reserve("last", 0.0) == pytest.approx(2.21)
 
 
 def test_without_a_limit_everybody_is_admitted() -> None:
-    admission = Admission(math.inf)
-    assert [admission.ask(number, 5.0) for number in range(1000)] == [0.0] * 1000
+    admission = RateLimiter(math.inf)
+    assert [admission.reserve(number, 5.0) for number in range(1000)] == [0.0] * 1000
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="rate above 0"):
-        Admission(rate)
+        RateLimiter(rate)
 
 
 @pytest.mark.parametrize(("burst", "grace"), [(0.5, 1.0), (1.0, -1.0), (math.nan, 1.0)])
 def test_a_burst_and_a_grace_that_make_no_sense_are_refused(burst: float, grace: float) -> None:
     with pytest.raises(ValueError, match="burst of at least 1"):
-        Admission(1.0, burst=burst, grace=grace)
+        RateLimiter(1.0, burst=burst, grace=grace)
 
 
 @given(
@@ -123,11 +123,11 @@ def test_over_any_time_no_more_are_admitted_than_rate_burst_and_grace_allow(
     rate: float, burst: int, asks: list[tuple[int, float]]
 ) -> None:
     grace = 0.5
-    admission = Admission(rate, burst=burst, grace=grace)
+    admission = RateLimiter(rate, burst=burst, grace=grace)
     now, times = 0.0, []
     for client, pause in asks:
         now += pause
-        if admission.ask(client, now) == 0:
+        if admission.reserve(client, now) == 0:
             times.append(now)
     for first, start in enumerate(times):
         for last in range(first, len(times)):
@@ -139,13 +139,13 @@ def test_over_any_time_no_more_are_admitted_than_rate_burst_and_grace_allow(
 def test_clients_that_do_as_they_are_told_are_all_in_after_two_attempts(
     rate: float, burst: int, clients: int, jitter: float, random: object
 ) -> None:
-    admission = Admission(rate, burst=burst, grace=1.0)
+    admission = RateLimiter(rate, burst=burst, grace=1.0)
     arrivals = [(0.0, number) for number in range(clients)]
     attempts, last = 0, 0.0
     while arrivals:
         now, client = heapq.heappop(arrivals)
         attempts += 1
-        wait = admission.ask(client, now)
+        wait = admission.reserve(client, now)
         if wait:
             heapq.heappush(arrivals, (now + wait + jitter * random.random(), client))
         else:

@@ -8,7 +8,7 @@ import pytest
 from proton import Message
 
 from broker_stub.address import Address
-from broker_stub.admission.controller import EntranceOptions
+from broker_stub.admission.controller import AdmissionOptions
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from haclient import aio
@@ -57,8 +57,8 @@ async def test_a_parked_client_reaches_the_primary_by_the_members_redirect() -> 
 
 @pytest.mark.parametrize("standby", ["none", "outage"])
 async def test_every_connection_of_one_factory_gets_in_at_its_own_time(standby: str) -> None:
-    options = EntranceOptions(rate=20.0, burst=1)
-    async with running(entrance=options) as broker:
+    options = AdmissionOptions(rate=20.0, burst=1)
+    async with running(admission=options) as broker:
         factory = aio.ConnectionFactory(f"{broker.address}?{FAST}&standby={standby}")
         async with asyncio.timeout(60):
             connections = await asyncio.gather(*(factory.connect().__aenter__() for _ in range(20)))
@@ -70,7 +70,7 @@ async def test_every_connection_of_one_factory_gets_in_at_its_own_time(standby: 
 
 
 async def test_many_clients_over_the_rate_are_all_in_after_about_two_attempts() -> None:
-    async with running(entrance=EntranceOptions(rate=50.0, burst=1)) as broker:
+    async with running(admission=AdmissionOptions(rate=50.0, burst=1)) as broker:
         factories = [aio.ConnectionFactory(f"{broker.address}?standby=none") for _ in range(40)]
         async with asyncio.timeout(60):
             connections = await asyncio.gather(*(each.connect().__aenter__() for each in factories))

@@ -11,7 +11,7 @@ from proton import Message
 
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError
 from haclient import aio
-from tests.broker_stub.commands import manage, told
+from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, send
 
 
@@ -37,7 +37,7 @@ async def left_behind(cluster: Cluster) -> tuple[Member, Member]:
 async def test_status_of_all_members_needs_the_address_of_one(cluster: Cluster) -> None:
     a, b = await cluster.pair()
     await send(a, "orders", "x")
-    first, second = await told("status", "--all", b.url)
+    first, second = await json_of("status", "--all", b.url)
     assert sorted([first["name"], second["name"]]) == ["a", "b"]
     primary = first if first["name"] == "a" else second
     replication = primary["replication"]
@@ -55,7 +55,7 @@ async def test_status_for_people_has_a_line_for_each_fact(cluster: Cluster) -> N
     await send(a, "orders", "x")
     output = (await manage("status", a.url)).output
     assert f"a ({a.address.authority}): primary, generation 1\n" in output
-    for line in ("number    1, pending none", "replica   b: ready, lag 0", f"store     {a.store}"):
+    for line in ("claim     generation 1, pending none", "replica   b: ready, lag 0", f"store     {a.store}"):
         assert line in output
     assert "queue     orders: 1 messages, replicate all" in output
 
@@ -81,7 +81,7 @@ async def test_promoting_a_backup_of_a_living_primary_is_a_switch_over(cluster: 
     assert (result.exit_code, result.stdout) == (0, "b is primary, generation 2\n")
     await a.until("ready")
     await send(b, "orders", "after")
-    back = await told("promote", a.url)
+    back = await json_of("promote", a.url)
     assert (back["name"], back["role"], back["warning"]) == ("a", "primary", "")
     assert await bodies(a, "orders") == ["before", "after"]
 
@@ -99,7 +99,7 @@ async def test_a_primary_that_is_demoted_sends_its_clients_where_it_is_told(clus
     a, b = await cluster.pair()
     async with aio.connect(cluster.url) as connection:
         assert connection.endpoint.port == a.address.port
-        facts = await told("demote", a.url, "--primary", b.url)
+        facts = await json_of("demote", a.url, "--primary", b.url)
         assert (facts["name"], facts["role"]) == ("a", "connecting")
         await b.promote()
         async with asyncio.timeout(PATIENCE):

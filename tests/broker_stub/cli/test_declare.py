@@ -9,7 +9,7 @@ import pytest
 
 from broker_stub.address import Address
 from broker_stub.local_cluster.member_process import free_addresses
-from tests.broker_stub.commands import manage, told
+from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import Cluster
 
 
@@ -22,39 +22,39 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 async def test_queues_are_added_listed_and_removed_wherever_the_primary_is(cluster: Cluster) -> None:
     a, b = await cluster.pair()
     for name, mode in (("all", "all"), ("wiring", "configuration"), ("here", "none")):
-        facts = await told("queue", "add", name, cluster.url, "--replicate", mode)
+        facts = await json_of("queue", "add", name, cluster.url, "--replicate", mode)
         assert (facts["name"], facts["replicate"]) == (name, mode)
     # The backup alone is enough to find the primary.
-    listed = await told("queue", "list", b.url)
+    listed = await json_of("queue", "list", b.url)
     assert [queue["name"] for queue in listed] == ["all", "wiring", "here"]
     names = {queue["name"] for queue in (await b.status()).facts["queues"]}
     assert {"all", "wiring"} <= names
     assert "here" not in names
     for member, name in ((a, "all"), (b, "wiring")):
-        assert await told("queue", "remove", name, member.url) == {"removed": name}
-    assert [queue["name"] for queue in await told("queue", "list", a.url, b.url)] == ["here"]
+        assert await json_of("queue", "remove", name, member.url) == {"removed": name}
+    assert [queue["name"] for queue in await json_of("queue", "list", a.url, b.url)] == ["here"]
 
 
 async def test_exchanges_and_bindings_are_added_listed_and_removed(cluster: Cluster) -> None:
     await cluster.pair()
-    await told("exchange", "add", "prices", cluster.url, "--type", "topic")
-    await told("queue", "add", "eur", cluster.url)
-    binding = await told("binding", "add", "prices", "eur", cluster.url, "--key", "eur.*")
-    assert await told("binding", "list", cluster.url) == [binding]
+    await json_of("exchange", "add", "prices", cluster.url, "--type", "topic")
+    await json_of("queue", "add", "eur", cluster.url)
+    binding = await json_of("binding", "add", "prices", "eur", cluster.url, "--key", "eur.*")
+    assert await json_of("binding", "list", cluster.url) == [binding]
     people = (await manage("binding", "list", cluster.url)).output
     assert people == "prices -> eur, key 'eur.*'\n"
     assert (await manage("exchange", "list", cluster.url)).output == "prices: topic, replicate all\n"
     assert (await manage("queue", "list", cluster.url)).output == "eur: 0 messages, replicate all\n"
     wrong = await manage("binding", "remove", "prices", "eur", cluster.url)
     assert (wrong.exit_code, "there is no binding" in wrong.stderr) == (1, True)
-    await told("binding", "remove", "prices", "eur", cluster.url, "--key", "eur.*")
-    await told("exchange", "remove", "prices", cluster.url)
-    assert await told("exchange", "list", cluster.url) == []
+    await json_of("binding", "remove", "prices", "eur", cluster.url, "--key", "eur.*")
+    await json_of("exchange", "remove", "prices", cluster.url)
+    assert await json_of("exchange", "list", cluster.url) == []
 
 
 async def test_what_the_primary_refuses_is_refused_with_its_reason(cluster: Cluster) -> None:
     await cluster.pair()
-    await told("queue", "add", "orders", cluster.url)
+    await json_of("queue", "add", "orders", cluster.url)
     again = await manage("queue", "add", "orders", cluster.url)
     assert (again.exit_code, again.stdout) == (1, "")
     assert "there is already a queue 'orders'" in again.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from broker_stub.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "broker-stub.md"
+PAGE = Path(__file__).parents[3] / "docs" / "broker-stub.md"
 
 
 def commands(group: click.Group, path: str = "broker-stub") -> Iterator[tuple[str, click.Command]]:

@@ -65,7 +65,7 @@ async def test_messages_to_a_deleted_exchange_are_rejected() -> None:
         sender = await client.attach("sender", "s", "ex")
         broker.addresses.delete_exchange(broker.addresses.find_exchange("ex"))
         [outcome] = await client.send(sender, Message())
-        assert outcome == Outcome(OutcomeState.REJECTED, "amqp:resource-deleted", "ex is gone")
+        assert outcome == Outcome(OutcomeState.REJECTED, "amqp:resource-deleted", "ex is deleted")
         await client.close()
 
 

@@ -60,7 +60,7 @@ async def test_bytes_that_are_not_amqp_end_that_connection_only(parts: tuple[byt
         await bystander.begun.wait()
         await send_and_wait_for_the_end(broker, *parts)
         await the_broker_still_serves(broker)
-        assert not bystander.ending.done()
+        assert not bystander.close_reason.done()
         await bystander.close()
 
 
@@ -72,7 +72,7 @@ async def test_a_peer_that_stalls_before_its_open_is_cut_with_a_logged_reason(
     async with running(handshake_timeout=0.05) as broker:
         await send_and_wait_for_the_end(broker, *parts)
         await the_broker_still_serves(broker)
-    assert "no AMQP Open came" in caplog.text
+    assert "the client sent no AMQP Open" in caplog.text
 
 
 async def test_a_refused_client_that_does_not_answer_the_close_is_cut() -> None:
@@ -87,7 +87,7 @@ async def test_clients_beyond_the_limit_are_refused_with_the_reason() -> None:
         await first.begun.wait()
         second = await Client().connect(broker.address)
         assert (await second.end()).condition.name == "amqp:resource-limit-exceeded"
-        assert not first.ending.done()
+        assert not first.close_reason.done()
         await first.close()
 
 

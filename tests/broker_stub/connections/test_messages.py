@@ -232,7 +232,7 @@ async def test_request_and_response_over_a_dynamic_address() -> None:
 
 
 async def test_a_full_queue_gives_its_senders_no_more_credit_until_it_is_read() -> None:
-    async with running(limits=QueueLimits(messages=100, resume=0.5)) as broker:
+    async with running(limits=QueueLimits(messages=100, low_watermark=0.5)) as broker:
         client = await Client().connect(broker.address)
         sender = await client.attach("sender", "s", "q")
         message = Message(body="x")

@@ -11,58 +11,58 @@ from broker_stub.queueing.message import Message
 
 def waiting(count: int) -> Message:
     message = Message(1, b"", PLAIN)
-    message.waits = count
+    message.pending_acks = count
     return message
 
 
 def test_a_message_that_waits_for_nobody_is_told_at_once() -> None:
     told: list[Any] = []
-    Guard().hold(waiting(0), told.append, "a")
+    Guard().when_complete(waiting(0), told.append, "a")
     assert told == ["a"]
 
 
 def test_a_message_is_told_when_the_last_one_has_it() -> None:
     guard, told, message = Guard(), list[Any](), waiting(2)
-    guard.hold(message, told.append, "a")
-    guard.hold(message, told.append, "second copy")
-    guard.has(message)
+    guard.when_complete(message, told.append, "a")
+    guard.when_complete(message, told.append, "second copy")
+    guard.acknowledged(message)
     assert told == []
-    guard.has(message)
+    guard.acknowledged(message)
     assert told == ["a", "second copy"]
 
 
 def test_behind_a_shut_gate_everything_waits_in_order_until_the_last_reason_is_gone() -> None:
     guard, told = Guard(), list[Any]()
-    guard.shut("recovering")
-    guard.shut("going alone")
+    guard.suspend("recovering")
+    guard.suspend("going alone")
     for token in range(3):
-        guard.hold(waiting(0), told.append, token)
-    guard.reopen("recovering")
+        guard.when_complete(waiting(0), told.append, token)
+    guard.resume("recovering")
     assert told == []
-    guard.reopen("going alone")
+    guard.resume("going alone")
     assert told == [0, 1, 2]
 
 
 def test_after_stepping_down_nothing_is_told_ever() -> None:
     guard, told, message = Guard(), list[Any](), waiting(1)
-    guard.hold(message, told.append, "a")
-    guard.shut("going alone")
-    guard.hold(waiting(0), told.append, "b")
+    guard.when_complete(message, told.append, "a")
+    guard.suspend("going alone")
+    guard.when_complete(waiting(0), told.append, "b")
     guard.finish()
-    guard.has(message)
-    guard.reopen("going alone")
+    guard.acknowledged(message)
+    guard.resume("going alone")
     assert told == []
 
 
 def test_a_member_that_leads_again_settles_and_tells_nothing_of_before() -> None:
     guard, told = Guard(), list[Any]()
-    guard.shut("going alone")
-    guard.hold(waiting(0), told.append, "before")
+    guard.suspend("going alone")
+    guard.when_complete(waiting(0), told.append, "before")
     assert (guard.held, guard.open) == (1, False)
     guard.finish()
     assert guard.held == 0
     guard.begin()
     assert guard.open
-    guard.hold(waiting(0), told.append, "now")
-    guard.reopen("going alone")
+    guard.when_complete(waiting(0), told.append, "now")
+    guard.resume("going alone")
     assert told == ["now"]

@@ -7,13 +7,12 @@ import pytest
 from broker_stub.election.generation import (
     ArbiterRecord,
     AwaitDrained,
-    AwaitGate,
+    AwaitNoShrink,
     AwaitNoted,
     BecomeReady,
     CompareAndSet,
     Done,
     GenerationState,
-    GoAlone,
     HandOver,
     IsReady,
     MakeClaim,
@@ -21,15 +20,16 @@ from broker_stub.election.generation import (
     Pending,
     Promotion,
     Refused,
+    ShrinkInSync,
     StartWaiting,
     StepDown,
-    WriteNumber,
+    WriteGeneration,
     WritePending,
     erase,
     hand_over,
     may_follow,
     may_promote,
-    must_go_alone,
+    must_shrink,
     propose,
 )
 
@@ -97,9 +97,9 @@ def test_a_member_follows_no_primary_below_what_it_knows(
 
 
 def test_any_ready_replica_counts_when_it_drops_and_no_other() -> None:
-    assert must_go_alone(BOTH, "b")
-    assert must_go_alone(frozenset("b"), "b")
-    assert not must_go_alone(BOTH, "d")
+    assert must_shrink(BOTH, "b")
+    assert must_shrink(frozenset("b"), "b")
+    assert not must_shrink(BOTH, "d")
 
 
 def test_what_is_asked_for_is_the_next_generation() -> None:
@@ -134,7 +134,7 @@ def test_a_promotion_writes_asks_and_writes() -> None:
     promotion = promotion.finished(promotion.step)
     assert promotion.step == CompareAndSet(RECORD, ArbiterRecord(4, "x"))
     promotion = promotion.compared(won=True)
-    assert promotion.step == WriteNumber(GenerationState(4))
+    assert promotion.step == WriteGeneration(GenerationState(4))
     assert promotion.finished(promotion.step).step == Done(ArbiterRecord(4, "x"))
 
 
@@ -164,15 +164,15 @@ def test_a_forced_promotion_asks_nobody_about_its_store() -> None:
     promotion = Promotion.forced(GenerationState(None), RECORD, "x")
     assert promotion.step == WritePending(GenerationState(None, Pending(4, "x")))
     promotion = promotion.finished(promotion.step).compared(won=True)
-    assert promotion.step == WriteNumber(GenerationState(4))
+    assert promotion.step == WriteGeneration(GenerationState(4))
 
 
 # --- Going alone --------------------------------------------------------------------------------
 
 
-def going_alone(remaining: frozenset[str], until: type) -> GoAlone:
+def going_alone(remaining: frozenset[str], until: type) -> ShrinkInSync:
     """A procedure of a primary of generation 3, at the step of that kind."""
-    work = GoAlone.begin(GenerationState(3), RECORD, remaining).with_claim("x")
+    work = ShrinkInSync.begin(GenerationState(3), RECORD, remaining).with_claim("x")
     while not isinstance(work.step, until):
         match work.step:
             case AwaitNoted(replicas):
@@ -186,7 +186,7 @@ def going_alone(remaining: frozenset[str], until: type) -> GoAlone:
 
 def test_going_alone_has_its_steps_in_this_order() -> None:
     pending = Pending(4, "x")
-    work = GoAlone.begin(GenerationState(3), RECORD, BOTH)
+    work = ShrinkInSync.begin(GenerationState(3), RECORD, BOTH)
     assert work.step == MakeClaim()
     work = work.with_claim("x")
     assert work.step == NotePending(BOTH, pending)
@@ -199,14 +199,14 @@ def test_going_alone_has_its_steps_in_this_order() -> None:
     work = work.finished(work.step)
     assert work.step == CompareAndSet(RECORD, ArbiterRecord(4, "x"))
     work = work.compared(won=True)
-    assert work.step == WriteNumber(GenerationState(4))
+    assert work.step == WriteGeneration(GenerationState(4))
     work = work.finished(work.step)
     assert work.step == HandOver(BOTH, 4)
     assert work.finished(work.step).step == Done(ArbiterRecord(4, "x"))
 
 
 def test_the_last_one_asks_nobody_but_the_arbiter() -> None:
-    work = GoAlone.begin(GenerationState(3), RECORD, frozenset()).with_claim("x")
+    work = ShrinkInSync.begin(GenerationState(3), RECORD, frozenset()).with_claim("x")
     assert work.step == WritePending(GenerationState(3, Pending(4, "x")))
     assert going_alone(frozenset(), Done).held == ArbiterRecord(4, "x")
 
@@ -219,14 +219,14 @@ def test_a_drop_before_the_arbiter_is_asked_begins_anew_with_another_claim(step:
     assert work.step == NotePending(frozenset("b"), Pending(4, "y"))
 
 
-@pytest.mark.parametrize("step", [CompareAndSet, WriteNumber, HandOver])
+@pytest.mark.parametrize("step", [CompareAndSet, WriteGeneration, HandOver])
 def test_a_drop_after_that_makes_another_generation_once_this_one_is_handed_over(step: type) -> None:
     """Whoever dropped has noted the pending, and may be an heir."""
     work = going_alone(BOTH, step).dropped("c")
     assert isinstance(work.step, step)
     if isinstance(work.step, CompareAndSet):
         work = work.compared(won=True)
-    if isinstance(work.step, WriteNumber):
+    if isinstance(work.step, WriteGeneration):
         work = work.finished(work.step)
     # Not to the one that dropped: it may be back already, with half a store.
     assert work.step == HandOver(frozenset("b"), 4)
@@ -258,7 +258,7 @@ def test_who_is_not_told_that_it_won_steps_down(answered: bool) -> None:
     work = going_alone(BOTH, CompareAndSet)
     work = work.compared(won=False) if answered else work.unreachable("no answer in 5 s")
     assert isinstance(work.step, StepDown)
-    assert "generation 3 is over" in work.step.reason
+    assert "generation 3 has ended" in work.step.reason
     assert work.dropped("b") == work.finished(work.step) == work
 
 
@@ -277,8 +277,8 @@ def test_a_replica_becomes_ready_in_this_order() -> None:
     becoming = becoming.finished(becoming.step)
     assert (becoming.step, becoming.counts, becoming.ready) == (AwaitDrained(), True, False)
     becoming = becoming.finished(becoming.step)
-    assert (becoming.step, becoming.ready) == (AwaitGate(), False)
-    becoming = becoming.finished(becoming.step, number=4)
+    assert (becoming.step, becoming.ready) == (AwaitNoShrink(), False)
+    becoming = becoming.finished(becoming.step, generation=4)
     assert (becoming.step, becoming.ready) == (HandOver(frozenset("b"), 4), True)
     becoming = becoming.finished(becoming.step)
     assert (becoming.step, becoming.counts, becoming.ready) == (IsReady(), True, True)
@@ -287,4 +287,4 @@ def test_a_replica_becomes_ready_in_this_order() -> None:
 def test_a_step_that_is_not_the_current_one_changes_nothing() -> None:
     becoming = BecomeReady("b").finished(StartWaiting())
     assert becoming.finished(StartWaiting()) == becoming
-    assert becoming.finished(AwaitGate(), number=4) == becoming
+    assert becoming.finished(AwaitNoShrink(), generation=4) == becoming

@@ -16,17 +16,24 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.local_cluster.supervisor import Member, MemberState, Pair, PairEvent, PairOptions, describe
+from broker_stub.local_cluster.supervisor import (
+    LocalCluster,
+    LocalClusterEvent,
+    LocalClusterOptions,
+    Member,
+    MemberState,
+    describe,
+)
 from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError
 from tests.broker_stub.clients import Client, until
 
-PATIENT = PairOptions(probe_timeout=10)
-QUICK = PairOptions(probe_interval=0.05, probe_timeout=0.3, probes_missed=2)
+PATIENT = LocalClusterOptions(probe_timeout=10)
+QUICK = LocalClusterOptions(probe_interval=0.05, probe_timeout=0.3, probes_missed=2)
 
 
 @pytest.fixture
-async def pair() -> AsyncIterator[Pair]:
-    async with Pair(PATIENT) as pair:
+async def pair() -> AsyncIterator[LocalCluster]:
+    async with LocalCluster(PATIENT) as pair:
         yield pair
 
 
@@ -38,19 +45,21 @@ def gone(pid: int) -> bool:
         return True
 
 
-async def test_a_pair_has_one_primary_and_the_others_know_it(pair: Pair) -> None:
+async def test_a_pair_has_one_primary_and_the_others_know_it(pair: LocalCluster) -> None:
     states = [member.state for member in pair.members]
     assert sorted(states) == [MemberState.PRIMARY, MemberState.READY]
     assert pair.generation == 1
     assert pair.url == "amqp://" + ",".join(member.address.authority for member in pair.members)
     [passive] = [member for member in pair.members if member is not pair.primary]
     client = await Client().connect(passive.address)
-    ending = await client.end()
-    assert ending.condition.name == "amqp:connection:redirect"
-    assert ending.condition.info["port"] == pair.primary.address.port
+    reason = await client.end()
+    assert reason.condition.name == "amqp:connection:redirect"
+    assert reason.condition.info["port"] == pair.primary.address.port
 
 
-async def test_a_killed_primary_is_replaced_in_a_higher_generation_and_comes_back_ready(pair: Pair) -> None:
+async def test_a_killed_primary_is_replaced_in_a_higher_generation_and_comes_back_ready(
+    pair: LocalCluster,
+) -> None:
     for generation in (2, 3):
         victim = await pair.kill_primary()
         pid = victim.pid
@@ -67,8 +76,8 @@ async def test_a_killed_primary_is_replaced_in_a_higher_generation_and_comes_bac
 
 
 async def test_every_change_is_told_to_whoever_listens() -> None:
-    told: list[PairEvent] = []
-    async with Pair(PATIENT, on_event=told.append) as pair:
+    told: list[LocalClusterEvent] = []
+    async with LocalCluster(PATIENT, on_event=told.append) as pair:
         victim = await pair.kill_primary()
         await pair.wait_until(lambda pair: pair.generation == 2)
         await pair.wait_ready()
@@ -84,7 +93,7 @@ async def test_every_change_is_told_to_whoever_listens() -> None:
 
 
 async def test_a_hung_primary_is_killed_before_another_is_promoted() -> None:
-    async with Pair(QUICK) as pair:
+    async with LocalCluster(QUICK) as pair:
         hung = pair.pause_primary()
         pid = hung.pid
         await pair.wait_until(lambda pair: pair.generation == 2)
@@ -94,12 +103,14 @@ async def test_a_hung_primary_is_killed_before_another_is_promoted() -> None:
         assert gone(pid)
 
 
-def the_other(pair: Pair) -> Member:
+def the_other(pair: LocalCluster) -> Member:
     [other] = [member for member in pair.members if member is not pair.primary]
     return other
 
 
-async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary_follows(pair: Pair) -> None:
+async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary_follows(
+    pair: LocalCluster,
+) -> None:
     old, other = pair.primary, the_other(pair)
     async with await AdminClient.connect(old.address, pair.credentials) as admin:
         await admin.demote(other.address)
@@ -113,7 +124,7 @@ async def test_a_member_that_an_operator_promotes_takes_over_and_the_old_primary
 
 async def test_a_primary_that_is_demoted_in_favour_of_a_member_is_succeeded_by_that_one() -> None:
     loopback = PATIENT.listen[0]
-    async with Pair(PairOptions(listen=(loopback,) * 3, probe_timeout=10)) as pair:
+    async with LocalCluster(LocalClusterOptions(listen=(loopback,) * 3, probe_timeout=10)) as pair:
         for generation in (2, 3, 4):
             old = pair.primary
             favoured = next(m for m in reversed(pair.members) if m is not old)
@@ -123,7 +134,7 @@ async def test_a_primary_that_is_demoted_in_favour_of_a_member_is_succeeded_by_t
             assert pair.generation == generation
 
 
-async def test_a_switch_over_makes_the_member_primary_and_the_old_one_ready(pair: Pair) -> None:
+async def test_a_switch_over_makes_the_member_primary_and_the_old_one_ready(pair: LocalCluster) -> None:
     for generation in (2, 3, 4):
         old, other = pair.primary, the_other(pair)
         await pair.promote(other)
@@ -135,7 +146,7 @@ async def test_a_switch_over_makes_the_member_primary_and_the_old_one_ready(pair
 
 
 async def test_a_member_that_is_not_ready_is_not_switched_to_and_the_primary_stays() -> None:
-    async with Pair(PairOptions(restart=False, probe_timeout=10)) as pair:
+    async with LocalCluster(LocalClusterOptions(restart=False, probe_timeout=10)) as pair:
         primary, other = pair.primary, the_other(pair)
         await other.process.kill()
         await pair.wait_until(lambda _pair: other.state is MemberState.DEAD)
@@ -147,7 +158,7 @@ async def test_a_member_that_is_not_ready_is_not_switched_to_and_the_primary_sta
 
 
 async def test_a_dead_member_stays_dead_until_it_is_wanted_when_told_so() -> None:
-    async with Pair(PairOptions(restart=False, probe_timeout=10)) as pair:
+    async with LocalCluster(LocalClusterOptions(restart=False, probe_timeout=10)) as pair:
         victim = await pair.kill_primary()
         await pair.wait_until(lambda pair: pair.generation == 2)
         assert victim.state is MemberState.DEAD
@@ -157,13 +168,15 @@ async def test_a_dead_member_stays_dead_until_it_is_wanted_when_told_so() -> Non
         assert victim.state is MemberState.READY
 
 
-def states(pair: Pair) -> list[str]:
+def states(pair: LocalCluster) -> list[str]:
     return sorted(str(member.state) for member in pair.members)
 
 
 async def test_three_members_survive_two_deaths() -> None:
     loopback = PATIENT.listen[0]
-    async with Pair(PairOptions(listen=(loopback,) * 3, probe_timeout=10, restart=False)) as pair:
+    async with LocalCluster(
+        LocalClusterOptions(listen=(loopback,) * 3, probe_timeout=10, restart=False)
+    ) as pair:
         await pair.kill_primary()
         # The third one is the only heir once it is ready under the second.
         await pair.wait_until(lambda pair: states(pair) == ["dead", "primary", "ready"])
@@ -172,7 +185,7 @@ async def test_three_members_survive_two_deaths() -> None:
 
 
 async def test_a_stopped_pair_leaves_no_process_and_no_file() -> None:
-    async with Pair(PATIENT) as pair:
+    async with LocalCluster(PATIENT) as pair:
         directory = pair.directory
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert stat.S_IMODE(pair.password_file.stat().st_mode) == 0o600

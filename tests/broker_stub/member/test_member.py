@@ -28,7 +28,7 @@ class Disk(MemoryStore):
         if self.hangs:
             return
         super()._commit()
-        if self.fails_after is not None and self._facts.number == self.fails_after:
+        if self.fails_after is not None and self._facts.generation == self.fails_after:
             self._commits.fail(StoreFailedError("the disk is gone"))
 
 
@@ -68,7 +68,7 @@ class Nowhere:
     async def close(self) -> None: ...
 
 
-class Face:
+class MemberHost:
     """A broker without a socket."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Face:
     def become(self, membership: Membership) -> None:
         self.shown.append(membership)
 
-    def send_clients_away(self, why: str) -> None:
+    def close_client_connections(self, why: str) -> None:
         self.sent_away = why
 
     def give_up(self, why: str) -> None:
@@ -92,13 +92,13 @@ class Parts:
     def __init__(self, former: Parts | None = None, *, backup_timeout: float = 10.0) -> None:
         self.store = Disk() if former is None else former.store
         self.arbiter = Arbiter() if former is None else former.arbiter
-        self.face = Face()
+        self.host = MemberHost()
         self.factory = Nowhere()
         self.addresses = Addresses(asyncio.get_running_loop().time)
         options = ClusterOptions(name="a", backup_timeout=backup_timeout)
         self.member = Member(
             options,
-            self.face,
+            self.host,
             self.addresses,
             self.store,
             self.arbiter,
@@ -119,7 +119,7 @@ async def test_a_primary_whose_store_hangs_steps_down_and_can_still_be_stopped()
     parts.store.hangs = True
     queue.enqueue(b"x", settled.append, "x")
     await until(lambda: parts.role is Role.CONNECTING)
-    assert "committed nothing" in parts.face.sent_away
+    assert "committed nothing" in parts.host.sent_away
     with pytest.raises(MoveRefusedError, match="has not written the promotion"):
         await member.promote()
     async with asyncio.timeout(10):
@@ -132,9 +132,9 @@ async def test_a_primary_that_has_nothing_to_commit_is_not_taken_for_one_whose_s
     await parts.member.start()
     queue = parts.addresses.declare("q")
     await parts.member.promote()
-    for number in range(30):
+    for generation in range(30):
         await asyncio.sleep(0.01)
-        queue.enqueue(b"x", settled.append, number)
+        queue.enqueue(b"x", settled.append, generation)
     await until(lambda: len(settled) == 30)
     assert parts.role is Role.PRIMARY
     await parts.member.stop()
@@ -146,8 +146,8 @@ async def test_a_member_whose_store_fails_behind_the_last_write_of_its_promotion
     parts.store.fails_after = 1
     with pytest.raises(MoveRefusedError, match="the disk is gone"):
         await parts.member.promote()
-    assert (parts.member.leading, parts.role) == (None, Role.CONNECTING)
-    assert parts.face.ended == "the disk is gone"
+    assert (parts.member.replica_set, parts.role) == (None, Role.CONNECTING)
+    assert parts.host.ended == "the disk is gone"
     await parts.member.stop()
 
 
@@ -175,7 +175,7 @@ async def test_a_member_that_is_stopped_while_it_is_promoted_does_not_lead_after
     parts.arbiter.answers.set()
     await asyncio.gather(promoting, stopping, again, return_exceptions=True)
     assert stopping.exception() is None
-    assert parts.member.leading is None
+    assert parts.member.replica_set is None
     assert isinstance(promoting.exception(), MoveRefusedError)
     assert isinstance(again.exception(), MoveRefusedError)
 
@@ -187,7 +187,7 @@ async def test_a_member_shows_the_generation_of_its_store_when_it_starts() -> No
     await first.member.stop()
     second = Parts(first)
     await second.member.start()
-    assert second.face.shown[-1] == Membership(Role.CONNECTING, 1, arbitrated=True)
+    assert second.host.shown[-1] == Membership(Role.CONNECTING, 1, arbitrated=True)
     await second.member.stop()
 
 
@@ -201,5 +201,5 @@ async def test_a_promoted_backup_waits_for_the_others_and_a_returning_primary_fo
     returned = Parts(parts)
     await returned.member.start()
     await returned.member.promote()
-    assert (returned.role, returned.member.state.number) == (Role.PRIMARY, 2)
+    assert (returned.role, returned.member.state.generation) == (Role.PRIMARY, 2)
     await returned.member.stop()

@@ -27,18 +27,18 @@ def test_a_window_of_nothing_knows_nothing() -> None:
 
 def test_an_id_is_noted_once_and_keeps_its_first_message() -> None:
     window = DuplicateWindow()
-    assert window.note(b"a", 1)
-    assert not window.note(b"a", 2)
-    assert window.note(b"b", 3)
+    assert window.add(b"a", 1)
+    assert not window.add(b"a", 2)
+    assert window.add(b"b", 3)
     assert window.pairs() == [(b"a", 1), (b"b", 3)]
 
 
 def test_a_window_that_was_cleared_is_as_new() -> None:
     window = DuplicateWindow(2)
     for number, name in enumerate((b"a", b"b"), start=1):
-        window.note(name, number)
+        window.add(name, number)
     window.clear()
     assert (len(window), window.first_copy(b"a")) == (0, None)
     for number, name in enumerate((b"c", b"d", b"e"), start=3):
-        assert window.note(name, number)
+        assert window.add(name, number)
     assert window.pairs() == [(b"d", 4), (b"e", 5)]

@@ -145,7 +145,7 @@ def test_a_queue_with_several_fitting_bindings_gets_one_copy() -> None:
 def test_a_deleted_queue_takes_its_bindings_along() -> None:
     one, two = queue("one"), queue("two")
     made = exchange(TOPIC, (one, "a"), (one, "b"), (two, "a"))
-    made.forget(one)
+    made.remove_queue(one)
     assert [(binding.queue, binding.key) for binding in made.bindings] == [(two, "a")]
     assert made.route("a") == (two,)
 
@@ -171,7 +171,7 @@ class LaterGuard:
     def __init__(self) -> None:
         self.held: list[functools.partial[None]] = []
 
-    def hold(self, message: Stored, done: Any, token: Any) -> None:
+    def when_complete(self, message: Stored, done: Any, token: Any) -> None:
         self.held.append(functools.partial(done, token))
 
 
@@ -239,8 +239,8 @@ def test_an_exchange_is_full_while_one_of_its_queues_is() -> None:
     for times in (1, 2):  # who was stalled once may be so again
         fill(two)
         assert made.full
-        made.when_room(lambda: calls.append("room"))
-        two.forget(two.ids())
+        made.when_not_full(lambda: calls.append("room"))
+        two.discard(two.ids())
         assert (made.full, calls) == (False, ["room"] * times)
 
 
@@ -249,12 +249,12 @@ def test_senders_look_again_when_the_full_queue_is_bound_no_more(end: str) -> No
     one, calls = queue("one", messages=10), list[str]()
     made = exchange(DIRECT, (one, "a"))
     fill(one)
-    made.when_room(lambda: calls.append("room"))
+    made.when_not_full(lambda: calls.append("room"))
     if end == "unbind":
         made.remove(Binding(made, one, "a"))
     elif end == "delete the queue":
         one.close()
-        made.forget(one)
+        made.remove_queue(one)
     else:
         made.close()
     assert (made.full, calls) == (False, ["room"])
@@ -265,6 +265,6 @@ def test_what_waits_in_a_full_queue_for_an_exchange_does_not_grow() -> None:
     made = exchange(DIRECT, (one, "a"))
     fill(one)
     for number in range(100):
-        made.when_room(lambda: None)
+        made.when_not_full(lambda: None)
         made.add(Binding(made, one, str(number)))
-    assert len(one._room.waiting) == 1
+    assert len(one._watermarks.waiting) == 1

@@ -42,9 +42,9 @@ def test_a_lifetime_counts_from_now_by_both_clocks(expiry: Expiry, clock: Clock)
     assert short.expires_at_ms == NOW_MS + 1500
     assert expiry.remaining(short) == 1.5
     clock.now += 1.4
-    assert not expiry.is_over(short)
+    assert not expiry.is_expired(short)
     clock.now += 0.1
-    assert expiry.is_over(short)
+    assert expiry.is_expired(short)
     clock.now += 10
     assert expiry.remaining(short) == 0.0
 
@@ -57,13 +57,13 @@ def test_a_time_of_the_wall_clock_is_as_far_ahead_by_the_own_clock(
     expiry.at(copied, NOW_MS + ahead_ms)
     assert copied.expires_at_ms == NOW_MS + ahead_ms
     assert expiry.remaining(copied) == remaining
-    assert expiry.is_over(copied) == (remaining == 0)
+    assert expiry.is_expired(copied) == (remaining == 0)
 
 
 def test_a_message_without_a_lifetime_is_never_over(expiry: Expiry, clock: Clock) -> None:
     clock.now += 1e9
     assert expiry.remaining(message(1)) is None
-    assert not expiry.is_over(message(1))
+    assert not expiry.is_expired(message(1))
 
 
 def test_what_is_over_is_told_once_and_the_soonest_first(expiry: Expiry, clock: Clock) -> None:

@@ -35,10 +35,10 @@ def condition(call: Any, *arguments: Any) -> str:
 def test_an_address_names_an_exchange_with_or_without_a_key() -> None:
     all_of_them = addresses()
     made = all_of_them.declare_exchange("ex", ExchangeType.TOPIC)
-    assert all_of_them.place("ex") == Route(made)
-    assert all_of_them.place("ex/a.b/c") == Route(made, "a.b/c")
-    assert all_of_them.place("ex/") == Route(made, "")
-    assert isinstance(all_of_them.place("example"), Queue)
+    assert all_of_them.resolve("ex") == Route(made)
+    assert all_of_them.resolve("ex/a.b/c") == Route(made, "a.b/c")
+    assert all_of_them.resolve("ex/") == Route(made, "")
+    assert isinstance(all_of_them.resolve("example"), Queue)
 
 
 def test_the_longest_name_of_an_exchange_counts_and_a_queue_before_it() -> None:
@@ -46,8 +46,8 @@ def test_the_longest_name_of_an_exchange_counts_and_a_queue_before_it() -> None:
     all_of_them.declare_exchange("a", ExchangeType.TOPIC)
     inner = all_of_them.declare_exchange("a/b", ExchangeType.TOPIC)
     own = all_of_them.declare("a/b/queue")
-    assert all_of_them.place("a/b/key") == Route(inner, "key")
-    assert all_of_them.place("a/b/queue") is own
+    assert all_of_them.resolve("a/b/key") == Route(inner, "key")
+    assert all_of_them.resolve("a/b/queue") is own
 
 
 def test_a_name_is_a_queue_or_an_exchange_and_never_both() -> None:
@@ -114,5 +114,5 @@ def test_an_exchange_that_is_declared_again_is_another_one() -> None:
 def test_without_auto_creation_there_are_exchanges_still() -> None:
     all_of_them = addresses(auto_create=False)
     made = all_of_them.declare_exchange("ex", ExchangeType.DIRECT)
-    assert all_of_them.place("ex/k") == Route(made, "k")
-    assert condition(all_of_them.place, "other") == "amqp:not-found"
+    assert all_of_them.resolve("ex/k") == Route(made, "k")
+    assert condition(all_of_them.resolve, "other") == "amqp:not-found"

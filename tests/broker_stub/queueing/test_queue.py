@@ -26,7 +26,7 @@ class Taker:
         self.credit = credit
         self.got: list[Message] = []
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         return self.credit
 
     def deliver(self, message: Message) -> None:
@@ -70,7 +70,7 @@ def test_the_producer_is_told_at_once_or_when_the_guard_lets_go() -> None:
     held: list[tuple[int, Any, Any]] = []
 
     class Holder:
-        def hold(self, message: Message, done: Any, token: Any) -> None:
+        def when_complete(self, message: Message, done: Any, token: Any) -> None:
             held.append((message.number, done, token))
 
     queue.guard = Holder()
@@ -194,7 +194,7 @@ def test_a_browser_passes_from_one_generation_to_the_next_and_over_every_hole() 
         queue.accept(consumer, taker.got[place])
     queue.unsubscribe(consumer)
     browser, browsing = take(queue, 2, browsing=True)
-    queue.forget([taker.got[8].number])
+    queue.discard([taker.got[8].number])
     browser.credit = 9
     queue.ready(browsing)
     assert [message.number for message in browser.got] == [taker.got[place].number for place in (0, 2, 9, 11)]
@@ -212,7 +212,7 @@ def test_a_browser_gets_what_came_after_the_numbers_ahead_were_noted() -> None:
     put(queue, b"2")
     queue.start_generation(7)
     put(queue, b"3")
-    queue.forget(queue.ids()[1:3])
+    queue.discard(queue.ids()[1:3])
     browser.credit = 9
     queue.ready(browsing)
     assert browser.bodies == [b"1", b"2", b"3"]
@@ -281,13 +281,13 @@ def test_a_second_copy_is_dropped_even_when_the_first_is_consumed() -> None:
 
 @pytest.mark.parametrize("limits", [{"messages": 10}, {"size": 10}])
 def test_a_full_queue_calls_back_when_it_has_sunk_below_its_low_water_mark(limits: dict[str, int]) -> None:
-    queue = make(**limits, resume=0.5)
+    queue = make(**limits, low_watermark=0.5)
     put(queue, *[b"x"] * 9)
     assert not queue.full
     put(queue, b"x")
     assert queue.full
     calls: list[int] = []
-    queue.when_room(lambda: calls.append(queue.depth))
+    queue.when_not_full(lambda: calls.append(queue.depth))
     taker, consumer = take(queue, 10)
     for message in taker.got:
         queue.accept(consumer, message)
@@ -298,7 +298,7 @@ def test_who_waits_for_room_is_called_when_the_queue_is_deleted() -> None:
     queue = make(messages=1)
     put(queue, b"1")
     calls: list[bool] = []
-    queue.when_room(lambda: calls.append(queue.deleted))
+    queue.when_not_full(lambda: calls.append(queue.deleted))
     queue.close()
     assert calls == [True]
     assert not queue.full
@@ -319,8 +319,8 @@ class Watcher:
     def acquired(self, _queue: Queue, message: Message) -> None:
         self.seen.append(("given", message.number))
 
-    def marked(self, _queue: Queue, ticket: Message) -> None:
-        self.seen.append(("marked", ticket.number))
+    def progress_changed(self, _queue: Queue, completion: Message) -> None:
+        self.seen.append(("marked", completion.number))
 
 
 def test_an_observer_learns_of_every_message_that_comes_and_goes() -> None:
@@ -330,7 +330,7 @@ def test_an_observer_learns_of_every_message_that_comes_and_goes() -> None:
     taker, consumer = take(queue, 2)
     queue.reject(consumer, taker.got[1])
     queue.accept(consumer, taker.got[0])
-    queue.mark()
+    queue.record_progress()
     assert watcher.seen[:4] == [("in", 1), ("in", 2), ("given", 1), ("given", 2)]
     assert watcher.seen[4:] == [("out", 2), ("out", 1), ("marked", 0)]
 
@@ -350,19 +350,19 @@ def test_what_is_withheld_is_observed_at_once_and_given_to_nobody_before_it_is_h
     queue.observe(watcher)
     taker, _ = take(queue, 9)
     browser, _ = take(queue, 9, browsing=True)
-    withheld = queue.withhold(b"1")
+    withheld = queue.hold(b"1")
     put(queue, b"2")
     assert (taker.bodies, browser.bodies) == ([b"2"], [])
     assert (watcher.seen[0], queue.depth) == (("in", 1), 2)
     for _ in range(2):
-        queue.hand_out(withheld)
+        queue.publish(withheld)
     assert (taker.bodies, browser.bodies) == ([b"2", b"1"], [b"1"])
 
 
 def test_consumers_and_browsers_are_counted_and_so_is_what_they_did() -> None:
     queue = make()
     put(queue, b"1", b"2")
-    queue.withhold(b"3")
+    queue.hold(b"3")
     taker, consumer = take(queue, 2)
     _, browser = take(queue, 1, browsing=True)
     assert queue.consumers == 2

@@ -17,7 +17,7 @@ class Taker:
         self.held: list[Message] = []
         self.consumer: Consumer | None = None
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         return self.credit
 
     def deliver(self, message: Message) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.amqp.message_format import PLAIN
-from broker_stub.queueing.message import NO_SINK, Consumer, Message, Place
-from broker_stub.queueing.ready_list import SLACK, Order
+from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState
+from broker_stub.queueing.ready_list import SLACK, ReadyList
 
 
 def message(number: int, *, refused_by: Consumer | None = None) -> Message:
@@ -15,14 +15,14 @@ def message(number: int, *, refused_by: Consumer | None = None) -> Message:
     return made
 
 
-def make(*numbers: int) -> Order:
-    order = Order(lambda _: False)
+def make(*numbers: int) -> ReadyList:
+    order = ReadyList(lambda _: False)
     for number in numbers:
         order.append(message(number))
     return order
 
 
-def taken(order: Order) -> list[int]:
+def taken(order: ReadyList) -> list[int]:
     """The numbers of all that is available, as they come."""
     found = []
     while (each := order.take()) is not None:
@@ -40,32 +40,32 @@ def test_a_message_that_is_added_late_comes_at_its_place() -> None:
 def test_the_first_message_may_be_added_and_may_come_back() -> None:
     order = make()
     order.add(message(2))
-    order.put_back(message(1))
+    order.requeue(message(1))
     assert taken(order) == [1, 2]
 
 
 def test_what_is_parked_comes_back_for_whoever_has_not_refused_it() -> None:
     one, other = (Consumer(NO_SINK, browsing=False, settles=False) for _ in range(2))
     order = make(3)
-    order.park(message(1, refused_by=one))
-    order.park(message(2, refused_by=other))
-    order.unpark(one)
+    order.defer(message(1, refused_by=one))
+    order.defer(message(2, refused_by=other))
+    order.restore_deferred(one)
     assert taken(order) == [2, 3]
-    order.unpark(other)
+    order.restore_deferred(other)
     assert taken(order) == [1]
-    order.park(message(4))
-    order.unpark(one)
+    order.defer(message(4))
+    order.restore_deferred(one)
     assert taken(order) == [4]
 
 
 @pytest.mark.parametrize(("more", "left"), [(0, 20 + SLACK), (1, 10)])
 def test_what_has_left_is_swept_up_when_it_is_most(more: int, left: int) -> None:
-    order = Order(lambda _: False)
+    order = ReadyList(lambda _: False)
     messages = [message(number) for number in range(20 + SLACK + more)]
     for each in messages:
         order.append(each)
-        each.place = Place.AVAILABLE if each.number < 10 else Place.GONE
+        each.state = MessageState.AVAILABLE if each.number < 10 else MessageState.REMOVED
     order.compact(10)
     for each in messages:
-        each.place = Place.AVAILABLE
+        each.state = MessageState.AVAILABLE
     assert taken(order) == list(range(left))

@@ -84,9 +84,9 @@ async def test_a_passive_member_sends_them_to_the_primary(
 ) -> None:
     a, b = pair
     client = await Client().connect(b.address, **user, **settings)
-    ending = await client.end()
-    assert ending.condition.name == "amqp:connection:redirect"
-    assert ending.condition.info["port"] == a.address.port
+    reason = await client.end()
+    assert reason.condition.name == "amqp:connection:redirect"
+    assert reason.condition.info["port"] == a.address.port
 
 
 @who

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.local_cluster.supervisor import MemberState, Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, MemberState
 from tests.broker_stub.replication.cluster import Cluster, bodies, send, stop_equal
 
 
@@ -47,7 +47,7 @@ async def test_after_the_same_moment_of_death_either_comes_back_with_everything(
 
 
 async def test_the_manager_finds_the_right_one(tmp_path: Path) -> None:
-    async with Pair(PairOptions(restart=False, store=tmp_path, probe_timeout=10)) as pair:
+    async with LocalCluster(LocalClusterOptions(restart=False, store=tmp_path, probe_timeout=10)) as pair:
         first = await pair.kill_primary()
         await pair.wait_until(lambda pair: pair.generation == 2)
         second = await pair.kill_primary()

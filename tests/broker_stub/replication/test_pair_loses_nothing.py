@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.local_cluster.supervisor import Pair, PairOptions
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from haclient import aio
 from tests import stores
 from tests.broker_stub.replication.cluster import PATIENCE
 from tests.broker_stub.replication.load import Load, load
 
 KILLS = 3
-QUICK = PairOptions(probe_interval=0.05, probe_timeout=10)
+QUICK = LocalClusterOptions(probe_interval=0.05, probe_timeout=10)
 
 
-async def kill_in_mid_stream(pair: Pair, made: Load) -> None:
+async def kill_in_mid_stream(pair: LocalCluster, made: Load) -> None:
     """Every kill comes when the pair is whole and messages are on their way."""
     for _ in range(KILLS):
         await pair.wait_ready()
@@ -33,7 +33,7 @@ async def kill_in_mid_stream(pair: Pair, made: Load) -> None:
     await made.goes_on(50)
 
 
-async def received(pair: Pair) -> list[int]:
+async def received(pair: LocalCluster) -> list[int]:
     """Everything that the queue has, in order."""
     assert pair.primary is not None
     async with asyncio.timeout(PATIENCE), aio.connect(pair.url) as connection:
@@ -51,7 +51,7 @@ async def received(pair: Pair) -> list[int]:
 
 @pytest.mark.parametrize("memory", [False, True], ids=["on disk", "in memory"])
 async def test_what_was_settled_is_there_once_and_in_order(tmp_path: Path, memory: bool) -> None:
-    async with Pair(replace(QUICK, store=tmp_path, memory=memory)) as pair:
+    async with LocalCluster(replace(QUICK, store=tmp_path, memory=memory)) as pair:
         async with load(pair.url) as made:
             await kill_in_mid_stream(pair, made)
         found = await received(pair)
@@ -61,7 +61,7 @@ async def test_what_was_settled_is_there_once_and_in_order(tmp_path: Path, memor
 
 
 async def test_both_stores_are_equal_after_the_last_kill(tmp_path: Path) -> None:
-    async with Pair(replace(QUICK, store=tmp_path)) as pair:
+    async with LocalCluster(replace(QUICK, store=tmp_path)) as pair:
         async with load(pair.url) as made:
             await kill_in_mid_stream(pair, made)
         await pair.wait_ready()
@@ -71,7 +71,7 @@ async def test_both_stores_are_equal_after_the_last_kill(tmp_path: Path) -> None
     one, two = [await stores.contents(tmp_path / name) for name in names]
     assert one == two
     assert made.settled <= {number_of(data) for _, data, _ in one["orders"]}
-    assert last.number is None or last.number <= pair.generation
+    assert last.generation is None or last.generation <= pair.generation
 
 
 def number_of(data: bytes) -> int:

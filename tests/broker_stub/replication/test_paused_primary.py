@@ -30,8 +30,8 @@ async def test_a_primary_that_wakes_after_its_successor_took_over_settles_nothin
         assert (await b.promote()).generation == 2
         await send(b, "orders", "after 1", "after 2")
         a.resume()
-        ending = await client.end()
-        assert ending.condition.name in ("amqp:connection:forced", "amqp:connection:redirect")
+        reason = await client.end()
+        assert reason.condition.name in ("amqp:connection:forced", "amqp:connection:redirect")
         assert client.outcomes.empty()
         status = await a.until("ready")
         assert status.generation == 2

@@ -9,14 +9,14 @@ import proton
 
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.guard import Guard
-from broker_stub.durability.persister import Keeper
+from broker_stub.durability.persister import Persister
 from broker_stub.election.generation import GenerationState
 from broker_stub.queueing.message import Message, QueueLimits
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
-from broker_stub.replication.apply import LocalCopy
-from broker_stub.replication.queue_feed import Browser
+from broker_stub.replication.apply import Applier
+from broker_stub.replication.queue_feed import QueueFeed
 from broker_stub.replication.replica import Replica
 from broker_stub.store import MemoryStore
 from haclient.outcome import ACCEPTED
@@ -49,22 +49,22 @@ class Primary:
 
     def sent(self, size: int) -> None: ...
 
-    def has(self, message: Message) -> None: ...
+    def acknowledged(self, message: Message) -> None: ...
 
     def replica_started_waiting(self, replica: Replica) -> None: ...
 
     def replica_caught_up(self, replica: Replica) -> None: ...
 
 
-def attached(queue: Queue, *have: tuple[int, int]) -> tuple[Replica, Browser, Link]:
+def attached(queue: Queue, *have: tuple[int, int]) -> tuple[Replica, QueueFeed, Link]:
     """A replica that has these messages of the queue, and a link without credit."""
     primary: Any = Primary()
     replica, link = Replica("b", primary, primary, lambda: 0.0), Link()
     replica.add(queue)
-    browser = replica.browser(queue.identity)
-    assert browser is not None
-    browser.begin(link, have)  # type: ignore[arg-type]
-    return replica, browser, link
+    feed = replica.feed(queue.identity)
+    assert feed is not None
+    feed.begin(link, have)  # type: ignore[arg-type]
+    return replica, feed, link
 
 
 def encoded(duplicate_id: str) -> bytes:
@@ -84,19 +84,19 @@ def make() -> Queue:
     return Queue("q", lambda: 0.0, limits=LIMITS)
 
 
-class Follower:
+class BackupHost:
     state = GenerationState()
 
 
 async def copied(link: Link) -> tuple[Queue, list[tuple[bytes, int]]]:
     """What a backup makes of all that was sent: its queue, and the ids in its store."""
     store = MemoryStore(duplicates=LIMITS.duplicates)
-    keeper = Keeper(store, Guard())
+    keeper = Persister(store, Guard())
     addresses = Addresses(lambda: 0.0, limits=LIMITS)
     addresses.watcher = keeper
     queue = addresses.declare("q")
-    follower: Any = Follower()
-    copy = LocalCopy(follower, addresses, keeper, store)
+    follower: Any = BackupHost()
+    copy = Applier(follower, addresses, keeper, store)
     copy.begin_queue(queue)
     for data, _ in link.sent:
         await copy.committed(copy.apply(queue, wire.decode(data)))
@@ -112,30 +112,30 @@ def known(queue: Queue) -> list[str]:
 
 async def test_of_a_message_that_left_before_it_was_sent_the_replica_gets_the_duplicate_id() -> None:
     queue = make()
-    replica, browser, link = attached(queue)
+    replica, feed, link = attached(queue)
     put(queue, "a")
     [number] = queue.ids()
-    queue.forget([number])
+    queue.discard([number])
     await asyncio.sleep(0)
-    assert browser.unacknowledged == {number}
+    assert feed.unacknowledged == {number}
     link.credit = 10
-    browser.credit_given(link)  # type: ignore[arg-type]
+    feed.credit_given(link)  # type: ignore[arg-type]
     backup, stored = await copied(link)
     assert backup.ids() == []
     assert known(backup) == ["a"]
     assert stored == queue.duplicates.pairs()
-    assert browser.unacknowledged == {number}
-    browser.settled(link, number, ACCEPTED)  # type: ignore[arg-type]
+    assert feed.unacknowledged == {number}
+    feed.settled(link, number, ACCEPTED)  # type: ignore[arg-type]
     assert replica.lag == 0
 
 
 async def test_a_replica_remembers_what_its_primary_does_and_each_id_once() -> None:
     queue = make()
     put(queue, "a", "b", "c", "d")
-    queue.forget(queue.ids()[3:])
-    _, browser, link = attached(queue)
+    queue.discard(queue.ids()[3:])
+    _, feed, link = attached(queue)
     link.credit = 10
-    browser.credit_given(link)  # type: ignore[arg-type]
+    feed.credit_given(link)  # type: ignore[arg-type]
     backup, stored = await copied(link)
     assert backup.ids() == queue.ids()
     assert known(backup) == known(queue) == ["c", "d"]
@@ -144,37 +144,37 @@ async def test_a_replica_remembers_what_its_primary_does_and_each_id_once() -> N
 
 async def test_a_queue_that_is_deleted_tells_its_browser_no_more() -> None:
     queue = make()
-    replica, browser, link = attached(queue)
+    replica, feed, link = attached(queue)
     replica.remove(queue)
     put(queue, "a")
-    assert (browser.unacknowledged, link.sent) == (set(), [])
+    assert (feed.unacknowledged, link.sent) == (set(), [])
 
 
-def grant(browser: Browser, link: Link, credit: int) -> None:
+def grant(feed: QueueFeed, link: Link, credit: int) -> None:
     link.credit = credit
-    browser.credit_given(link)  # type: ignore[arg-type]
+    feed.credit_given(link)  # type: ignore[arg-type]
 
 
 async def test_what_was_there_is_sent_by_credit_and_then_the_replica_has_caught_up() -> None:
     queue = make()
     put(queue, "a", "b", "c")
-    _, browser, link = attached(queue)
-    assert (link.sent, browser.caught_up) == ([], False)
-    grant(browser, link, 2)
-    assert (len(link.sent), browser.caught_up) == (2, False)
-    grant(browser, link, 2)
+    _, feed, link = attached(queue)
+    assert (link.sent, feed.caught_up) == ([], False)
+    grant(feed, link, 2)
+    assert (len(link.sent), feed.caught_up) == (2, False)
+    grant(feed, link, 2)
     assert [token for _, token in link.sent] == [1, 2, 3, -1]  # the last one is the window of duplicates
-    assert browser.caught_up
+    assert feed.caught_up
 
 
 async def test_a_new_message_is_sent_at_once_where_there_is_credit_and_waits_where_there_is_none() -> None:
     queue = make()
-    _, browser, link = attached(queue)
-    assert browser.caught_up
+    _, feed, link = attached(queue)
+    assert feed.caught_up
     link.credit = 1
     put(queue, "a", "b", "c")
     assert [token for _, token in link.sent] == [1]
-    grant(browser, link, 2)
+    grant(feed, link, 2)
     assert [token for _, token in link.sent] == [1, 2, 3]
 
 
@@ -185,9 +185,9 @@ async def test_a_replica_that_comes_back_learns_what_was_delivered_and_what_it_m
         message = queue.message(number)
         assert message is not None
         message.set_count(number)
-    queue.forget([2])
-    _, browser, link = attached(queue, (1, 3), (7, 7))
-    grant(browser, link, 10)
+    queue.discard([2])
+    _, feed, link = attached(queue, (1, 3), (7, 7))
+    grant(feed, link, 10)
     discard, counts, *_ = (wire.decode(data) for data, _ in link.sent)
     assert discard == wire.Event("discard", (2, 7))
     assert counts == wire.Event("counts", arguments={"ids": [1, 3], "counts": [1, 3], "first": 1, "last": 3})
@@ -196,8 +196,8 @@ async def test_a_replica_that_comes_back_learns_what_was_delivered_and_what_it_m
 
 async def test_the_link_of_a_queue_that_is_gone_is_closed_when_the_replica_knows() -> None:
     queue = make()
-    replica, browser, link = attached(queue)
+    replica, feed, link = attached(queue)
     replica.remove(queue)
     assert not link.closed
-    browser.close()
+    feed.close()
     assert link.closed

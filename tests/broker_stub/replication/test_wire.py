@@ -28,7 +28,7 @@ def test_ids_come_out_as_they_went_in(ids: list[int]) -> None:
 
 
 def test_an_order_carries_a_map() -> None:
-    event = wire.decode(wire.encode_order("number", {"number": 7, "ready": ["a"]}))
+    event = wire.decode(wire.encode_command("number", {"number": 7, "ready": ["a"]}))
     assert event == wire.Event("number", (), {"number": 7, "ready": ["a"]})
 
 

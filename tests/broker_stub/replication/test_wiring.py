@@ -15,7 +15,7 @@ from broker_stub.durability.guard import Guard
 from broker_stub.election import generation as rules
 from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.management_client import MemberRefusedError
-from broker_stub.replication.replica_set import Leading, SteppedDownError
+from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
 from broker_stub.store import MemoryStore
 from haclient import aio
 from haclient.errors import HaclientError, MessageNotAccepted
@@ -249,9 +249,9 @@ class Nobody:
     def step_down(self, reason: str) -> None: ...
 
 
-def leading(guard: Guard) -> Leading:
+def leading(guard: Guard) -> ReplicaSet:
     state, held = rules.GenerationState(1), rules.ArbiterRecord(1, "claim")
-    return Leading(
+    return ReplicaSet(
         Nobody(),
         MemoryArbiter(),
         guard,
@@ -268,11 +268,11 @@ async def test_without_replicas_the_wiring_is_settled_when_the_gate_is_open() ->
     guard = Guard()
     primary = leading(guard)
     await primary.wiring_settled()
-    guard.shut("going alone")
+    guard.suspend("going alone")
     waiting = asyncio.ensure_future(primary.wiring_settled())
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
-    guard.reopen("going alone")
+    guard.resume("going alone")
     await waiting
     await primary.close()
 
@@ -280,7 +280,7 @@ async def test_without_replicas_the_wiring_is_settled_when_the_gate_is_open() ->
 async def test_who_waits_for_the_wiring_is_told_that_the_primary_stepped_down() -> None:
     guard = Guard()
     primary = leading(guard)
-    guard.shut("going alone")
+    guard.suspend("going alone")
     waiting = asyncio.ensure_future(primary.wiring_settled())
     await asyncio.sleep(0)
     guard.finish()

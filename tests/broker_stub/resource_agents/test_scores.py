@@ -8,13 +8,13 @@ import pytest
 
 from broker_stub.election.generation import ArbiterRecord
 from broker_stub.election.roles import Role
-from broker_stub.resource_agents.probe import is_heir, score
+from broker_stub.resource_agents.probe import is_eligible, score
 
 RECORD = ArbiterRecord(7, "claim")
 
 
 @pytest.mark.parametrize(
-    ("role", "heir", "expected"),
+    ("role", "eligible", "expected"),
     [
         (Role.PRIMARY, False, "1000"),
         (Role.RECOVERING, False, "1000"),
@@ -25,8 +25,8 @@ RECORD = ArbiterRecord(7, "claim")
         (Role.PASSIVE, True, "-INFINITY"),
     ],
 )
-def test_the_score_of_a_role(role: Role, heir: bool, expected: str) -> None:
-    assert score(role, heir=heir) == expected
+def test_the_score_of_a_role(role: Role, eligible: bool, expected: str) -> None:
+    assert score(role, eligible=eligible) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,7 @@ def test_the_score_of_a_role(role: Role, heir: bool, expected: str) -> None:
         ({}, False),
     ],
 )
-def test_an_heir_has_the_number_or_the_very_claim(replication: dict[str, Any], expected: bool) -> None:
-    assert is_heir({"replication": replication}, RECORD) is expected
+def test_an_eligible_member_has_the_number_or_the_very_claim(
+    replication: dict[str, Any], expected: bool
+) -> None:
+    assert is_eligible({"replication": replication}, RECORD) is expected

@@ -1,4 +1,4 @@
-"""What is odd about another site's events is told: at once, then once a second, and never in a flood."""
+"""What is odd about another site's events is reported: at once, then once a second, and never in a flood."""
 
 from __future__ import annotations
 
@@ -10,28 +10,33 @@ import pytest
 
 from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route
-from broker_stub.sites.anomalies import Odd, OddCases
+from broker_stub.sites.anomalies import Anomalies, Anomaly
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import running
 from tests.telemetry.lines import lines, until
 
 
 def test_the_first_of_a_case_is_told_at_once_and_the_others_by_the_second() -> None:
-    told: list[Odd] = []
-    cases = OddCases("from-a", told.append)
+    reported: list[Anomaly] = []
+    cases = Anomalies("from-a", reported.append)
     for sequence in range(1, 6):
-        cases.happened("gone", f"number {sequence}", sequence)
-    cases.happened("gaps", "another case", 7)
-    assert told == [Odd("from-a", "gone", 1, 1, "number 1"), Odd("from-a", "gaps", 1, 7, "another case")]
-    cases.look()
-    assert told[2:] == [Odd("from-a", "gone", 4, 5, "number 5")]
-    cases.happened("gone", "number 6", 6)
-    assert len(told) == 3, "the second after the last line is not over"
-    cases.look()
-    cases.look()
-    assert told[3:] == [Odd("from-a", "gone", 1, 6, "number 6")]
-    cases.happened("gone", "number 7", 7)
-    assert told[4:] == [Odd("from-a", "gone", 1, 7, "number 7")], "after a quiet second it is the first again"
+        cases.record("gone", f"number {sequence}", sequence)
+    cases.record("gaps", "another case", 7)
+    assert reported == [
+        Anomaly("from-a", "gone", 1, 1, "number 1"),
+        Anomaly("from-a", "gaps", 1, 7, "another case"),
+    ]
+    cases.tick()
+    assert reported[2:] == [Anomaly("from-a", "gone", 4, 5, "number 5")]
+    cases.record("gone", "number 6", 6)
+    assert len(reported) == 3, "the second after the last line is not over"
+    cases.tick()
+    cases.tick()
+    assert reported[3:] == [Anomaly("from-a", "gone", 1, 6, "number 6")]
+    cases.record("gone", "number 7", 7)
+    assert reported[4:] == [Anomaly("from-a", "gone", 1, 7, "number 7")], (
+        "after a quiet second it is the first again"
+    )
 
 
 def malformed(exchange: Exchange) -> None:
@@ -42,7 +47,7 @@ def malformed(exchange: Exchange) -> None:
 async def test_odd_events_are_lines_of_the_telemetry_and_of_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def told() -> list[object]:
+    def reported() -> list[object]:
         return [line["data"].get("haclient.site.count") for line in lines(tmp_path, "odd_event")]
 
     with caplog.at_level(logging.WARNING, "broker_stub.sites"):
@@ -50,8 +55,8 @@ async def test_odd_events_are_lines_of_the_telemetry_and_of_the_log(
             exchange = broker.addresses.declare_exchange("from-a", ExchangeType.REPLICATION)
             for _ in range(50):
                 malformed(exchange)
-            await until(lambda: sum(map(int, map(str, told()))) == 50)
-    assert told() == [1, 49]
+            await until(lambda: sum(map(int, map(str, reported()))) == 50)
+    assert reported() == [1, 49]
     data = lines(tmp_path, "odd_event")[0]["data"]
     assert (data["haclient.site.link"], data["haclient.site.case"]) == ("from-a", "malformed")
     assert [record.message.partition(": ")[2][:20] for record in caplog.records] == [
@@ -63,7 +68,7 @@ async def test_odd_events_are_lines_of_the_telemetry_and_of_the_log(
 async def test_nothing_is_left_untold_at_the_end_of_the_member_or_the_exchange(tmp_path: Path) -> None:
     settings = TelemetrySettings(tmp_path)
 
-    def told() -> int:
+    def reported() -> int:
         return len(lines(tmp_path, "odd_event"))
 
     async with running(telemetry=settings) as broker:
@@ -75,4 +80,4 @@ async def test_nothing_is_left_untold_at_the_end_of_the_member_or_the_exchange(t
         exchange = broker.addresses.declare_exchange("from-a", ExchangeType.REPLICATION)
         for _ in range(3):
             malformed(exchange)
-    await until(lambda: told() == 6)
+    await until(lambda: reported() == 6)

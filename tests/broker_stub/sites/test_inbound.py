@@ -17,7 +17,7 @@ from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route, Unrout
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import Encoder, Numbers, Op, origin_of
-from broker_stub.sites.inbound import APPLYING, MISSING, PARK
+from broker_stub.sites.inbound import APPLYING, KEEP, MISSING
 from broker_stub.sites.modes import SiteMode
 from haclient import aio
 from haclient.errors import LinkRefused, MessageNotAccepted
@@ -50,18 +50,18 @@ class Other:
         numbers = Numbers(sequence, position, self.broker.now_ms(), facts.get("expires_at_ms", 0))
         return sequence, encoder.encode(op, numbers, b"" if message is None else bytes(message.encode()))
 
-    def carry_out(self, event: tuple[int, bytes]) -> None:
+    def apply_event(self, event: tuple[int, bytes]) -> None:
         sequence, data = event
         Route(self.exchange).enqueue(data, self.settled.append, sequence)
 
     def enqueue(self, position: int, body: Any = None, **facts: Any) -> tuple[int, bytes]:
         event = self.event(Op.ENQUEUE, position, proton.Message(body=body), **facts)
-        self.carry_out(event)
+        self.apply_event(event)
         return event
 
     def dequeue(self, position: int, **facts: Any) -> tuple[int, bytes]:
         event = self.event(Op.DEQUEUE, position, **facts)
-        self.carry_out(event)
+        self.apply_event(event)
         return event
 
     @property
@@ -105,7 +105,7 @@ async def test_an_event_that_comes_again_is_dropped_and_settled() -> None:
     async with other_site() as other:
         events = [other.enqueue(1), other.enqueue(2), other.dequeue(1)]
         for event in events:
-            other.carry_out(event)
+            other.apply_event(event)
         assert other.places() == [2]
         assert other.settled == [1, 2, 3, 1, 2, 3]
         assert other.facts["duplicates"] == 3
@@ -131,16 +131,16 @@ async def test_a_missing_queue_is_made() -> None:
 
 
 async def test_or_its_events_are_parked_until_it_is_made() -> None:
-    async with other_site(**{MISSING: PARK}) as other:
+    async with other_site(**{MISSING: KEEP}) as other:
         events = [other.enqueue(1, "a"), other.enqueue(2, "b"), other.dequeue(1)]
         other.enqueue(9, queue="invoices")
-        other.carry_out(events[1])
+        other.apply_event(events[1])
         assert other.broker.addresses.find_queue("orders") is None
         assert other.facts["parked"] == 4
         other.broker.addresses.declare("orders")
         assert other.places() == [2]
         other.enqueue(3)
-        other.carry_out(events[2])
+        other.apply_event(events[2])
         assert other.places() == [2, 3]
         assert other.facts["duplicates"] == 2
         assert other.broker.addresses.queue("from-a.parked").depth == 1
@@ -169,7 +169,7 @@ async def test_a_second_copy_is_known_by_its_duplicate_detection_id() -> None:
     async with other_site() as other:
         message = proton.Message(body="x", properties={"_AMQ_DUPL_ID": "one"})
         for position in (1, 2):
-            other.carry_out(other.event(Op.ENQUEUE, position, message, mode=SiteMode.ENQUEUES))
+            other.apply_event(other.event(Op.ENQUEUE, position, message, mode=SiteMode.ENQUEUES))
         assert other.places() == [1]
         assert other.facts["copies"] == 1
 
@@ -178,7 +178,7 @@ async def test_in_mode_all_both_copies_are_there_as_they_are_at_the_source() -> 
     async with other_site() as other:
         message = proton.Message(body="x", properties={"_AMQ_DUPL_ID": "one"})
         for position in (1, 2):
-            other.carry_out(other.event(Op.ENQUEUE, position, message))
+            other.apply_event(other.event(Op.ENQUEUE, position, message))
         assert other.places() == [1, 2]
         other.dequeue(1)
         assert other.places() == [2]
@@ -208,7 +208,7 @@ async def test_an_event_for_what_is_no_queue_of_applications_is_parked(queue: st
 
 
 async def test_what_was_parked_is_carried_out_when_a_member_begins_to_serve() -> None:
-    async with other_site(**{MISSING: PARK}) as other:
+    async with other_site(**{MISSING: KEEP}) as other:
         for position in range(1, 4):
             other.enqueue(position)
             other.enqueue(position, queue="invoices")
@@ -227,7 +227,7 @@ async def test_what_is_no_event_is_rejected_and_counted() -> None:
             await sender.send(proton.Message(body="hello"), timeout=PATIENCE)
         assert other.facts["malformed"] == 1
         with pytest.raises(MalformedMessageError):
-            other.carry_out(other.event(Op.ENQUEUE, 1))
+            other.apply_event(other.event(Op.ENQUEUE, 1))
 
 
 async def test_a_consumer_has_what_it_took_also_when_the_source_takes_it_out() -> None:
@@ -252,7 +252,7 @@ async def test_a_site_that_was_promoted_carries_nothing_out() -> None:
 
 async def test_nobody_binds_to_it_or_receives_from_it() -> None:
     async with other_site() as other, aio.connect(str(other.broker.address)) as connection:
-        with pytest.raises(AddressRefusedError, match="carries events out"):
+        with pytest.raises(AddressRefusedError, match="applies site events"):
             other.broker.addresses.bind(other.exchange, other.broker.addresses.declare("orders"))
-        with pytest.raises(LinkRefused, match="nobody receives"):
+        with pytest.raises(LinkRefused, match="cannot receive"):
             await connection.create_receiver("from-a")

@@ -8,29 +8,29 @@ from pathlib import Path
 import proton
 
 from broker_stub.durability.guard import Guard
-from broker_stub.durability.persister import Keeper
+from broker_stub.durability.persister import Persister
 from broker_stub.member.wiring import Wiring
-from broker_stub.queueing.message import Message, Place
+from broker_stub.queueing.message import Message, MessageState
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import Op, decode
-from broker_stub.sites.marks import Marks
+from broker_stub.sites.marks import SiteProgress
 from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 from broker_stub.sites.outbound import Source
-from broker_stub.sites.reconcile import agree
+from broker_stub.sites.reconcile import reconcile
 from broker_stub.store import MemoryStore, QueueRecord, Store, open_store
 
 STREAM = "5f0c5d0e-0000-4000-8000-000000000001"
 
 
 def test_marks_only_grow() -> None:
-    marks = Marks.of({"issued": 5, "evented": 7, "applied": {STREAM: 3}})
+    marks = SiteProgress.of({"issued": 5, "evented": 7, "applied": {STREAM: 3}})
     marks.merge({"issued": 4, "evented": 9, "applied": {STREAM: 2, "other": 1}})
     assert marks.plain() == {"issued": 5, "evented": 9, "applied": {STREAM: 3, "other": 1}}
 
 
 async def marks_of(store: Store) -> list[dict[str, object]]:
-    return [dict(queue.marks) for queue in (await store.load()).queues]
+    return [dict(queue.site_progress) for queue in (await store.load()).queues]
 
 
 async def test_a_store_keeps_the_last_marks_of_each_queue(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ async def test_a_store_keeps_the_last_marks_of_each_queue(tmp_path: Path) -> Non
         key = store.queue_key(first)
         assert await marks_of(store) == [{}, {}]
         store.put_message(key, 1, b"x")
-        store.put_marks(key, {"issued": 1})
-        store.put_marks(key, {"issued": 2, "applied": {STREAM: 9}})
+        store.put_site_progress(key, {"issued": 1})
+        store.put_site_progress(key, {"issued": 2, "applied": {STREAM: 9}})
         store.remove_messages(key, (1,))
         assert await marks_of(store) == [{"issued": 2, "applied": {STREAM: 9}}, {}]
         await store.close()
@@ -52,10 +52,10 @@ async def test_they_are_there_after_a_restart_and_end_with_the_queue(tmp_path: P
     identity = uuid.uuid4()
     store = await open_store(tmp_path)
     store.put_queue(QueueRecord(identity=identity, name="a"))
-    store.put_marks(store.queue_key(identity), {"issued": 2})
+    store.put_site_progress(store.queue_key(identity), {"issued": 2})
     await store.close(clean=False)
     store = await open_store(tmp_path)
-    assert not store.damage
+    assert not store.corruption
     assert await marks_of(store) == [{"issued": 2}]
     store.delete_queue(store.queue_key(identity))
     store.put_queue(QueueRecord(identity=uuid.uuid4(), name="b"))
@@ -73,11 +73,11 @@ class Cell:
 
     def __init__(self, mode: SiteMode) -> None:
         self.store, self.guard = MemoryStore(), Guard()
-        self.keeper = Keeper(self.store, self.guard)
+        self.keeper = Persister(self.store, self.guard)
         self.addresses = Addresses(lambda: 0.0)
         self.addresses.watcher = Wiring(self.keeper, lambda: None)
         self.queue = self.addresses.declare("orders", site=mode)
-        self.source = Source(self.addresses, lambda: 0, self.keeper.put_marks)
+        self.source = Source(self.addresses, lambda: 0, self.keeper.put_site_progress)
 
     @property
     def log(self) -> Queue:
@@ -98,7 +98,7 @@ async def test_messages_without_an_event_get_one() -> None:
     cell.send("a")
     cell.source.end(cell.queue)
     cell.send("b", "c")
-    assert agree(cell.addresses, cell.keeper) == 0
+    assert reconcile(cell.addresses, cell.keeper) == 0
     cell.source.begin(cell.queue)
     assert cell.told() == [(Op.ENQUEUE, 1, 1), (Op.ENQUEUE, 2, 2), (Op.ENQUEUE, 3, 3)]
 
@@ -109,8 +109,8 @@ async def test_a_message_that_is_only_in_its_event_is_put_back_in_mode_all() -> 
         cell.source.begin(cell.queue)
         cell.send("a", "b", "c")
         cell.source.end(cell.queue)
-        cell.queue.forget((3,))
-        assert agree(cell.addresses, cell.keeper) == len(back) - 2
+        cell.queue.discard((3,))
+        assert reconcile(cell.addresses, cell.keeper) == len(back) - 2
         assert cell.queue.ids() == back
         cell.source.begin(cell.queue)
         assert len(cell.told()) == 3
@@ -123,9 +123,9 @@ async def test_a_message_that_has_left_stays_away() -> None:
         cell.send("a", "b")
         message = cell.queue.message(gone)
         assert isinstance(message, Message)
-        cell.queue.take_out(message)
+        cell.queue.remove(message)
         cell.source.end(cell.queue)
-        assert agree(cell.addresses, cell.keeper) == 0
+        assert reconcile(cell.addresses, cell.keeper) == 0
         assert cell.queue.ids() == [stays]
         assert cell.told()[-1] == (Op.DEQUEUE, 3, gone)
 
@@ -135,8 +135,8 @@ async def test_marks_are_made_good_from_the_events() -> None:
     cell.source.begin(cell.queue)
     cell.send("a")
     cell.source.end(cell.queue)
-    cell.queue.marks = None
-    agree(cell.addresses, cell.keeper)
+    cell.queue.site_progress = None
+    reconcile(cell.addresses, cell.keeper)
     cell.source.begin(cell.queue)
     assert cell.told() == [(Op.ENQUEUE, 1, 1)]
 
@@ -153,21 +153,21 @@ class Replica:
         queue.observe(self)
 
     def enqueued(self, queue: Queue, message: Message) -> None:
-        message.waits += 1
+        message.pending_acks += 1
         self._waiting.append(message)
 
     def dequeued(self, queue: Queue, message: Message) -> None: ...
 
     def acquired(self, queue: Queue, message: Message) -> None: ...
 
-    def marked(self, queue: Queue, ticket: Message) -> None: ...
+    def progress_changed(self, queue: Queue, completion: Message) -> None: ...
 
     def has(self, place: int) -> None:
-        self._guard.has(self._waiting[place])
+        self._guard.acknowledged(self._waiting[place])
 
     @property
     def handed_out(self) -> list[bool]:
-        return [message.place is Place.AVAILABLE for message in self._waiting]
+        return [message.state is MessageState.AVAILABLE for message in self._waiting]
 
 
 async def test_a_producer_waits_for_the_event_and_an_event_for_its_message_and_all_events_before_it() -> None:

@@ -16,9 +16,9 @@ from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites import password_file
 from broker_stub.sites.password_file import PasswordFileError
-from broker_stub.sites.source_config import FROM, PASSWORD_FILE, Way, WayError
+from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
 from tests.broker_stub.clients import member, running, until
-from tests.broker_stub.commands import manage, told
+from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import ADMIN, send
 from tests.broker_stub.sites.clusters import (
     LINK,
@@ -141,8 +141,8 @@ def test_what_cannot_be_stored_is_refused_without_a_word_of_it(
     url: str | None, file: str | None, reason: str
 ) -> None:
     given = ((FROM, url), (PASSWORD_FILE, file))
-    with pytest.raises(WayError, match=reason) as refused:
-        Way.of({name: value for name, value in given if value is not None})
+    with pytest.raises(SourceConfigError, match=reason) as refused:
+        SourceConfig.of({name: value for name, value in given if value is not None})
     assert "secret@" not in str(refused.value)
 
 
@@ -222,9 +222,9 @@ def told_by(both: Sites) -> bytes:
 async def test_a_rotated_password_is_used_and_written_down_nowhere(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         (a, _), (c, d) = await asyncio.gather(both.source.pair(), both.dr.pair())
-        await told("queue", "add", "orders", both.source.url, "--site-replicate", "all")
+        await json_of("queue", "add", "orders", both.source.url, "--site-replicate", "all")
         way = ("--from", as_user(both.url), "--from-password-file", str(both.password_file))
-        await told("link", "add", LINK, *way, "--to", both.dr.url)
+        await json_of("link", "add", LINK, *way, "--to", both.dr.url)
         await send(a, "orders", 1)
         await both.equal()
         await asyncio.to_thread(write_users, tmp_path / "source", {NAME: _NEW_PASSWORD})

@@ -43,7 +43,7 @@ async def test_no_more_events_are_taken_than_may_be_unsafe(monkeypatch: pytest.M
     held: list[tuple[Callable[[Any], None], Any]] = []
     most = came = 0
 
-    def carry_out(_data: bytes, done: Callable[[Any], None], token: Any) -> None:
+    def apply_event(_data: bytes, done: Callable[[Any], None], token: Any) -> None:
         nonlocal most, came
         held.append((done, token))
         most, came = max(most, len(held)), came + 1
@@ -51,7 +51,7 @@ async def test_no_more_events_are_taken_than_may_be_unsafe(monkeypatch: pytest.M
     async with running() as source, running(cluster="east") as other:
         source.addresses.declare("orders", site=SiteMode.ALL)
         await send(source, *range(35))
-        follow(other, source).carry_out = carry_out
+        follow(other, source).apply_event = apply_event
         while came < 35:
             await until(lambda: len(held) == min(10, 35 - came + len(held)))
             done, token = held.pop(0)
@@ -71,17 +71,17 @@ async def test_an_event_that_fails_is_logged_and_asked_for_again(
     async with running() as source, running(cluster="east") as other:
         source.addresses.declare("orders", site=SiteMode.ALL)
         exchange = follow(other, source)
-        carry_out = exchange.carry_out
-        assert carry_out is not None
+        apply_event = exchange.apply_event
+        assert apply_event is not None
 
         def fail_at_first(data: bytes, done: Callable[[Any], None], token: Any) -> None:
             nonlocal failures
             if decode(data).sequence == 2 and failures:
                 failures -= 1
                 raise RuntimeError("the second event is odd")
-            carry_out(data, done, token)
+            apply_event(data, done, token)
 
-        exchange.carry_out = fail_at_first
+        exchange.apply_event = fail_at_first
         await send(source, 1, 2, 3)
         await until(lambda: source.site.status()["source"]["lag_events"] == 0)
         assert [facts(other)[name] for name in ("applied", "gaps")] == [3, 0]

@@ -10,7 +10,7 @@ from proton import Message
 from broker_stub.admission.auth import write_users
 from haclient import aio
 from tests.broker_stub.clients import member
-from tests.broker_stub.commands import manage, told
+from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import ADMIN, PATIENCE, bodies, send
 from tests.broker_stub.replication.load import load
 from tests.broker_stub.sites.clusters import (
@@ -38,7 +38,7 @@ async def test_the_other_site_has_a_prefix_and_clients_go_on_there(tmp_path: Pat
             await made.goes_on()
             last = (await a.status()).facts["site"]["source"]
             await asyncio.gather(a.kill(), b.kill())
-            [promoted] = await told(
+            [promoted] = await json_of(
                 "site", "promote", both.dr.url, "--source", both.source.url, "--timeout", "5"
             )
             [applied] = promoted["last_sequence"].values()
@@ -59,7 +59,7 @@ async def test_the_window_in_doubt_is_told_while_the_source_lives(tmp_path: Path
         promoted = await manage("site", "promote", both.dr.url, "--source", both.source.url)
         assert promoted.output == f"{LINK}: last sequence 10; 0 events in doubt\n"
         await send(a, "orders", *range(5))
-        [row] = await told("site", "promote", both.dr.url, "--source", both.source.url)
+        [row] = await json_of("site", "promote", both.dr.url, "--source", both.source.url)
         assert row["in_doubt"] == 5
         assert (await both.link())["state"] == "stopped"
         assert await c.depth("orders") == 10
@@ -75,11 +75,11 @@ async def test_the_former_source_follows_the_site_that_took_over(tmp_path: Path)
         back = ("site", "fail-back", "from-b", *way, "--at", both.dr.url, "--to")
         early = await manage(*back, both.source.url)
         assert (early.exit_code, "promote it first" in early.stderr) == (1, True)
-        await told("site", "promote", both.dr.url)
+        await json_of("site", "promote", both.dr.url)
         await send(c, "orders", *range(10, 20))
         refused = await manage(*back, both.source.url)
         assert (refused.exit_code, "orders (10 messages)" in refused.stderr) == (1, True)
-        assert (await told(*back, both.source.url, "--discard"))["queues"] == ["orders"]
+        assert (await json_of(*back, both.source.url, "--discard"))["queues"] == ["orders"]
         await send(c, "orders", *range(20, 30))
         await c.until(lambda status: status.facts["site"]["source"]["lag_events"] == 0)
         assert await looked_at(a, "orders") == list(range(30))
@@ -108,7 +108,7 @@ async def test_a_planned_take_over_waits_for_what_is_in_doubt_or_changes_nothing
         assert (early.exit_code, "nothing has changed" in early.stderr) == (1, True), early.output
         assert (await both.link())["applying"]
         write_password(both.password_file)
-        [row] = await told(*planned, "30")
+        [row] = await json_of(*planned, "30")
         assert row["in_doubt"] == 0
         assert await c.depth("orders") == 11
         assert not (await heir.status()).serves
@@ -123,17 +123,17 @@ async def test_what_cannot_follow_is_refused_before_anything_is_removed(tmp_path
     users = ("--users", str(tmp_path), "--role", "primary")
     async with member(tmp_path / "a", *users) as a, member(tmp_path / "b", *users) as b:
         way = ("--from", f"amqp://{ADMIN.user}@{a.authority}", "--from-password-file", str(password))
-        await told("queue", "add", "orders", str(a), "--site-replicate", "all")
-        await told("queue", "add", "orders", str(b), "--replicate", "none")
-        await told("link", "add", LINK, *way, "--to", str(b))
+        await json_of("queue", "add", "orders", str(a), "--site-replicate", "all")
+        await json_of("queue", "add", "orders", str(b), "--replicate", "none")
+        await json_of("link", "add", LINK, *way, "--to", str(b))
         async with aio.connect(str(a)) as client:
             await (await client.create_sender("orders")).send(Message(body=1), timeout=PATIENCE)
-        while (await told("queue", "list", str(b)))[0]["depth"] == 0:
+        while (await json_of("queue", "list", str(b)))[0]["depth"] == 0:
             pass
-        await told("site", "promote", str(b))
+        await json_of("site", "promote", str(b))
         back = ("site", "fail-back", "from-b", *way, "--at", str(b), "--to", str(a), "--discard")
         refused = await manage(*back)
         assert (refused.exit_code, "needs x-qpid-replicate all" in refused.stderr) == (1, True), (
             refused.output
         )
-        assert {row["name"]: row["depth"] for row in await told("queue", "list", str(a))}["orders"] == 1
+        assert {row["name"]: row["depth"] for row in await json_of("queue", "list", str(a))}["orders"] == 1

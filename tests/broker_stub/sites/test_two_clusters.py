@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_stub.sites.modes import REPLICATION_QUEUE
-from tests.broker_stub.commands import manage, told
+from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import bodies, send
 from tests.broker_stub.replication.load import load
 from tests.broker_stub.sites.clusters import LINK, as_user, serving, sites
@@ -59,23 +59,23 @@ async def test_a_primary_that_wakes_after_its_successor_has_begun_does_no_harm(
 async def test_the_commands_make_show_and_remove_a_link(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         (a, _), (c, _) = await asyncio.gather(both.source.pair(), both.dr.pair())
-        await told("queue", "add", "orders", both.source.url, "--site-replicate", "all")
+        await json_of("queue", "add", "orders", both.source.url, "--site-replicate", "all")
         way = ("--from", as_user(both.source.url), "--from-password-file", str(both.password_file))
         made = await manage("link", "add", LINK, *way, "--to", both.dr.url)
         assert made.exit_code == 0, made.output
         assert "from-a from amqp://alice@" in made.output
         await send(a, "orders", 1, 2, 3)
         await both.equal()
-        facts = await told("link", "status", LINK, both.dr.url)
+        facts = await json_of("link", "status", LINK, both.dr.url)
         assert list(facts["last_sequence"].values()) == [3]
-        assert [link["name"] for link in await told("link", "list", both.dr.url)] == [LINK]
+        assert [link["name"] for link in await json_of("link", "list", both.dr.url)] == [LINK]
         status = await manage("status", a.address.authority, c.address.authority)
         assert "last sequence 3, lag 0 events" in status.output
         needed = await manage("queue", "remove", "site-replication", both.source.url)
         assert (needed.exit_code, "holds the events of orders" in needed.stderr) == (1, True)
         removed = await manage("link", "remove", LINK, both.dr.url)
         assert removed.output == "removed from-a\n"
-        assert await told("link", "list", both.dr.url) == []
+        assert await json_of("link", "list", both.dr.url) == []
         refused = await manage("link", "status", LINK, both.dr.url)
         assert (refused.exit_code, "there is no link 'from-a'" in refused.stderr) == (1, True)
         wrong = await manage("link", "add", LINK, "--from", "http://x", "--to", both.dr.url)

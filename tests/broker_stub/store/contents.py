@@ -48,7 +48,7 @@ async def messages(store: Store, queue: int) -> list[StoredMessage]:
 async def content(store: Store) -> Content:
     snapshot: Snapshot = await store.load()
     return Content(
-        snapshot.number,
+        snapshot.generation,
         snapshot.pending,
         snapshot.replicas,
         snapshot.cluster,

@@ -35,8 +35,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def test_a_fresh_store_is_of_generation_0_and_empty(store: Store) -> None:
     snapshot = await store.load()
-    assert snapshot.number == 0
-    assert (snapshot.pending, snapshot.queues, snapshot.was_clean, store.damage) == (None, (), True, "")
+    assert snapshot.generation == 0
+    assert (snapshot.pending, snapshot.queues, snapshot.was_clean, store.corruption) == (None, (), True, "")
 
 
 async def test_generation_and_claim_are_what_was_written_last(store: Store) -> None:
@@ -50,7 +50,7 @@ async def test_generation_and_claim_are_what_was_written_last(store: Store) -> N
 
 async def load(store: Store) -> tuple[int | None, Pending | None]:
     snapshot = await store.load()
-    return snapshot.number, snapshot.pending
+    return snapshot.generation, snapshot.pending
 
 
 async def test_cluster_and_replicas_are_kept(store: Store) -> None:

@@ -62,14 +62,14 @@ async def is_whole_or_damaged(directory: Path, expected: Content) -> bool:
     store = await open_store(directory)
     found = await content(store)
     await store.close()
-    if not store.damage:
+    if not store.corruption:
         assert found == expected
         return False
     assert found == EMPTY
     (aside,) = directory.glob("damaged-*")
     assert parts(aside) == before, "what is damaged is kept as it was"
     again = await open_store(directory)
-    assert (again.damage, again.identity, (await again.load()).number) == ("", store.identity, None)
+    assert (again.corruption, again.identity, (await again.load()).generation) == ("", store.identity, None)
     await again.close()
     return True
 
@@ -128,12 +128,12 @@ async def damage_of(directory: Path) -> str:
     store = await open_store(directory)
     await store.close()
     assert (await reopened_number(directory)) is None
-    return store.damage
+    return store.corruption
 
 
 async def reopened_number(directory: Path) -> int | None:
     store = await open_store(directory)
-    number = (await store.load()).number
+    number = (await store.load()).generation
     await store.close()
     return number
 
@@ -178,7 +178,7 @@ def changed_duplicate(directory: Path) -> None:
 
 def orphaned_duplicate(directory: Path) -> None:
     with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as database:
-        database.execute(schema.put_rows("duplicates", 5, 1), schema.sealed(77, 1, b"x", 1))
+        database.execute(schema.put_rows("duplicates", 5, 1), schema.with_checksum(77, 1, b"x", 1))
 
 
 def miscounted_pages(directory: Path) -> None:
@@ -195,7 +195,7 @@ def orphaned_message(directory: Path) -> None:
 
 def orphaned_counter(directory: Path) -> None:
     with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as database:
-        database.execute(schema.PUT_COUNTER, schema.sealed(77, 1))
+        database.execute(schema.PUT_COUNTER, schema.with_checksum(77, 1))
 
 
 def garbage_identity(directory: Path) -> None:
@@ -218,7 +218,7 @@ def other_identity(directory: Path) -> None:
         (changed_message, "message 2 of queue 1 has a wrong checksum"),
         (changed_duplicate, "a row of table duplicates has a wrong checksum"),
         (orphaned_duplicate, "duplicate-detection id 1 of queue 77 is not where it belongs"),
-        (miscounted_pages, "SQLite's check of the database says"),
+        (miscounted_pages, "SQLite's check of the database reports"),
         (orphaned_message, "message 1 of queue 77 is not where it belongs"),
         (orphaned_counter, "a message id of a queue that is not there"),
         (garbage_identity, "identity file holds no identity"),
@@ -257,23 +257,23 @@ async def test_an_emptied_directory_is_fresh_unless_somebody_knows_better(memory
     await first.close()
     shutil.rmtree(memory / "store")
     wiped = await open_store(memory / "store", expected_identity=first.identity)
-    assert str(first.identity) in wiped.damage
-    assert (await wiped.load()).number is None
+    assert str(first.identity) in wiped.corruption
+    assert (await wiped.load()).generation is None
     await wiped.close()
     same = await open_store(memory / "store", expected_identity=wiped.identity)
-    assert same.damage == ""
+    assert same.corruption == ""
     await same.close()
     shutil.rmtree(memory / "store")
     fresh = await open_store(memory / "store")
-    assert (fresh.damage, (await fresh.load()).number) == ("", 0)
+    assert (fresh.corruption, (await fresh.load()).generation) == ("", 0)
     await fresh.close()
 
 
 async def test_a_store_that_is_not_the_expected_one_is_set_aside(memory: Path) -> None:
     await make(memory / "store", "clean")
     store = await open_store(memory / "store", expected_identity=uuid.UUID(int=5))
-    assert "should be here" in store.damage
-    assert (await store.load()).number is None
+    assert "should be here" in store.corruption
+    assert (await store.load()).generation is None
     await store.close()
 
 
@@ -294,7 +294,7 @@ async def test_a_crash_after_setting_aside_does_not_make_the_store_fresh(memory:
     await damage_of(memory / "store")
     for part in ("store.db", "identity", "committed"):
         (memory / "store" / part).unlink()
-    assert await damage_of(memory / "store") == "there was a store, and it was set aside as damaged"
+    assert await damage_of(memory / "store") == "a former store was set aside as corrupted"
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ async def test_a_crash_while_a_store_is_made_leaves_a_fresh_one(
         with pytest.raises(StoreFailedError, match="crash"):
             await open_store(memory)
     store = await open_store(memory)
-    assert (store.damage, (await store.load()).number) == ("", 0)
+    assert (store.corruption, (await store.load()).generation) == ("", 0)
     await store.close()
 
 

@@ -71,7 +71,7 @@ async def test_a_full_disk_stops_the_store_and_loses_nothing(small_disk: Path) -
 
     filler.unlink()
     store = await open_store(small_disk)
-    assert (store.damage, (await store.load()).was_clean) == ("", False)
+    assert (store.corruption, (await store.load()).was_clean) == ("", False)
     found = [message.id for message in await messages(store, queue)]
     assert found == list(range(1, len(found) + 1))
     assert len(found) >= told
@@ -97,7 +97,7 @@ async def test_a_disk_too_full_to_open_is_an_error_and_moves_nothing(small_disk:
         await open_store(small_disk)
     filler.unlink()
     store = await open_store(small_disk)
-    assert (store.damage, (await store.load()).number) == ("", 4)
+    assert (store.corruption, (await store.load()).generation) == ("", 4)
     await store.close()
 
 
@@ -133,7 +133,7 @@ async def test_an_error_of_the_file_system_stops_the_store(tmp_path: Path) -> No
     told, failures, kind, *words = process.stdout.split()
     assert (failures, kind) == ("1", "OperationalError"), words
     store = await open_store(tmp_path)
-    assert store.damage == ""
+    assert store.corruption == ""
     found = await messages(store, declare(store))
     assert int(told) <= len(found) <= int(told) + 1
     assert [message.id for message in found] == list(range(1, len(found) + 1))

@@ -64,7 +64,7 @@ async def live_and_die(directory: Path, source: random.Random) -> None:
         told = await asyncio.to_thread(write_until_killed, directory, last + 1, commits, delay)
         store = await open_store(directory, duplicates=50)
         snapshot = await store.load()
-        assert (store.damage, snapshot.was_clean) == ("", False)
+        assert (store.corruption, snapshot.was_clean) == ("", False)
         queue = declare(store)
         last = snapshot.queues[0].last_id
         assert last >= told

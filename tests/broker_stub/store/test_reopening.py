@@ -33,7 +33,7 @@ async def test_everything_is_there_again_and_the_end_is_known(tmp_path: Path, cl
     store = await open_store(tmp_path)
     assert (await store.load()).was_clean is clean
     assert await content(store) == before
-    assert (store.identity, store.damage) == (identity, "")
+    assert (store.identity, store.corruption) == (identity, "")
     await store.close()
 
 
@@ -46,7 +46,7 @@ async def test_a_store_is_dirty_from_the_moment_it_is_open(tmp_path: Path) -> No
     await store.close()
     crashed = await open_store(copy)
     assert not (await crashed.load()).was_clean
-    assert crashed.damage == ""
+    assert crashed.corruption == ""
     await crashed.close()
 
 
@@ -67,7 +67,7 @@ async def test_a_text_may_be_an_enum(tmp_path: Path) -> None:
     store.put_queue(QueueRecord(identity=ORDERS, name="orders", replicate=Replicate.ALL))
     await store.close()
     store = await open_store(tmp_path)
-    assert store.damage == ""
+    assert store.corruption == ""
     [queue] = (await store.load()).queues
     assert queue.record.replicate == "all"
     await store.close()
@@ -111,7 +111,7 @@ async def test_a_second_store_in_the_directory_is_refused_and_harms_nothing(tmp_
     await store.write_generation(3)
     await store.close()
     store = await open_store(tmp_path)
-    assert (await store.load()).number == 3
+    assert (await store.load()).generation == 3
     await store.close()
 
 
@@ -129,7 +129,7 @@ async def test_a_cancelled_opening_leaves_the_directory_free(tmp_path: Path) -> 
                 await asyncio.sleep(0.01)
             else:
                 break
-    assert store.damage == ""
+    assert store.corruption == ""
     await store.close()
 
 
@@ -151,7 +151,7 @@ async def test_a_database_that_somebody_else_holds_is_an_error_and_no_damage(tmp
     finally:
         reader.close()
     store = await open_store(tmp_path)
-    assert ((await store.load()).number, store.damage) == (3, "")
+    assert ((await store.load()).generation, store.corruption) == (3, "")
     await store.close()
 
 

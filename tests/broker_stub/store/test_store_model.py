@@ -29,7 +29,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.directory = self.stack.enter_context(scratch())
         self.runner = self.stack.enter_context(asyncio.Runner())
         self.store = self.runner.run(open_store(self.directory, duplicates=WINDOW))
-        self.number: int | None = 0
+        self.generation: int | None = 0
         self.pending: Pending | None = None
         self.model: dict[uuid.UUID, dict[str, Any]] = {}
         self.clean = True
@@ -91,9 +91,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, claim=st.none() | st.text(max_size=5))
     def generation(self, number: int | None, claim: str | None) -> None:
-        self.number = number
+        self.generation = number
         self.pending = None if claim is None or number is None else Pending(number, claim)
-        self.on_loop(self.store.write_generation, self.number)
+        self.on_loop(self.store.write_generation, self.generation)
         self.on_loop(self.store.write_pending, self.pending)
 
     @rule()
@@ -104,7 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(committed())
 
     @rule(clean=st.booleans())
-    def reopen(self, clean: bool) -> None:
+    def resume(self, clean: bool) -> None:
         self.runner.run(self.store.close(clean=clean))
         self.store = self.runner.run(open_store(self.directory, duplicates=WINDOW))
         self.clean = clean
@@ -116,8 +116,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     async def compared(self) -> None:
         snapshot = await self.store.load()
-        assert (self.store.damage, snapshot.was_clean) == ("", self.clean)
-        assert (snapshot.number, snapshot.pending) == (self.number, self.pending)
+        assert (self.store.corruption, snapshot.was_clean) == ("", self.clean)
+        assert (snapshot.generation, snapshot.pending) == (self.generation, self.pending)
         assert {queue.record.identity: queue.last_id for queue in snapshot.queues} == {
             identity: expected["last"] for identity, expected in self.model.items()
         }
@@ -129,7 +129,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert await self.store.duplicates(queue.key) == expected["duplicates"]
 
     def teardown(self) -> None:
-        self.reopen(clean=True)
+        self.resume(clean=True)
         self.runner.run(self.store.close())
         self.stack.close()
 

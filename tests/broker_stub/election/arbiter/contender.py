@@ -1,4 +1,4 @@
-"""A process that takes one generation after another: ``python -m tests.broker_stub.election.arbiter.contender URL``.
+"""Takes one generation after another: ``python -m tests.broker_stub.election.arbiter.contender URL``.
 
 It prints the number of each generation that it wins, and ends when the record is at the last one.
 """
@@ -16,10 +16,10 @@ from broker_stub.election.generation import ArbiterRecord
 async def contend(url: str, last: int) -> None:
     arbiter = open_arbiter(url, timeout=30.0)
     record = await arbiter.read()
-    while record.number < last:
-        asked = ArbiterRecord(record.number + 1, uuid.uuid4().hex)
+    while record.generation < last:
+        asked = ArbiterRecord(record.generation + 1, uuid.uuid4().hex)
         if await arbiter.compare_and_set(record, asked):
-            sys.stdout.write(f"{asked.number} {asked.claim}\n")
+            sys.stdout.write(f"{asked.generation} {asked.claim}\n")
             sys.stdout.flush()
         record = await arbiter.read()
     await arbiter.close()

@@ -14,7 +14,7 @@ from broker_stub.election.generation import ArbiterRecord
 from tests.broker_stub.election.arbiter.conftest import Open
 
 NEVER_USED = ArbiterRecord(0, "")
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def contender(url: str, last: int) -> subprocess.Popen[str]:
@@ -51,8 +51,8 @@ async def test_setting_it_twice_is_won_once(open_it: Open) -> None:
 
 async def test_of_many_tasks_one_wins_each_generation(open_it: Open) -> None:
     record = NEVER_USED
-    for number in range(1, 4):
-        asked = [ArbiterRecord(number, f"{number}-{task}") for task in range(16)]
+    for generation in range(1, 4):
+        asked = [ArbiterRecord(generation, f"{generation}-{task}") for task in range(16)]
         won = await asyncio.gather(*(open_it().compare_and_set(record, each) for each in asked))
         assert sum(won) == 1
         record = asked[won.index(True)]
@@ -68,7 +68,7 @@ async def test_of_many_processes_one_wins_each_generation(url: str) -> None:
         for line in (await asyncio.to_thread(each.communicate))[0].splitlines()
     ]
     assert all(each.returncode == 0 for each in contenders)
-    assert sorted(int(number) for number, _ in won) == list(range(1, last + 1))
+    assert sorted(int(generation) for generation, _ in won) == list(range(1, last + 1))
     assert [str(last), (await open_arbiter(url).read()).claim] in won
 
 
@@ -85,6 +85,6 @@ async def test_a_process_that_is_killed_leaves_a_record(url: str) -> None:
         record = await open_arbiter(url).read()
         assert told[0] in (reached + 1, reached + 2)
         # What it told it had won is there, and at most one more that it could not tell any more.
-        assert told[-1] <= record.number <= told[-1] + 1
-        reached = record.number
+        assert told[-1] <= record.generation <= told[-1] + 1
+        reached = record.generation
     assert await open_arbiter(url).compare_and_set(record, ArbiterRecord(reached + 1, "after"))

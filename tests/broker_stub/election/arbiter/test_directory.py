@@ -49,9 +49,9 @@ async def test_a_truncated_record_is_no_record(
     arbiter: DirectoryArbiter, tmp_path: Path, length: int
 ) -> None:
     os.truncate(tmp_path / "record", length)
-    with pytest.raises(ArbiterUnavailableError, match="record is damaged"):
+    with pytest.raises(ArbiterUnavailableError, match="record is corrupted"):
         await arbiter.read()
-    with pytest.raises(ArbiterUnavailableError, match="record is damaged"):
+    with pytest.raises(ArbiterUnavailableError, match="record is corrupted"):
         await arbiter.compare_and_set(FIRST, ArbiterRecord(2, "b"))
 
 
@@ -63,7 +63,7 @@ async def test_what_is_not_a_record_is_not_believed(
     arbiter: DirectoryArbiter, tmp_path: Path, damage: bytes
 ) -> None:
     (tmp_path / "record").write_bytes(damage)
-    with pytest.raises(ArbiterUnavailableError, match="record is damaged"):
+    with pytest.raises(ArbiterUnavailableError, match="record is corrupted"):
         await arbiter.read()
 
 

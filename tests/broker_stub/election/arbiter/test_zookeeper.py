@@ -155,7 +155,7 @@ async def test_a_damaged_record_is_not_believed(zookeeper: ZooKeeper, client: Ka
     arbiter = open_arbiter(zookeeper.url(path))
     assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
     await asyncio.to_thread(client.set, f"{path}/record", b"")
-    with pytest.raises(ArbiterUnavailableError, match="record is damaged"):
+    with pytest.raises(ArbiterUnavailableError, match="record is corrupted"):
         await arbiter.compare_and_set(FIRST, SECOND)
 
 

@@ -44,9 +44,9 @@ class Globals(NamedTuple):
     def after(self, move: Move, name: str) -> Globals:
         settlers = self.settlers
         if move.settles and move.member.serving is not None:
-            settlers = tuple(sorted({*settlers, (move.member.serving.held.number, name)}))
+            settlers = tuple(sorted({*settlers, (move.member.serving.held.generation, name)}))
         late = self.late if move.late is None else move.late
-        shrank = move.record is not None and move.record.number <= self.record.number
+        shrank = move.record is not None and move.record.generation <= self.record.generation
         return Globals(move.record or self.record, self.settled | move.settles, settlers, late, shrank)
 
     def kept(self, generations: frozenset[int]) -> Globals:
@@ -57,12 +57,12 @@ class Globals(NamedTuple):
 
 def of_member(member: Member, record: ArbiterRecord, settled: int) -> tuple[bool, frozenset[Broken]]:
     """Whether a member is an heir, and what it breaks."""
-    heir = may_promote(member.durable, record) is None
-    if not heir or not settled & ~member.stored:
-        return heir, frozenset()
+    eligible = may_promote(member.durable, record) is None
+    if not eligible or not settled & ~member.stored:
+        return eligible, frozenset()
     serving = member.serving
-    current = serving is not None and serving.work is None and member.durable.number == record.number
-    return heir, frozenset((Broken.HEIR_LACKS, Broken.PRIMARY_LACKS) if current else (Broken.HEIR_LACKS,))
+    current = serving is not None and serving.work is None and member.durable.generation == record.generation
+    return eligible, frozenset((Broken.HEIR_LACKS, Broken.PRIMARY_LACKS) if current else (Broken.HEIR_LACKS,))
 
 
 def of_globals(world: Globals) -> frozenset[Broken]:

@@ -13,9 +13,9 @@ from broker_stub.election.generation import (
     ArbiterRecord,
     BecomeReady,
     GenerationState,
-    GoAlone,
     Pending,
     Promotion,
+    ShrinkInSync,
 )
 
 NAMES = "ABC"
@@ -40,7 +40,7 @@ class Serving(NamedTuple):
     held: ArbiterRecord
     links: tuple[Link | None, ...]
     taken: int = 0
-    work: GoAlone | None = None
+    work: ShrinkInSync | None = None
 
     @property
     def ready(self) -> frozenset[str]:
@@ -74,12 +74,12 @@ class Member(NamedTuple):
     def generations(self) -> frozenset[int]:
         """Those in which it settles, or may do so without another compare-and-set."""
         if self.promotion is not None:
-            return frozenset((self.promotion.pending.number,))
+            return frozenset((self.promotion.pending.generation,))
         if self.serving is None:
             return frozenset()
         work = self.serving.work
-        asked = {work.pending.number} if work is not None and work.pending is not None else set()
-        return frozenset({self.serving.held.number} | asked)
+        asked = {work.pending.generation} if work is not None and work.pending is not None else set()
+        return frozenset({self.serving.held.generation} | asked)
 
 
 def renamed(thing: Any, names: Mapping[str, str]) -> Any:

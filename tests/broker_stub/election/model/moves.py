@@ -1,4 +1,4 @@
-"""Everything that can happen next.  What a member then does is decided by ``broker_stub.election.generation``.
+"""Everything that can happen next.  ``broker_stub.election.generation`` decides what a member then does.
 
 A move changes one member, or a primary and one of its replicas; what it does to the others is an
 ``Effect``.  Durable writes, sends and the arbiter's compare-and-set are moves of their own, so that a crash
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker_stub.election import generation
-from broker_stub.election.generation import ArbiterRecord, BecomeReady, GoAlone, Pending, Promotion
+from broker_stub.election.generation import ArbiterRecord, BecomeReady, Pending, Promotion, ShrinkInSync
 from tests.broker_stub.election.model.members import NAMES, Link, Member, Order, Serving, renamed
 from tests.broker_stub.election.model.rules import DEAD, LATE, LIVE, RECORD, Rules
 
@@ -108,7 +108,7 @@ class Moves:
         return Move(f"{name} crashes or gives up", self._claims(member.crashed, renames), effect=effect)
 
     def _begin_promotion(self, name: str, member: Member, record: ArbiterRecord) -> Iterator[Move]:
-        if record.number >= self.generations:
+        if record.generation >= self.generations:
             return
         member = member.crashed if self.rules.leaves_first else member
         promotion = self.rules.begin_promotion(member.durable, record, self.rules.claim(name))
@@ -128,12 +128,12 @@ class Moves:
                 yield from self._leave_under_way(name, member)
                 after = member._replace(promotion=promotion.compared(won=True))
                 yield self._won(name, after, new)
-            case generation.WriteNumber(state):
+            case generation.WriteGeneration(state):
                 done = promotion.finished(promotion.step).step
                 assert isinstance(done, generation.Done)
                 serving = Serving(done.record, (None,) * self.members)
                 after = Member(state, member.stored, serving=serving)
-                yield Move(f"{name} writes number {state.number} and is primary", after)
+                yield Move(f"{name} writes number {state.generation} and is primary", after)
             case _:  # it lost: it gives up, as in a crash
                 pass
 
@@ -154,7 +154,7 @@ class Moves:
 
     def arrival(self, record: ArbiterRecord) -> tuple[Effect, ArbiterRecord]:
         """The compare-and-set that was under way.  Had another one been first, it would be forgotten."""
-        return Effect(((RECORD, DEAD), (LATE, RECORD))), ArbiterRecord(record.number + 1, RECORD)
+        return Effect(((RECORD, DEAD), (LATE, RECORD))), ArbiterRecord(record.generation + 1, RECORD)
 
     # --- A primary ----------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Moves:
         return all(bit & link.acknowledged for link in waited_for)
 
     def _go_alone(
-        self, name: str, member: Member, serving: Serving, work: GoAlone, record: ArbiterRecord
+        self, name: str, member: Member, serving: Serving, work: ShrinkInSync, record: ArbiterRecord
     ) -> Iterator[Move]:
         after, effect = member, NOTHING
         match work.step:
@@ -187,13 +187,13 @@ class Moves:
             case generation.WritePending(state):
                 label, after = f"{name} writes {_text(work.pending)}", member._replace(durable=state)
             case generation.CompareAndSet(expected, new):
-                if expected == record and new.number <= self.generations:
+                if expected == record and new.generation <= self.generations:
                     yield from self._leave_under_way(name, member)
                     won = serving._replace(work=work.compared(won=True))
                     yield self._won(name, member._replace(serving=won), new)
                 return
-            case generation.WriteNumber(state):
-                label, after = f"{name} writes number {state.number}", member._replace(durable=state)
+            case generation.WriteGeneration(state):
+                label, after = f"{name} writes number {state.generation}", member._replace(durable=state)
             case generation.HandOver(replicas, number):
                 label = f"{name} sends number {number} to {_names(replicas)}"
                 effect = Effect(sender=name, replicas=replicas, order=number)
@@ -203,7 +203,7 @@ class Moves:
         yield Move(label, after, effect=effect._replace(renames=renames))
 
     def _working(
-        self, name: str, member: Member, serving: Serving, work: GoAlone
+        self, name: str, member: Member, serving: Serving, work: ShrinkInSync
     ) -> tuple[Member, tuple[tuple[str, str], ...]]:
         """The next step; if that is a new round, its claim is made and the last one's has ended."""
         renames: tuple[tuple[str, str], ...] = ()
@@ -237,7 +237,7 @@ class Moves:
     def _join(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Iterator[Move]:
         if replica.follows is not None or replica.promotion is not None or replica.serving is not None:
             return
-        number = primary.durable.number
+        number = primary.durable.generation
         assert number is not None
         if self.rules.may_follow(replica.durable, number) is None:
             erased = Member(self.rules.erase(replica.durable), replica.stored, one)
@@ -253,8 +253,8 @@ class Moves:
         work, renames = serving.work, ()
         if work is not None:
             work = work.dropped(two)
-        elif self.rules.must_go_alone(ready, two):
-            work = self.rules.begin_going_alone(primary.durable, serving.held, ready - {two})
+        elif self.rules.must_shrink(ready, two):
+            work = self.rules.begin_shrink(primary.durable, serving.held, ready - {two})
         primary = primary._replace(serving=serving)
         if work is not None and work != serving.work:
             primary, renames = self._working(one, primary, serving, work)
@@ -295,13 +295,13 @@ class Moves:
                     after = link._replace(becoming=becoming.finished(becoming.step))
                     linked = primary._replace(serving=_linked(serving, two, after))
                     yield Move(f"{two} has acknowledged all that was settled before", linked, replica)
-            case generation.AwaitGate() if serving.work is None:
+            case generation.AwaitNoShrink() if serving.work is None:
                 yield self._hand_over(primary, serving, link, two, replica)
 
     def _hand_over(self, primary: Member, serving: Serving, link: Link, two: str, replica: Member) -> Move:
-        becoming = link.becoming.finished(link.becoming.step, number=primary.durable.number)
+        becoming = link.becoming.finished(link.becoming.step, generation=primary.durable.generation)
         assert isinstance(becoming.step, generation.HandOver)
-        number = becoming.step.number
+        number = becoming.step.generation
         ready = link._replace(becoming=becoming.finished(becoming.step))
         sent = replica._replace(inbox=(*replica.inbox, number))
         after = primary._replace(serving=_linked(serving, two, ready))
@@ -349,7 +349,7 @@ def _settled(member: Member, serving: Serving, bit: int) -> Member:
 
 
 def _text(asked: ArbiterRecord | Pending | None) -> str:
-    return "nothing" if asked is None else f"({asked.number}, {asked.claim or '-'})"
+    return "nothing" if asked is None else f"({asked.generation}, {asked.claim or '-'})"
 
 
 def _names(replicas: frozenset[str]) -> str:

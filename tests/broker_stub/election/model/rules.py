@@ -35,13 +35,13 @@ class Rules:
 
     may_promote: Callable[[GenerationState, ArbiterRecord], Refusal | None] = generation.may_promote
     may_follow: Callable[[GenerationState, int], Refusal | None] = generation.may_follow
-    must_go_alone: Callable[[frozenset[str], str], bool] = generation.must_go_alone
+    must_shrink: Callable[[frozenset[str], str], bool] = generation.must_shrink
     erase: Callable[[GenerationState], GenerationState] = generation.erase
     hand_over: Callable[[GenerationState, int], GenerationState] = generation.hand_over
     note_pending: Callable[[GenerationState, generation.Pending], GenerationState] = generation.note_pending
     begin_promotion: Callable[[GenerationState, ArbiterRecord, str], Promotion] = Promotion.begin
-    begin_going_alone: Callable[[GenerationState, ArbiterRecord, frozenset[str]], generation.GoAlone] = (
-        generation.GoAlone.begin
+    begin_shrink: Callable[[GenerationState, ArbiterRecord, frozenset[str]], generation.ShrinkInSync] = (
+        generation.ShrinkInSync.begin
     )
     claim: Callable[[str], str] = fresh
     renames: bool = True
@@ -56,7 +56,7 @@ RULES = Rules()
 # The three that issue 3 names.
 WITHOUT_CLAIM = replace(RULES, claim=lambda _: "", renames=False)
 CLAIMS_REUSED = replace(RULES, claim=lambda member: LIVE + member, renames=False)
-ONLY_THE_LAST = replace(RULES, must_go_alone=lambda ready, dropped: ready == {dropped})
+ONLY_THE_LAST = replace(RULES, must_shrink=lambda ready, dropped: ready == {dropped})
 
 
 def _promotion_without_adopting(state: GenerationState, record: ArbiterRecord, claim: str) -> Promotion:
@@ -68,10 +68,10 @@ def _promotion_without_adopting(state: GenerationState, record: ArbiterRecord, c
 # The rest of the rules, one left out at a time.
 ANYBODY_PROMOTED = replace(RULES, may_promote=lambda _state, _record: None, begin_promotion=Promotion.forced)
 PENDING_NOT_ADOPTED = replace(RULES, begin_promotion=_promotion_without_adopting)
-PENDING_NOT_ERASED = replace(RULES, erase=lambda state: replace(state, number=None))
+PENDING_NOT_ERASED = replace(RULES, erase=lambda state: replace(state, generation=None))
 NUMBER_NOT_ERASED = replace(RULES, erase=lambda state: state)
 ANY_PRIMARY_FOLLOWED = replace(RULES, may_follow=lambda _state, _primary: None)
-NEVER_ALONE = replace(RULES, must_go_alone=lambda _ready, _dropped: False)
+NEVER_ALONE = replace(RULES, must_shrink=lambda _ready, _dropped: False)
 WAITING_TOO_LATE = replace(RULES, waits=lambda becoming: becoming.ready)
 READY_WHEN_IT_HAS_THE_NUMBER = replace(RULES, counts_from_sending=False)
 PROMOTED_WHILE_FOLLOWING = replace(RULES, leaves_first=False)

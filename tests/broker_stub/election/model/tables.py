@@ -190,7 +190,8 @@ class Tables:
         if not world.settlers:
             self._plain.add(state[-1])
             return state[-1]
-        alive = frozenset((world.record.number,)).union(*(self._settles_in[number] for number in state[:-1]))
+        settling = (self._settles_in[number] for number in state[:-1])
+        alive = frozenset((world.record.generation,)).union(*settling)
         kept = self._kept.get((state[-1], alive))
         if kept is None:
             kept = self._kept[state[-1], alive] = self.worlds.of(world.kept(alive))
@@ -209,19 +210,19 @@ class Tables:
     def broken(self, state: State) -> frozenset[Broken]:
         """What does not hold in a state."""
         world = state[-1]
-        heirs, broken = False, invariants.of_globals(self.worlds.things[world])
+        eligible_members, broken = False, invariants.of_globals(self.worlds.things[world])
         for number in state[:-1]:
             judged = self._judged.get((number, world))
             if judged is None:
                 shared = self.worlds.things[world]
                 judged = invariants.of_member(self.members.things[number], shared.record, shared.settled)
                 self._judged[number, world] = judged
-            heirs = heirs or judged[0]
+            eligible_members = eligible_members or judged[0]
             if judged[1]:
                 broken |= judged[1]
         if not self._ready_can_take_over(state):
             broken |= {Broken.READY_NO_HEIR}
-        return broken if heirs else broken | {Broken.NO_HEIR}
+        return broken if eligible_members else broken | {Broken.NO_HEIR}
 
     def _ready_can_take_over(self, state: State) -> bool:
         count, world = len(state) - 1, state[-1]

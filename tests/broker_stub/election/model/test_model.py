@@ -1,4 +1,4 @@
-"""The rules of ``broker_stub.election.generation`` hold in every reachable state, and none of them is idle."""
+"""The rules of ``broker_stub.election.generation`` hold in every reachable state, and each is needed."""
 
 from __future__ import annotations
 
