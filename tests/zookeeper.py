@@ -13,16 +13,24 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
+
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
 
 from tests.dnsmasq import free_port
 
 # A JVM on a busy machine with two cores starts in about 3 seconds.
 _PATIENCE = 60.0
 _JARS = ("zookeeper.jar", "slf4j-simple.jar")
-_READY = "PrepRequestProcessor (sid:0) started"
+# The port is open before this line, and what connects then is never answered nor closed.
+_STARTED = "PrepRequestProcessor (sid:0) started"
+# After it, and until all of the server runs, every connection is closed: a client tries again this often.
+_POLL = 0.05
 
 _CONFIGURATION = """\
 tickTime=500
@@ -54,7 +62,7 @@ class ZooKeeper:
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
         self._log: list[str] = []
-        self._ready = threading.Event()
+        self._started = threading.Event()
         self._reader: threading.Thread | None = None
 
     @property
@@ -72,8 +80,8 @@ class ZooKeeper:
         return f"zookeeper:{self.address}{path}"
 
     def start(self) -> None:
-        """Start, and wait until it takes requests."""
-        self._ready.clear()
+        """Start, and wait until it has made a session and answered a request in it."""
+        self._started.clear()
         configuration = self._folder / "zoo.cfg"
         configuration.write_text(_CONFIGURATION.format(folder=self._folder / "data", port=self.port))
         self._process = subprocess.Popen(
@@ -82,7 +90,7 @@ class ZooKeeper:
         assert self._process.stderr is not None
         self._reader = threading.Thread(target=self._read, args=(self._process.stderr,))
         self._reader.start()
-        if not self._ready.wait(_PATIENCE) or self._process.poll() is not None:
+        if not self._started.wait(_PATIENCE) or not self._answers():
             self.stop()
             raise AssertionError("ZooKeeper does not start:\n" + "".join(self._log[-20:]))
 
@@ -118,13 +126,29 @@ class ZooKeeper:
     def _command(self, configuration: Path) -> list[str]:
         # A small and quickly started JVM; what it says goes where the test can read it.
         options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        # The process is killed here, never the machine: what it wrote is there, without waiting for the disk.
+        options.append("-Dzookeeper.forceSync=no")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         return ["java", *options, "-cp", find_classpath(), main, str(configuration)]
+
+    def _answers(self) -> bool:
+        """Whether it answers a client in time, which tries as long as the process is there."""
+        again = KazooRetry(max_tries=-1, delay=_POLL, backoff=1, max_jitter=0)
+        client = KazooClient(self.address, connection_retry=again)
+        end = time.monotonic() + _PATIENCE
+        with closing(client):
+            connected = client.start_async()
+            while not connected.wait(_POLL) and self.process.poll() is None and time.monotonic() < end:
+                pass
+            if answered := connected.is_set():
+                client.sync_async("/").get(timeout=_PATIENCE)
+            client.stop()
+        return answered
 
     def _read(self, log: IO[str]) -> None:
         for line in log:
             self._log.append(line)
-            if _READY in line:
-                self._ready.set()
+            if _STARTED in line:
+                self._started.set()
         # Who waits for a server that has ended waits no longer.
-        self._ready.set()
+        self._started.set()
