@@ -8,6 +8,7 @@ import gc
 import logging
 import traceback
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -35,12 +36,12 @@ class Run:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._texts: list[str] = []
+        self._texts: set[str] = set()  # most objects show the same at every look
 
     def look(self, *objects: object) -> None:
         """The ``repr`` and ``str`` of these, and the ``repr`` of every living object of the package."""
-        self._texts += [text for each in objects for text in (repr(each), str(each), f"{each}")]
-        self._texts += [repr(each) for each in gc.get_objects() if _ours(each)]
+        self._texts.update(text for each in objects for text in (repr(each), str(each), f"{each}"))
+        self._texts.update([repr(each) for each in gc.get_objects() if _ours(type(each))])
 
     def failed(self, error: BaseException) -> None:
         """Everything that an error holds, and the errors that led to it."""
@@ -48,8 +49,8 @@ class Run:
         while (cause := errors[-1].__cause__ or errors[-1].__context__) is not None:
             errors.append(cause)
         self.look(*errors)
-        self._texts += [repr(vars(each)) for each in errors]
-        self._texts += traceback.format_exception(error)
+        self._texts.update(repr(vars(each)) for each in errors)
+        self._texts.update(traceback.format_exception(error))
 
     def texts(self) -> Iterator[str]:
         yield from self._texts
@@ -88,10 +89,12 @@ def run(members: Members, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
             assert shape not in everything, _around(everything, shape)
 
 
-def _ours(thing: object) -> bool:
+@cache
+def _ours(kind: type) -> bool:
+    """Asked for each of a million objects, of a few thousand types."""
     # Cython's types give their module with a descriptor instead of a string.
-    module = str(getattr(type(thing), "__module__", ""))
-    return module.partition(".")[0] == "haclient" and not isinstance(thing, type)
+    module = str(getattr(kind, "__module__", ""))
+    return module.partition(".")[0] == "haclient" and not issubclass(kind, type)
 
 
 def _shapes(secret: str) -> Iterator[str]:
