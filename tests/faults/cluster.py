@@ -48,8 +48,8 @@ ATTEMPT_TIMEOUT = 1.5
 LONGEST = 2.5
 
 _CLIENT_OPTIONS = (
-    f"redirects=none&pushed_members=ignore&heartbeat={HEARTBEAT}"
-    f"&attempt_timeout={ATTEMPT_TIMEOUT}&backoff_base=0.02&backoff_max=0.25"
+    f"redirects=none&pushed_members=ignore&attempt_timeout={ATTEMPT_TIMEOUT}"
+    "&backoff_base=0.02&backoff_max=0.25"
 )
 # A machine with two cores that does other things too starts a member in seconds.
 PATIENCE = 60.0
@@ -68,12 +68,15 @@ class ClusterOptions:
     """What kind of cluster.
 
     :param small_disks: a tmpfs of ``_DISK`` for each store, which can be filled (root only).
+    :param heartbeat: of every connection, in seconds; with ``backup_timeout``, how long one may be silent.
     """
 
     members: int = 2
     arbiter: Literal["directory", "zookeeper"] = "directory"
     network: Literal["proxy", "namespace"] = "proxy"
     small_disks: bool = False
+    heartbeat: float = HEARTBEAT
+    backup_timeout: float = BACKUP_TIMEOUT
 
 
 PLAIN = ClusterOptions()
@@ -106,16 +109,23 @@ class Cluster:
             probe_interval=_PROBE,
             probes_missed=_NEVER,
             store=self.folder,
-            backup_timeout=BACKUP_TIMEOUT,
-            serve_arguments=("--heartbeat", str(HEARTBEAT), "--handshake-timeout", str(ATTEMPT_TIMEOUT)),
+            backup_timeout=self.options.backup_timeout,
+            serve_arguments=(
+                *("--heartbeat", str(self.options.heartbeat)),
+                *("--handshake-timeout", str(ATTEMPT_TIMEOUT)),
+            ),
             member_arguments={name: self._arguments(name) for name in names},
             wrappers={name: self.network.wrapper(name) for name in names},
         )
 
     def _arguments(self, name: str) -> tuple[str, ...]:
-        peers = f"amqp://{','.join(self.network.peer_addresses(name))}/?{_CLIENT_OPTIONS}"
+        peers = f"amqp://{','.join(self.network.peer_addresses(name))}/?{self._client_options}"
         arguments = ("--arbiter", self.arbiter.member_url(name), "--broker-url", peers)
         return (*arguments, "--listen", self.network.listen(name))
+
+    @property
+    def _client_options(self) -> str:
+        return f"{_CLIENT_OPTIONS}&heartbeat={self.options.heartbeat}"
 
     def _event(self, event: LocalClusterEvent) -> None:
         self.events.append(event)
@@ -126,7 +136,7 @@ class Cluster:
     @property
     def url(self) -> str:
         """For clients."""
-        return f"amqp://{','.join(self.network.client_addresses())}/?{_CLIENT_OPTIONS}"
+        return f"amqp://{','.join(self.network.client_addresses())}/?{self._client_options}"
 
     @property
     def names(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from broker_stub.address import Address
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.network import CLIENTS, Cut
 
 _PORT = 5672
@@ -48,7 +48,7 @@ class NamespaceNetwork:
 
     def __init__(self, members: Sequence[str], stem: str, subnet: int) -> None:
         self.addresses = tuple(
-            Address(_address(subnet, _MANAGEMENT, n), _PORT) for n in range(1, len(members) + 1)
+            Endpoint(_address(subnet, _MANAGEMENT, n), _PORT) for n in range(1, len(members) + 1)
         )
         self._numbers = {member: number for number, member in enumerate(members, start=1)}
         self._stem = stem

@@ -53,7 +53,8 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
     async with cluster(tmp_path_factory.mktemp("cluster"), options) as members, watching(members, history):
         async with Load(members.url, history, seed=1, names=members.names) as load:
             yield Scene(members, load, history)
-            await load.finish()
+            async with asyncio.timeout(PATIENCE):  # a cluster that did not get over a fault settles no more
+                await load.finish()
         await drain(members.url, history)
     verdict = check(history)
     assert verdict.holds, verdict
