@@ -18,28 +18,35 @@ import importlib.metadata
 import logging
 import os
 import time
-from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import proton
 
 from broker_stub import telemetry
-from broker_stub.address import Address
-from broker_stub.admission import auth, descriptors
+from broker_stub.admission import descriptors, refusals
 from broker_stub.admission.auth import Access
 from broker_stub.admission.controller import AdmissionController, AdmissionOptions, Decision
 from broker_stub.admission.listener import Listener
 from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
+from broker_stub.amqp.conditions import CONNECTION_FORCED
+from broker_stub.amqp.endpoints import endpoint_fields
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.election.roles import Membership
-from broker_stub.management import Management, queue_facts
-from broker_stub.member.member import ClusterSetup
-from broker_stub.queueing.message import DEFAULT_LIMITS, QueueLimits, Replicate
-from broker_stub.queueing.nodes import Addresses, AddressRefusedError
+from broker_stub.management.node import Management, ManagementLink
+from broker_stub.management.queues import queue_facts
+from broker_stub.member.member import ClusterSetup, SiteSteps
+from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
+from broker_stub.replication.replica_set import ReplicaSet
+from broker_stub.sites.backup_state import BackupState
+from broker_stub.sites.reconcile import reconcile
 from broker_stub.sites.site import Site
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import (
     DEFAULT_HEARTBEAT,
     DEFAULT_MAX_FRAME_SIZE,
@@ -59,8 +66,9 @@ _TICK_INTERVAL = 1.0
 # long as serving a few of them, and nobody needs it between their Begins and their first messages.
 _HEAD_START = 0.01
 
-ANY_PORT = Address("127.0.0.1", 0)
+ANY_PORT = Endpoint("127.0.0.1", 0)
 UNKNOWN_MEMBERSHIP = Membership()
+_SITE_STEPS = SiteSteps(state=BackupState, reconcile=reconcile)
 DEFAULT_ADMISSION = AdmissionOptions()
 
 
@@ -80,11 +88,11 @@ class BrokerOptions:
     :param telemetry: where to write admissions and role changes; ``None`` for nowhere.
     """
 
-    listen: Address = ANY_PORT
+    listen: Endpoint = ANY_PORT
     name: str = "member"
     cluster: str = "haclient"
     membership: Membership = UNKNOWN_MEMBERSHIP
-    members: tuple[Address, ...] = ()
+    members: tuple[Endpoint, ...] = ()
     access: Access = field(default_factory=Access)
     tls: TlsFiles | None = None
     limits: QueueLimits = DEFAULT_LIMITS
@@ -118,14 +126,13 @@ class Broker:
             replicate=options.replicate,
             now_ms=self.now_ms,
         )
-        self.member = None if cluster is None else cluster.member(self, self.addresses)
+        self.member = None if cluster is None else cluster.member(self, self.addresses, _SITE_STEPS)
         self.site = Site(
             self.addresses,
             self.now_ms,
             self._persist_site_progress,
             lambda anomaly: self.telemetry.anomaly(self.membership, anomaly),
         )
-        self._tasks: set[asyncio.Task[None]] = set()
         self._management = Management(self)
         self._settings = self._connection_settings()
         self.admission = AdmissionController(options.admission, self.membership, self._loop)
@@ -178,9 +185,9 @@ class Broker:
         logger.info("%s listens on %s as %s", self.options.name, self.address, self.membership.role)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> Endpoint:
         """The address that the member listens on."""
-        return Address(self.options.listen.host, self._listener.port, tls=self.options.tls is not None)
+        return Endpoint(self.options.listen.host, self._listener.port, tls=self.options.tls is not None)
 
     async def run(self) -> None:
         """Serve until somebody calls ``request_stop``, then stop."""
@@ -284,7 +291,9 @@ class Broker:
             "haclient:cluster": options.cluster,
         }
         if self.members:
-            self._open_properties["failover-server-list"] = [member.wire() for member in self.members]
+            self._open_properties["failover-server-list"] = [
+                endpoint_fields(member) for member in self.members
+            ]
 
     # -- management -----------------------------------------------------------------------------
 
@@ -304,7 +313,7 @@ class Broker:
             await asyncio.sleep(_HEAD_START)
         return warning
 
-    async def demote(self, primary: Address | None = None) -> None:
+    async def demote(self, primary: Endpoint | None = None) -> None:
         """Become passive, and close the client connections."""
         if self.member is not None:
             await self.member.demote(primary)
@@ -323,14 +332,14 @@ class Broker:
             if connection.opened_at is not None and not manages:
                 connection.close_with(reason)
 
-    def follow(self, primary: Address | None, *, generation: int = 0) -> None:
+    def follow(self, primary: Endpoint | None, *, generation: int = 0) -> None:
         """Take the address of the primary."""
         if self.member is None:
             self.become(self.membership.follow(primary, generation=generation))
         else:
             self.member.follow_hint(primary)
 
-    async def set_members(self, members: tuple[Address, ...]) -> None:
+    async def set_members(self, members: tuple[Endpoint, ...]) -> None:
         """Announce new members to clients, and to this member's own search for the primary."""
         self.members = members
         self._describe()
@@ -358,8 +367,8 @@ class Broker:
     def _close_condition(self, why: str) -> proton.Condition:
         membership = self.membership
         if not membership.role.serves and membership.primary is not None:
-            return auth.redirect(membership.primary)
-        return proton.Condition("amqp:connection:forced", why)
+            return refusals.redirect(membership.primary)
+        return proton.Condition(CONNECTION_FORCED, why)
 
     def status(self) -> dict[str, Any]:
         """The member's status, for people and for supervisors."""
@@ -385,54 +394,31 @@ class Broker:
         """Every queue with its depth and counters."""
         return [queue_facts(queue) for queue in self.addresses]
 
-    def management_for(self, connection: ClientConnection) -> ManagementLink:
-        """The management node, as one connection sees it."""
-        return ManagementLink(self, connection)
+    # -- for the connections --------------------------------------------------------------------
 
-    def run_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task apart from the connection that requested it."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
+    @property
+    def access(self) -> Access:
+        """Who the users are, and what they may do."""
+        return self.options.access
 
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a management request failed", exc_info=error)
+    @property
+    def handshake_timeout(self) -> float:
+        """Seconds that a client has for its Open, and to answer a Close."""
+        return self.options.handshake_timeout
 
-    async def answer(self, message: proton.Message, *, admin: bool) -> None:
-        """Perform a management request, and put the response into its reply-to queue."""
-        response = await self._management.answer(message, admin=admin)
-        try:
-            queue = self.addresses.queue(message.reply_to)
-        except AddressRefusedError as refused:
-            logger.info("management response dropped: %s", refused.description)
-        else:
-            queue.enqueue(bytes(response.encode()), _ignore_settlement, None)
+    @property
+    def replica_set(self) -> ReplicaSet | None:
+        """The backups, while this member is primary."""
+        return None if self.member is None else self.member.replica_set
+
+    def management(self, *, admin: bool) -> ManagementLink:
+        """The management node.
+
+        :param admin: whether the cluster-admin sends the requests.
+        """
+        return ManagementLink(self._management, admin=admin)
 
     @staticmethod
     def now_ms() -> int:
         """The wall clock, for expiry times that senders set."""
         return int(time.time() * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class ManagementLink:
-    """Decodes a connection's requests."""
-
-    broker: Broker
-    connection: ClientConnection
-
-    def request(self, data: bytes) -> None:
-        """Answer one encoded request."""
-        message = proton.Message()
-        try:
-            message.decode(data)
-        except (proton.ProtonException, ValueError, TypeError) as error:
-            logger.info("management request dropped: %s", type(error).__name__)
-            return
-        self.broker.run_task(self.broker.answer(message, admin=self.connection.admin))
-
-
-def _ignore_settlement(_token: object) -> None:
-    """A response has no sender that waits for its settlement."""

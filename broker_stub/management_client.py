@@ -22,12 +22,14 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, MANAGEMENT, PASSWORD_MECHANISMS
+from broker_stub.admission.user_database import DEFAULT_ADMIN, PASSWORD_MECHANISMS
+from broker_stub.amqp.conditions import NOT_ALLOWED, UNAUTHORIZED_ACCESS
+from broker_stub.amqp.node_names import MANAGEMENT, MEMBER_TYPE
 from broker_stub.election.roles import Role
-from broker_stub.management import MEMBER_TYPE
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 
@@ -95,7 +97,7 @@ class MemberStatus:
 class AdminClient:
     """A connection to one member's management node, opened by ``await AdminClient.connect(...)``."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: Endpoint, timeout: float) -> None:
         self.address = address
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
@@ -110,7 +112,7 @@ class AdminClient:
     @classmethod
     async def connect(
         cls,
-        address: Address,
+        address: Endpoint,
         credentials: Credentials,
         *,
         timeout: float = DEFAULT_TIMEOUT,
@@ -199,16 +201,16 @@ class AdminClient:
         """
         return MemberStatus.of(await self.call("PROMOTE", generation=at_least, force=force))
 
-    async def demote(self, primary: Address | None = None) -> MemberStatus:
+    async def demote(self, primary: Endpoint | None = None) -> MemberStatus:
         """Make the member passive; it redirects its clients to ``primary`` if that is given."""
         return MemberStatus.of(await self.call("DEMOTE", primary=None if primary is None else str(primary)))
 
-    async def set_primary(self, primary: Address | None, *, generation: int) -> MemberStatus:
+    async def set_primary(self, primary: Endpoint | None, *, generation: int) -> MemberStatus:
         """Send a passive member the address of the primary."""
         where = None if primary is None else str(primary)
         return MemberStatus.of(await self.call("SET-PRIMARY", primary=where, generation=generation))
 
-    async def set_members(self, members: Iterable[Address]) -> MemberStatus:
+    async def set_members(self, members: Iterable[Endpoint]) -> MemberStatus:
         """Send a member the addresses of the cluster's members."""
         return MemberStatus.of(await self.call("UPDATE", members=[str(member) for member in members]))
 
@@ -281,7 +283,7 @@ class AdminClient:
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """Members attach no links to an admin."""
-        engine.refuse(link, proton.Condition("amqp:not-allowed", "not a broker"))
+        engine.refuse(link, proton.Condition(NOT_ALLOWED, "not a broker"))
 
     def link_opened(self, link: SenderLink | ReceiverLink) -> None:
         """The member answered an Attach: first that of the responses, then that of the requests."""
@@ -327,7 +329,7 @@ class AdminClient:
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Fail all calls: the connection has ended."""
-        if reason.condition is not None and reason.condition.name == "amqp:unauthorized-access":
+        if reason.condition is not None and reason.condition.name == UNAUTHORIZED_ACCESS:
             self._fail(MemberRefusedError(f"{self.address}: {reason}"))
         else:
             self._fail(MemberUnreachableError(f"{self.address}: {reason}"))
@@ -340,7 +342,7 @@ def _error_text(error: OSError) -> str:
     return os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error)
 
 
-def _close_text(address: Address, condition: proton.Condition | None) -> str:
+def _close_text(address: Endpoint, condition: proton.Condition | None) -> str:
     if condition is None:
         return f"{address}: closed without a reason"
     return f"{address}: {condition.name}: {condition.description}"

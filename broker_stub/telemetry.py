@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub.address import Address
+from broker_stub.amqp.conditions import CONNECTION_REDIRECT, RETRY_AFTER
 from broker_stub.election.roles import Membership
 from broker_stub.sites.anomalies import Anomaly
-from haclient.discovery.evidence import FailureReason
+from haclient import FailureReason
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.telemetry import writer
 from haclient.telemetry.jsonl import Value, long
 from haclient.telemetry.schema import Kind
@@ -25,7 +26,6 @@ from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.writer import Alive
 
 SOURCE = "broker_stub"
-_REDIRECT = "amqp:connection:redirect"
 # The client chooses its container id, of any length.
 _MAX_ID_LENGTH = 300
 
@@ -46,7 +46,7 @@ class TelemetryEntry:
 class MemberTelemetry(Protocol):
     """The events that a member records."""
 
-    def listens(self, address: Address) -> None:
+    def listens(self, address: Endpoint) -> None:
         """Set the address of the member."""
 
     def admitted(self, client_id: str | None, membership: Membership) -> None:
@@ -76,7 +76,7 @@ class MemberTelemetry(Protocol):
 class NullMemberTelemetry:
     """Telemetry is off."""
 
-    def listens(self, address: Address) -> None:
+    def listens(self, address: Endpoint) -> None:
         """Do nothing."""
 
     def admitted(self, client_id: str | None, membership: Membership) -> None:
@@ -121,7 +121,7 @@ class MemberTelemetryWriter:
 
     # -- on the broker's thread ---------------------------------------------------------------
 
-    def listens(self, address: Address) -> None:
+    def listens(self, address: Endpoint) -> None:
         """Set the address of the member; role changes before it are not recorded."""
         self._address_fields = {"server_address": address.host, "server_port": address.port}
 
@@ -136,7 +136,7 @@ class MemberTelemetryWriter:
             membership,
             client_id=_short(client_id),
             **_error_fields(condition),
-            hint=_retry_after(condition),
+            retry_after=_retry_after(condition),
         )
 
     def parked(self, client_id: str | None, membership: Membership) -> None:
@@ -229,7 +229,7 @@ def member_telemetry(settings: TelemetrySettings | None, *, cluster: str, name: 
 
 
 def _error_fields(condition: proton.Condition) -> dict[str, Value]:
-    kind = FailureReason.REDIRECTED if condition.name == _REDIRECT else FailureReason.CLOSED
+    kind = FailureReason.REDIRECTED if condition.name == CONNECTION_REDIRECT else FailureReason.CLOSED
     return {"condition": str(condition.name), "error_type": kind.value}
 
 
@@ -240,5 +240,5 @@ def _short(client_id: str | None) -> str | None:
 def _retry_after(condition: proton.Condition) -> float | None:
     """The ``retry-after`` of a refusal, in seconds."""
     info = condition.info if isinstance(condition.info, Mapping) else {}
-    value = {str(key): each for key, each in info.items()}.get("retry-after")
+    value = {str(key): each for key, each in info.items()}.get(RETRY_AFTER)
     return value / 1000 if isinstance(value, int | float) and math.isfinite(value) else None

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from broker_stub.address import Address
+from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import AdminClient, Credentials, MemberStatus
 from haclient import Credentials as ClientCredentials
@@ -80,7 +80,7 @@ class Member:
         self._spawner = spawner
         self.certificate = certificate
         self.log = folder / f"{name}.log"
-        self._listen = Address.parse(listen)
+        self._listen = parse_endpoint(listen)
         self._users = folder / f"{name}.users"
         self._passwords = {ADMIN_USER: ADMIN_PASSWORD, **(users or {})}
         self._options: dict[str, Any] = {"name": name, "users": self._users, **options}
@@ -126,7 +126,7 @@ class Member:
             changed["primary"] = primary
         command = self._command({**self._options, **changed})
         self._process = self._spawner.submit(self._spawn, command).result()
-        self._listen = Address.parse(self._first_line()["address"])
+        self._listen = parse_endpoint(self._first_line()["address"])
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -206,12 +206,12 @@ class Member:
 
     def follow(self, primary: Member, *, generation: int) -> MemberStatus:
         """Tell it where the primary is."""
-        where = Address.parse(primary.url)
+        where = parse_endpoint(primary.url)
         return self.ask(lambda admin: admin.set_primary(where, generation=generation))
 
     def demote(self, successor: Member) -> MemberStatus:
         """Make it passive; its clients are sent to the other one."""
-        return self.ask(lambda admin: admin.demote(Address.parse(successor.url)))
+        return self.ask(lambda admin: admin.demote(parse_endpoint(successor.url)))
 
     def depth(self, queue: str) -> int:
         """Messages in a queue, those that a consumer holds included."""
@@ -223,7 +223,7 @@ class Member:
 
         async def asking() -> T:
             credentials = Credentials(ADMIN_PASSWORD, ADMIN_USER)
-            address = Address.parse(self.url)
+            address = parse_endpoint(self.url)
             async with await AdminClient.connect(
                 address, credentials, tls=self._tls, timeout=_PATIENCE
             ) as admin:
@@ -293,7 +293,7 @@ class Members:
 
         :param told: both tell clients in their Open where the members are.
         """
-        where = free_addresses((Address("127.0.0.1", 0), Address("127.0.0.1", 0)))
+        where = free_addresses((Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", 0)))
         scheme = "amqps" if arguments.get("certificate") else "amqp"
         listed = tuple(f"{scheme}://{each.authority}" for each in where)
         if advertised:

@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from broker_stub.store import ExchangeRecord, Pending, QueueRecord, Snapshot, Store, open_store
+from broker_stub.election.generation import Pending
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
+from broker_stub.store import ExchangeRecord, QueueRecord, Snapshot, Store, open_store
 
 Row = tuple[int, bytes, int]
 """Of a message: id, encoded message, delivery count."""
@@ -29,7 +31,7 @@ class Wiring(NamedTuple):
 class Generation(NamedTuple):
     """What decides over a promotion."""
 
-    number: int | None
+    generation: int | None
     pending: Pending | None
 
 
@@ -42,7 +44,7 @@ async def opened(path: Path) -> AsyncIterator[Store]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "store"
         shutil.copytree(path, copy)
-        store = await open_store(copy)
+        store = await open_store(copy, duplicates=DEFAULT_WINDOW)
         try:
             assert not store.corruption, f"{path}: {store.corruption}"
             yield store

@@ -10,32 +10,18 @@ Rules
 * Only the cluster-admin may use ``$management``.
 * Where users authenticate, only the cluster-admin and the link users receive site events, and only the
   cluster-admin sends any.  Where no client has a name, every client may.
-
-Users and passwords are in a Cyrus sasldb directory, as ``haclient.engine.sasl`` writes it.
 """
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import proton
 
-from broker_stub.address import Address
-from broker_stub.election.roles import Membership
+from broker_stub.admission.user_database import DEFAULT_ADMIN, PASSWORD_MECHANISMS
 from haclient.engine import sasl
 from haclient.engine.settings import SaslServer
-
-if TYPE_CHECKING:
-    from proton._data import PythonAMQPData
-
-DEFAULT_ADMIN = "cluster-admin"
-MANAGEMENT = "$management"
-ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
-# SCRAM first: a client that may choose takes the first it knows.
-PASSWORD_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,41 +72,3 @@ class Access:
     @property
     def _users_are_anonymous(self) -> bool:
         return self.users is None and not self.external
-
-
-def passive_refusal(membership: Membership) -> proton.Condition:
-    """The Close condition of a member that does not serve: a redirect if it knows the primary."""
-    if membership.primary is None:
-        return proton.Condition("amqp:connection:forced", "this member is passive and knows no primary")
-    return redirect(membership.primary)
-
-
-def redirect(primary: Address) -> proton.Condition:
-    """The Close condition that redirects a client to the primary."""
-    return proton.Condition(
-        "amqp:connection:redirect", f"the primary is {primary}", cast("PythonAMQPData", primary.wire())
-    )
-
-
-def refused_open() -> dict[str, bool]:
-    """The Open property that tells a client not to wait for a Begin."""
-    return {ESTABLISHMENT_FAILED: True}
-
-
-def password_realms() -> tuple[str, ...]:
-    """The realms under which Cyrus looks for a user without one: the names of this host."""
-    name = socket.gethostname()
-    try:
-        canonical = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3]
-    except OSError:
-        canonical = ""
-    return tuple(dict.fromkeys(realm for realm in (name, canonical, canonical.lower()) if realm))
-
-
-def write_users(directory: Path, passwords: dict[str, str]) -> None:
-    """Write a user database for a member.
-
-    :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
-    """
-    for realm in password_realms():
-        sasl.write_user_database(directory, realm, passwords, (*PASSWORD_MECHANISMS, "EXTERNAL", "ANONYMOUS"))

@@ -32,21 +32,18 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub.admission import auth, calibration
+from broker_stub.admission import calibration, refusals
 from broker_stub.admission.accept_rate import INTERVAL, AutoRate
 from broker_stub.admission.handshakes import Handshakes
 from broker_stub.admission.parking import ParkedConnection, Parking
 from broker_stub.admission.rate_limiter import DEFAULT_BURST, RateLimiter
+from broker_stub.amqp.conditions import RESOURCE_LIMIT_EXCEEDED
 from broker_stub.election.roles import Membership
 from haclient.engine.settings import Settings
 
-RETRY_AFTER = proton.symbol("retry-after")
-_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 # Clients on one busy machine arrive in bursts: the slots of the last tenth of a second are still usable, or
 # they pass unused while their clients wait for a processor.
 _BURST_WINDOW = 0.1
-# The wire has 32 bits of milliseconds.
-_MAX_RETRY_AFTER_MS = 2**32 - 1
 
 
 class RateSource(enum.StrEnum):
@@ -162,7 +159,7 @@ class AdmissionController:
     def _decide_admin(self, request: AdmissionRequest) -> Decision | proton.Condition:
         if not request.replicates or self._membership.role.serves:
             return Decision.ADMIT
-        return auth.passive_refusal(self._membership)
+        return refusals.passive_refusal(self._membership)
 
     def _wait_for_slot(self, request: AdmissionRequest) -> float:
         if self._rate_limiter.rate == math.inf:
@@ -185,14 +182,16 @@ class AdmissionController:
 
     def _refuse(self, why: str, wait: float = 0.0) -> proton.Condition:
         self._refused += 1
-        return _with_retry_after(proton.Condition(_LIMIT_EXCEEDED, why), wait)
+        return refusals.with_retry_after(proton.Condition(RESOURCE_LIMIT_EXCEEDED, why), wait)
 
     def _redirect(self, request: AdmissionRequest) -> proton.Condition:
         self._redirected += 1
-        condition = auth.passive_refusal(self._membership)
+        condition = refusals.passive_refusal(self._membership)
         if self._membership.primary is None or self._redirect_limiter.rate == math.inf:
             return condition
-        return _with_retry_after(condition, self._redirect_limiter.reserve(request.key, self._loop.time()))
+        return refusals.with_retry_after(
+            condition, self._redirect_limiter.reserve(request.key, self._loop.time())
+        )
 
     def setup_completed(self, seconds: float) -> None:
         """Record the seconds from an admitted client's socket to its Begin."""
@@ -228,7 +227,7 @@ class AdmissionController:
             connection.unpark()
         elif membership.primary is not None:
             self._redirected += 1
-            connection.close_with(auth.redirect(membership.primary))
+            connection.close_with(refusals.redirect(membership.primary))
 
     # -- the rate -------------------------------------------------------------------------------
 
@@ -270,12 +269,3 @@ def _burst(rate: float) -> float:
 def _primary_identity(membership: Membership) -> tuple[object, ...]:
     """Identifies a primary: without an arbiter, one that is promoted again was never lost in between."""
     return membership.primary, None if membership.arbitrated else membership.generation
-
-
-def _with_retry_after(condition: proton.Condition, wait: float) -> proton.Condition:
-    """The condition with ``retry-after`` in AMQP's ``info`` map, milliseconds."""
-    if wait <= 0:
-        return condition
-    retry_after = proton.uint(min(math.ceil(wait * 1000), _MAX_RETRY_AFTER_MS))
-    info = condition.info if isinstance(condition.info, dict) else {}
-    return proton.Condition(condition.name, condition.description, {**info, RETRY_AFTER: retry_after})

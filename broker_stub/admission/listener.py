@@ -23,7 +23,7 @@ import logging
 import socket
 from collections.abc import Callable
 
-from broker_stub.address import Address
+from haclient.cluster_url.endpoint import Endpoint
 
 logger = logging.getLogger("broker_stub.admission.listener")
 
@@ -59,7 +59,7 @@ class Listener:
         self._resume_timer: asyncio.TimerHandle | None = None
         self._last_logged_at = float("-inf")
 
-    async def listen(self, address: Address) -> None:
+    async def listen(self, address: Endpoint) -> None:
         """Start to accept.
 
         :raises OSError: when it cannot listen on the address.

@@ -27,7 +27,8 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.admission.time_slice import TimeSlice
+from broker_stub.admission.newcomer_scheduler import TimeSlice
+from broker_stub.amqp.conditions import CONNECTION_FORCED
 
 
 class ParkedConnection(Hashable, Protocol):
@@ -145,7 +146,7 @@ class Parking:
             connection, since = next(iter(self._since.items()))
             if since + self._timeout > now:
                 break
-            connection.close_with(proton.Condition("amqp:connection:forced", why))
+            connection.close_with(proton.Condition(CONNECTION_FORCED, why))
         oldest = next(iter(self._since.values()), None)
         if oldest is not None:
             self._expiry = self._loop.call_at(oldest + self._timeout, self._expire)

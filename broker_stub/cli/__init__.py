@@ -2,24 +2,47 @@
 
 Exit codes, for scripts: 0 done, 1 refused (the reason is on standard error), 2 usage,
 3 not reachable.
+
+A command's module is imported when it is asked for: a member starts without what only people look at.
 """
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
-from broker_stub.cli.declare import binding, exchange, queue
-from broker_stub.cli.link import link
-from broker_stub.cli.manage import demote, promote, set_members, status
-from broker_stub.cli.pair import pair
-from broker_stub.cli.serve import serve
-from broker_stub.cli.site import site
+_MODULES = {
+    "serve": "serve",
+    "pair": "pair",
+    "status": "manage",
+    "promote": "manage",
+    "demote": "manage",
+    "set-members": "manage",
+    "queue": "declare",
+    "exchange": "declare",
+    "binding": "declare",
+    "link": "link",
+    "site": "site",
+}
 
 
-@click.group()
+class _Commands(click.Group):
+    """The commands, each from its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the alphabet."""
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in _MODULES:
+            return None
+        module = importlib.import_module(f"broker_stub.cli.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+
+@click.group(cls=_Commands)
 def main() -> None:
     """A reference AMQP 1.0 broker pair for trying out and testing failover."""
-
-
-for command in (serve, pair, status, promote, demote, set_members, queue, exchange, binding, link, site):
-    main.add_command(command)

@@ -8,6 +8,7 @@ Rules
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,15 +16,15 @@ from pathlib import Path
 
 import click
 
-from broker_stub.address import Address
 from broker_stub.election.arbiter import open_arbiter
 from broker_stub.member.member import ClusterOptions, ClusterSetup
+from broker_stub.queueing.queue_limits import DEFAULT_LIMITS
 from broker_stub.replication.backup import CAPABILITY
-from broker_stub.store import MemoryStore, open_store
+from broker_stub.store import MemoryStore, Store, open_store
 from haclient import Credentials, aio
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL
-from haclient.cluster_url.url_error import ClusterURLError
-from haclient.factory import FactoryArguments
 
 MEMORY = "memory"
 
@@ -62,7 +63,11 @@ class ClusterArguments:
 
         :raises broker_stub.store.StoreFailedError: when the store cannot be used.
         """
-        store = MemoryStore() if self.store == MEMORY else await open_store(Path(self.store))
+        window = DEFAULT_LIMITS.duplicates
+        if self.store == MEMORY:
+            store: Store = MemoryStore(duplicates=window)
+        else:
+            store = await open_store(Path(self.store), duplicates=window)
         options = ClusterOptions(
             name=self.name,
             backup_timeout=self.backup_timeout,
@@ -77,18 +82,18 @@ class ClusterArguments:
             await arbiter.close()
             await store.close()
 
-    def _factory(self, members: tuple[Address, ...]) -> aio.ConnectionFactory:
+    def _factory(self, members: tuple[Endpoint, ...]) -> aio.ConnectionFactory:
         where = ",".join(str(member) for member in members) or self.broker_url
-        arguments: FactoryArguments = {
-            "credentials": self.credentials,
-            "desired_capabilities": (CAPABILITY,),
-            "startup_deadline": None,
+        connect = functools.partial(
+            aio.ConnectionFactory,
+            _cluster_url(where),
+            credentials=self.credentials,
+            desired_capabilities=(CAPABILITY,),
+            startup_deadline=None,
             # The member's own links are no application's: its log reports their failovers.
-            "telemetry": "",
-        }
-        if self.tls_ca is not None:
-            arguments["tls_ca"] = str(self.tls_ca)
-        return aio.ConnectionFactory(_cluster_url(where), **arguments)
+            telemetry="",
+        )
+        return connect() if self.tls_ca is None else connect(tls_ca=str(self.tls_ca))
 
 
 def _cluster_url(text: str) -> str:

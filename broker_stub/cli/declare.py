@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from broker_stub.address import Address
+from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.cli.member_requests import JSON, MEMBERS, MemberRequests, finish, flatten, request_options
-from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient
 from broker_stub.queueing.message import Replicate
-from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
+from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
+from haclient.cluster_url.endpoint import Endpoint
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
 
-_Members = tuple[list[Address], ...]
+_Members = tuple[list[Endpoint], ...]
 _Facts = dict[str, Any]
 
 _REPLICATE = click.option(

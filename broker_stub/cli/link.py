@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from broker_stub.address import Address
+from broker_stub.amqp.node_names import EXCHANGE_TYPE
 from broker_stub.cli.member_requests import (
     JSON,
     MEMBERS,
@@ -20,10 +20,10 @@ from broker_stub.cli.member_requests import (
     request_options,
 )
 from broker_stub.cli.report import link_line
-from broker_stub.management import EXCHANGE_TYPE
 from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.sites.inbound import CREATE, KEEP, MISSING
 from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
+from haclient.cluster_url.endpoint import Endpoint
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -79,7 +79,7 @@ def add(
     name: str,
     source: str,
     source_password_file: str | None,
-    members: list[Address],
+    members: list[Endpoint],
     missing: str,
     as_json: bool,
     requests: MemberRequests,
@@ -102,7 +102,7 @@ def add(
 @MEMBERS
 @JSON
 @request_options()
-def show_all(*, members: tuple[list[Address], ...], as_json: bool, requests: MemberRequests) -> None:
+def show_all(*, members: tuple[list[Endpoint], ...], as_json: bool, requests: MemberRequests) -> None:
     """Show every link."""
     _run(requests, flatten(members), links_of, as_json=as_json)
 
@@ -112,7 +112,7 @@ def show_all(*, members: tuple[list[Address], ...], as_json: bool, requests: Mem
 @MEMBERS
 @JSON
 @request_options()
-def show(*, name: str, members: tuple[list[Address], ...], as_json: bool, requests: MemberRequests) -> None:
+def show(*, name: str, members: tuple[list[Endpoint], ...], as_json: bool, requests: MemberRequests) -> None:
     """Show one link: its state, the last sequence, and counts of events."""
     _run(requests, flatten(members), lambda client: _one(client, name), as_json=as_json)
 
@@ -122,7 +122,9 @@ def show(*, name: str, members: tuple[list[Address], ...], as_json: bool, reques
 @MEMBERS
 @JSON
 @request_options(timeout=_TIMEOUT)
-def remove(*, name: str, members: tuple[list[Address], ...], as_json: bool, requests: MemberRequests) -> None:
+def remove(
+    *, name: str, members: tuple[list[Endpoint], ...], as_json: bool, requests: MemberRequests
+) -> None:
     """Follow no longer; messages that were applied stay."""
 
     async def delete(client: AdminClient) -> _Facts:
@@ -148,7 +150,7 @@ async def _one(client: AdminClient, name: str) -> _Facts:
 
 def _run(
     requests: MemberRequests,
-    members: list[Address],
+    members: list[Endpoint],
     call: Callable[[AdminClient], Awaitable[_Facts | list[_Facts]]],
     *,
     as_json: bool,

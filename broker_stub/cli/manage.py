@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import click
 
-from broker_stub.address import Address
 from broker_stub.cli.member_requests import (
     JSON,
     MEMBERS,
@@ -19,11 +18,12 @@ from broker_stub.cli.member_requests import (
     flatten,
     request_options,
 )
-from broker_stub.cli.options import ADDRESS, REFUSED, UNREACHABLE
 from broker_stub.cli.report import report
 from broker_stub.cli.switch_over import take_over
+from broker_stub.command_options import ADDRESS, REFUSED, UNREACHABLE
 from broker_stub.election.roles import Role
 from broker_stub.management_client import AdminClient, MemberStatus
+from haclient.cluster_url.endpoint import Endpoint
 
 # A promotion waits for the arbiter, which has five seconds, and for what is being applied.
 _MOVE_TIMEOUT = 20.0
@@ -42,7 +42,7 @@ _MOVE_TIMEOUT = 20.0
 @request_options()
 def status(
     *,
-    members: tuple[list[Address], ...],
+    members: tuple[list[Endpoint], ...],
     everywhere: bool,
     expect: tuple[str, ...],
     as_json: bool,
@@ -93,7 +93,7 @@ def _is_unexpected(found: MemberStatus, expected: tuple[str, ...]) -> bool:
 @JSON
 @request_options(timeout=_MOVE_TIMEOUT)
 def promote(
-    *, member: Address, generation: int, force_primary: bool, as_json: bool, requests: MemberRequests
+    *, member: Endpoint, generation: int, force_primary: bool, as_json: bool, requests: MemberRequests
 ) -> None:
     """Make a member the primary.
 
@@ -108,7 +108,7 @@ def promote(
 @click.option("--primary", type=ADDRESS, help="The member that it redirects its clients to.")
 @JSON
 @request_options(timeout=_MOVE_TIMEOUT)
-def demote(*, member: Address, primary: Address | None, as_json: bool, requests: MemberRequests) -> None:
+def demote(*, member: Endpoint, primary: Endpoint | None, as_json: bool, requests: MemberRequests) -> None:
     """Make the primary a backup; it closes its client connections."""
     _print(asyncio.run(requests.one(member, lambda client: client.demote(primary))), as_json=as_json)
 
@@ -132,7 +132,7 @@ def _print(answer: Answer[MemberStatus], *, as_json: bool) -> None:
 @JSON
 @request_options()
 def set_members(
-    *, members: tuple[Address, ...], at: tuple[Address, ...], as_json: bool, requests: MemberRequests
+    *, members: tuple[Endpoint, ...], at: tuple[Endpoint, ...], as_json: bool, requests: MemberRequests
 ) -> None:
     """Give every running member new addresses of the cluster.
 
@@ -150,7 +150,7 @@ def set_members(
 
 
 async def _push(
-    requests: MemberRequests, members: tuple[Address, ...], at: tuple[Address, ...]
+    requests: MemberRequests, members: tuple[Endpoint, ...], at: tuple[Endpoint, ...]
 ) -> list[Answer[MemberStatus]]:
     async def update(client: AdminClient) -> MemberStatus:
         return await client.set_members(members)

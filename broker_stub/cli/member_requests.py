@@ -19,9 +19,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 import click
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN
-from broker_stub.cli.options import ADDRESS, FILE, PASSWORD_VARIABLE, REFUSED, UNREACHABLE, read_password
+from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.amqp.endpoints import parse_endpoint
+from broker_stub.cli.options import PASSWORD_VARIABLE, read_password
+from broker_stub.command_options import ADDRESS, FILE, REFUSED, UNREACHABLE
 from broker_stub.management_client import (
     AdminClient,
     Credentials,
@@ -29,6 +30,7 @@ from broker_stub.management_client import (
     MemberStatus,
     MemberUnreachableError,
 )
+from haclient.cluster_url.endpoint import Endpoint
 
 T = TypeVar("T")
 
@@ -38,12 +40,12 @@ STATUS_TIMEOUT = 5.0
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-class MembersType(click.ParamType[list[Address]]):
+class MembersType(click.ParamType[list[Endpoint]]):
     """A member, or the URL of a cluster: ``amqp://a:5672,b:5672``."""
 
     name = "url"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Address]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Endpoint]:
         """Every member of the URL."""
         scheme, separator, hosts = str(value).rpartition("://")
         return [ADDRESS.convert(f"{scheme}{separator}{host}", param, ctx) for host in hosts.split(",")]
@@ -53,7 +55,7 @@ MEMBERS = click.argument("members", metavar="URL...", type=MembersType(), nargs=
 """The addresses of the cluster: one member or more, or lists of them."""
 
 
-def flatten(members: Iterable[list[Address]]) -> list[Address]:
+def flatten(members: Iterable[list[Endpoint]]) -> list[Endpoint]:
     """All members of several URLs, each once."""
     return list(dict.fromkeys(address for group in members for address in group))
 
@@ -65,7 +67,7 @@ class Answer(Generic[T]):
     :param code: the exit code; 0 where there is a result.
     """
 
-    address: Address
+    address: Endpoint
     result: T | None = None
     error: str = ""
     code: int = 0
@@ -88,7 +90,7 @@ class MemberRequests:
     timeout: float
     tls_ca: Path | None
 
-    async def one(self, address: Address, call: Callable[[AdminClient], Awaitable[T]]) -> Answer[T]:
+    async def one(self, address: Endpoint, call: Callable[[AdminClient], Awaitable[T]]) -> Answer[T]:
         """Send a request to one member."""
         tls = ssl.create_default_context(cafile=str(self.tls_ca)) if self.tls_ca else None
         try:
@@ -104,13 +106,13 @@ class MemberRequests:
         """The same with a shorter timeout."""
         return replace(self, timeout=min(self.timeout, timeout))
 
-    async def status(self, addresses: Iterable[Address]) -> list[Answer[MemberStatus]]:
+    async def status(self, addresses: Iterable[Endpoint]) -> list[Answer[MemberStatus]]:
         """Read the status of several members at the same time."""
         return await asyncio.gather(*(self.one(address, AdminClient.status) for address in addresses))
 
-    async def everywhere(self, addresses: Iterable[Address]) -> list[Answer[MemberStatus]]:
+    async def everywhere(self, addresses: Iterable[Endpoint]) -> list[Answer[MemberStatus]]:
         """Read the status of these members and of all that they know of."""
-        answers: dict[Address, Answer[MemberStatus]] = {}
+        answers: dict[Endpoint, Answer[MemberStatus]] = {}
         unasked = list(addresses)
         while unasked:
             for answer in await self.status(unasked):
@@ -123,7 +125,7 @@ class MemberRequests:
         return list(members.values())
 
     async def at_primary(
-        self, addresses: Iterable[Address], call: Callable[[AdminClient], Awaitable[T]]
+        self, addresses: Iterable[Endpoint], call: Callable[[AdminClient], Awaitable[T]]
     ) -> Answer[T]:
         """Send a request to the primary among these members and those that they know of."""
         answers = await self.with_timeout_at_most(STATUS_TIMEOUT).everywhere(addresses)
@@ -138,7 +140,7 @@ class MemberRequests:
         return Answer(answers[0].address, error=f"no primary found: {reasons}", code=code)
 
 
-def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Address | None:
+def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Endpoint | None:
     """The member that serves in the highest generation."""
     serving = [
         (answer.result.generation, answer.address)
@@ -148,14 +150,14 @@ def primary_of(answers: Iterable[Answer[MemberStatus]]) -> Address | None:
     return max(serving, key=lambda found: found[0])[1] if serving else None
 
 
-def _known_to(answer: Answer[MemberStatus]) -> list[Address]:
+def _known_to(answer: Answer[MemberStatus]) -> list[Endpoint]:
     """The members that a member knows of; they have TLS where it has."""
     if answer.result is None:
         return []
     facts = answer.result.facts
     texts = [*facts["members"], *([facts["primary"]] if facts["primary"] else [])]
-    plain = (Address.parse(text) for text in texts)
-    return [Address(found.host, found.port, tls=answer.address.tls) for found in plain]
+    plain = (parse_endpoint(text) for text in texts)
+    return [Endpoint(found.host, found.port, tls=answer.address.tls) for found in plain]
 
 
 def _identity(answer: Answer[MemberStatus]) -> tuple[object, ...]:
@@ -166,7 +168,7 @@ def _identity(answer: Answer[MemberStatus]) -> tuple[object, ...]:
     return facts["name"], facts["address"], facts["pid"]
 
 
-def _named(address: Address, error: Exception) -> str:
+def _named(address: Endpoint, error: Exception) -> str:
     text = str(error)
     return text if str(address) in text else f"{address}: {text}"
 

@@ -1,4 +1,4 @@
-"""Exit codes, option types and logging of the commands."""
+"""Options, passwords and logging that several commands share."""
 
 from __future__ import annotations
 
@@ -9,32 +9,8 @@ from pathlib import Path
 
 import click
 
-from broker_stub.address import Address
-
-# 2 is click's own, for usage.
-REFUSED, UNREACHABLE = 1, 3
 PASSWORD_VARIABLE = "BROKER_STUB_PASSWORD"  # noqa: S105 - a name, not a password
 
-
-class AddressType(click.ParamType[Address]):
-    """``host:port``, with or without a scheme."""
-
-    name = "host:port"
-
-    def convert(
-        self, value: str | Address, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Address:
-        """Parse the value, or fail with the reason."""
-        if isinstance(value, Address):
-            return value
-        try:
-            return Address.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-ADDRESS = AddressType()
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 LINK_USERS = click.option(
     "--link-user",
     "link_users",

@@ -17,28 +17,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from broker_stub.address import Address
 from broker_stub.admission.controller import RateSource
 from broker_stub.broker import ANY_PORT
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import rate_options
 from broker_stub.cli.cluster_options import check_arbiter, without_secrets
-from broker_stub.cli.options import (
-    ADDRESS,
-    FILE,
-    LINK_USERS,
-    LOG_LEVEL,
-    LOOP,
-    REFUSED,
-    read_users,
-    start_logging,
-)
+from broker_stub.cli.options import LINK_USERS, LOG_LEVEL, LOOP, read_users, start_logging
+from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.local_cluster.supervisor import (
     LocalCluster,
     LocalClusterEvent,
     LocalClusterOptions,
     describe,
 )
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import SaslUnavailableError
 
 _EVENTS_SHOWN = 12
@@ -49,7 +41,7 @@ _EVENTS_SHOWN = 12
     "--listen",
     type=ADDRESS,
     multiple=True,
-    help="Address of a member, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
+    help="Endpoint of a member, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
 )
 @click.option("--members", type=click.IntRange(1), help="How many, on free ports.  [default: 2]")
 @click.option(
@@ -89,7 +81,7 @@ _EVENTS_SHOWN = 12
 @LOG_LEVEL
 def pair(
     *,
-    listen: tuple[Address, ...],
+    listen: tuple[Endpoint, ...],
     members: int | None,
     store: Path | None,
     memory: bool,

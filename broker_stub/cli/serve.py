@@ -14,29 +14,28 @@ from pathlib import Path
 
 import click
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, Access, write_users
+from broker_stub.admission.auth import Access
 from broker_stub.admission.controller import AdmissionOptions, RateSource
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import limit_options, rate_options
 from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
 from broker_stub.cli.options import (
-    ADDRESS,
-    FILE,
     LINK_USERS,
     LOG_LEVEL,
     LOOP,
     PASSWORD_VARIABLE,
-    REFUSED,
     read_password,
     read_users,
     start_logging,
 )
+from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.queueing.message import Replicate
 from broker_stub.store import StoreFailedError
 from haclient import Credentials
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.tls import TlsFiles
 from haclient.telemetry.settings import VARIABLE, TelemetrySettings
 
@@ -57,7 +56,7 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
     type=click.IntRange(0),
     help="Generation at the start, without --arbiter.  [default: 1 as primary]",
 )
-@click.option("--primary", type=ADDRESS, help="Address of the primary, without --arbiter.")
+@click.option("--primary", type=ADDRESS, help="Endpoint of the primary, without --arbiter.")
 @click.option("--member", "members", type=ADDRESS, multiple=True, help="A member of the cluster (repeat).")
 @click.option("--admin", default=DEFAULT_ADMIN, show_default=True, help="The cluster-admin's user name.")
 @click.option(
@@ -116,13 +115,13 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
 @LOG_LEVEL
 def serve(
     *,
-    listen: Address,
+    listen: Endpoint,
     name: str,
     cluster: str,
     role: str,
     generation: int | None,
-    primary: Address | None,
-    members: tuple[Address, ...],
+    primary: Endpoint | None,
+    members: tuple[Endpoint, ...],
     admin: str,
     users: Path | None,
     anonymous: bool,

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from broker_stub.address import Address
+from broker_stub.amqp.node_names import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.cli.link import SOURCE_PASSWORD, links_of, source_options
 from broker_stub.cli.member_requests import (
     JSON,
@@ -36,11 +36,11 @@ from broker_stub.cli.member_requests import (
     flatten,
     request_options,
 )
-from broker_stub.cli.options import REFUSED
-from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.command_options import REFUSED
 from broker_stub.management_client import AdminClient, MemberRefusedError
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 from broker_stub.sites.inbound import APPLYING
-from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
+from haclient.cluster_url.endpoint import Endpoint
 
 # The response to a change waits for the backups: the primary drops a stalled one after ten seconds.
 _TIMEOUT = 30.0
@@ -70,8 +70,8 @@ def site() -> None:
 @request_options(timeout=_TIMEOUT)
 def promote(
     *,
-    members: tuple[list[Address], ...],
-    source: list[Address] | None,
+    members: tuple[list[Endpoint], ...],
+    source: list[Endpoint] | None,
     planned: bool,
     as_json: bool,
     requests: MemberRequests,
@@ -94,7 +94,7 @@ def promote(
 
 
 async def _promote(
-    requests: MemberRequests, members: list[Address], source: list[Address] | None
+    requests: MemberRequests, members: list[Endpoint], source: list[Endpoint] | None
 ) -> Answer[list[_Facts]]:
     answer = await requests.at_primary(members, _applying(None, applying=False))
     source_events = None if source is None or answer.result is None else await _read_source(requests, source)
@@ -103,7 +103,7 @@ async def _promote(
 
 
 async def _planned_promotion(
-    requests: MemberRequests, members: list[Address], source: list[Address]
+    requests: MemberRequests, members: list[Endpoint], source: list[Endpoint]
 ) -> Answer[list[_Facts]]:
     """Take over when no event is in doubt, and redirect the source's clients here."""
     end = time.monotonic() + requests.timeout
@@ -164,7 +164,7 @@ def _applying(names: list[str] | None, *, applying: bool) -> Callable[[AdminClie
     return change
 
 
-async def _read_source(requests: MemberRequests, source: list[Address]) -> _Facts | None:
+async def _read_source(requests: MemberRequests, source: list[Endpoint]) -> _Facts | None:
     """The event status of the source; ``None`` when it cannot be reached."""
     answer = await requests.with_timeout_at_most(STATUS_TIMEOUT).at_primary(source, AdminClient.status)
     facts: _Facts | None = None if answer.result is None else answer.result.facts["site"].get("source")
@@ -214,8 +214,8 @@ def fail_back(
     name: str,
     source: str,
     source_password_file: str | None,
-    members: list[Address],
-    former: list[Address],
+    members: list[Endpoint],
+    former: list[Endpoint],
     discard: bool,
     mode: str,
     as_json: bool,
@@ -240,8 +240,8 @@ async def _fail_back(
     requests: MemberRequests,
     name: str,
     source_config: dict[str, str],
-    members: list[Address],
-    former: list[Address],
+    members: list[Endpoint],
+    former: list[Endpoint],
     *,
     mode: str,
     discard: bool,

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker_stub.address import Address
+from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.cli.member_requests import STATUS_TIMEOUT, Answer, MemberRequests
-from broker_stub.cli.options import REFUSED
+from broker_stub.command_options import REFUSED
 from broker_stub.election.roles import Role
 from broker_stub.management_client import AdminClient, MemberStatus
+from haclient.cluster_url.endpoint import Endpoint
 
 _FOLLOWERS = (Role.READY, Role.PASSIVE)
 # Seconds for a primary's status; a slower one counts as dead, and the promotion is safe all the same.
@@ -27,7 +28,7 @@ _LIVENESS_TIMEOUT = 2.0
 
 
 async def take_over(
-    requests: MemberRequests, member: Address, *, at_least: int = 0, force: bool = False
+    requests: MemberRequests, member: Endpoint, *, at_least: int = 0, force: bool = False
 ) -> Answer[MemberStatus]:
     """Promote a member; first demote the primary that it follows.
 
@@ -51,18 +52,20 @@ async def take_over(
     return await _promoted(requests, former, await requests.one(member, promote))
 
 
-async def _living_primary(requests: MemberRequests, member: Address, status: MemberStatus) -> Address | None:
+async def _living_primary(
+    requests: MemberRequests, member: Endpoint, status: MemberStatus
+) -> Endpoint | None:
     """The primary that a member follows, if it answers that it is one."""
     if status.role not in _FOLLOWERS or status.primary is None:
         return None
-    where = Address.parse(status.primary)
-    primary = Address(where.host, where.port, tls=member.tls)
+    where = parse_endpoint(status.primary)
+    primary = Endpoint(where.host, where.port, tls=member.tls)
     answer = await requests.with_timeout_at_most(_LIVENESS_TIMEOUT).one(primary, AdminClient.status)
     return primary if answer.result is not None and answer.result.serves else None
 
 
 async def _promoted(
-    requests: MemberRequests, former: Address, answer: Answer[MemberStatus]
+    requests: MemberRequests, former: Endpoint, answer: Answer[MemberStatus]
 ) -> Answer[MemberStatus]:
     """The answer to a promotion; if it was refused, promote the demoted primary again."""
     if answer.result is not None:

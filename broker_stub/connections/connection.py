@@ -12,10 +12,6 @@ Rules
 * The member accepts a link with its real terminus, or refuses it with a condition and a reason; the
   connection continues in both cases.
 * No client affects another one: its links, its temporary queues and its congestion are its own.
-* A receiver from an exchange gets a temporary queue of its own, bound with the key in its address
-  ``exchange/key``; without a key it is bound with ``#`` to a topic exchange and with nothing to a fanout
-  exchange, while a direct exchange requires a key.  The queue ends with the link, so this receiver misses
-  the messages between a failover and its new attach; an application that needs them binds a queue.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); part 3,
 sections 3.5.3 and 3.5.4 (source and target); docs/storms.md (parking).
@@ -26,33 +22,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 import proton
 from proton import Terminus
 
-from broker_stub.admission import auth
+from broker_stub.admission import refusals
 from broker_stub.admission.controller import Decision
+from broker_stub.amqp.conditions import (
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
+)
+from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections import terminus
 from broker_stub.connections.incoming_links import (
     AnonymousIncomingLink,
     IncomingLink,
-    RequestHandler,
     RequestLink,
 )
 from broker_stub.connections.outgoing_links import OutgoingLink
-from broker_stub.queueing.exchanges import ExchangeType, Route
+from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.targets import Targets
+from broker_stub.queueing.exchanges import Route
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.replication import backup
 from broker_stub.replication.replica import Replica
-from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
+from broker_stub.sites.site_link import FOLLOW
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine
-from haclient.engine.settings import MOST_HELD, NUMBER, PARK
-
-if TYPE_CHECKING:
-    from broker_stub.broker import Broker
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
+from haclient.engine.settings import CONNECTION_NUMBER, MAX_PARKED_LINKS, PARK
 
 logger = logging.getLogger("broker_stub.connections.connection")
 
@@ -60,13 +64,10 @@ logger = logging.getLogger("broker_stub.connections.connection")
 _BURST = 256 * 1024
 # Seconds between two checks of whether the peer of a congested connection has read on.
 _CONGESTION_PAUSE = 0.002
-_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
-_UNAUTHORIZED = "amqp:unauthorized-access"
 _GENERATION = proton.symbol("haclient:generation")
 # The client chooses its container id, of any length.
 _MAX_ID_LENGTH = 300
 _OFFERED = ("ANONYMOUS-RELAY",)
-_DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
 
 class ClientConnection:
@@ -74,7 +75,6 @@ class ClientConnection:
 
     __slots__ = (
         "_accepted_at",
-        "_broker",
         "_burst",
         "_closing",
         "_deadline",
@@ -88,8 +88,9 @@ class ClientConnection:
         "_parked_links",
         "_replica",
         "_resumption",
+        "_server",
         "_sessions",
-        "_temporary",
+        "_targets",
         "_unparked",
         "admin",
         "congested",
@@ -100,7 +101,7 @@ class ClientConnection:
         "wants_park",
     )
 
-    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: ConnectionServer, loop: asyncio.AbstractEventLoop) -> None:
         self.user: str | None = None
         self.admin = False
         self.opened_at: float | None = None
@@ -116,7 +117,8 @@ class ClientConnection:
         self._linked = False
         self._parked_links: list[SenderLink | ReceiverLink] = []
         self._accepted_at = loop.time()
-        self._broker = broker
+        self._server = server
+        self._targets = Targets(server, self)
         self._loop = loop
         self._engine: Engine | None = None
         self._burst = 0
@@ -125,7 +127,6 @@ class ClientConnection:
         self._sessions: list[proton.Session] = []
         self._outgoing: set[OutgoingLink] = set()
         self._replica: Replica | None = None
-        self._temporary: set[Queue] = set()
         self._exchange_queues: dict[OutgoingLink, Queue] = {}
         """The temporary queues of receivers from exchanges."""
         self._resumption: asyncio.Handle | None = None
@@ -164,23 +165,21 @@ class ClientConnection:
     def close(self, why: str) -> None:
         """Close the connection of a dropped replica."""
         if self._engine is not None and not self._closing:
-            self.close_with(proton.Condition("amqp:connection:forced", why))
+            self.close_with(proton.Condition(CONNECTION_FORCED, why))
 
     def abort(self, why: str) -> None:
         """Drop the connection without a Close, to free its resources."""
-        self.engine.abort(proton.Condition(_LIMIT_EXCEEDED, why))
+        self.engine.abort(proton.Condition(RESOURCE_LIMIT_EXCEEDED, why))
 
     def _arm_deadline(self, why: str) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
         if self.engine.close_reason is None:
-            self._deadline = self._loop.call_later(
-                self._broker.options.handshake_timeout, self._deadline_passed, why
-            )
+            self._deadline = self._loop.call_later(self._server.handshake_timeout, self._deadline_passed, why)
 
     def _deadline_passed(self, why: str) -> None:
         self._deadline = None
-        self.engine.abort(proton.Condition("amqp:connection:forced", why))
+        self.engine.abort(proton.Condition(CONNECTION_FORCED, why))
 
     # -- for the engine: connection and session -------------------------------------------------
 
@@ -189,24 +188,24 @@ class ClientConnection:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        broker = self._broker
-        self.user = broker.options.access.user(engine.transport)
+        server = self._server
+        self.user = server.access.user(engine.transport)
         desired = [str(name) for name in engine.connection.remote_desired_capabilities or ()]
-        self.admin = broker.options.access.is_admin(self.user) and FOLLOW not in desired
+        self.admin = server.access.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates
-        decision = broker.decide(self)
+        decision = server.decide(self)
         if decision is Decision.PARK:
             self._parked = True
-            broker.telemetry.parked(self.client_id, broker.membership)
-            engine.open(properties=broker.open_properties(), offered=(*_OFFERED, PARK))
+            server.telemetry.parked(self.client_id, server.membership)
+            engine.open(properties=server.open_properties(), offered=(*_OFFERED, PARK))
         elif decision is Decision.ADMIT:
             self._admitted()
-            engine.open(properties=broker.open_properties(), offered=_OFFERED)
+            engine.open(properties=server.open_properties(), offered=_OFFERED)
         else:
-            broker.telemetry.refused(self.client_id, broker.membership, decision)
-            engine.open(properties={**broker.open_properties(), **auth.refused_open()})
+            server.telemetry.refused(self.client_id, server.membership, decision)
+            engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
 
     @property
@@ -217,12 +216,12 @@ class ClientConnection:
     @property
     def key(self) -> Hashable:
         """What identifies the client when it connects again."""
-        number = self.engine.peer_properties.get(NUMBER)
+        number = self.engine.peer_properties.get(CONNECTION_NUMBER)
         return self.client_id, number if isinstance(number, int) else None
 
     def _admitted(self) -> None:
         if not self.admin or self.replicates:
-            self._broker.telemetry.admitted(self.client_id, self._broker.membership)
+            self._server.telemetry.admitted(self.client_id, self._server.membership)
 
     # -- parked ---------------------------------------------------------------------------------
 
@@ -245,21 +244,21 @@ class ClientConnection:
     def _keep_for_later(self, link: SenderLink | ReceiverLink) -> None:
         """Keep an Attach for later: proton can neither accept nor refuse it before the Begin."""
         self._parked_links.append(link)
-        if len(self._parked_links) > MOST_HELD:
-            self.abort(f"more than {MOST_HELD} links while parked")
+        if len(self._parked_links) > MAX_PARKED_LINKS:
+            self.abort(f"more than {MAX_PARKED_LINKS} links while parked")
 
     def _leave_parking(self, condition: proton.Condition | None) -> None:
         if self._parked:
             self._parked = False
-            self._broker.admission.parking.remove(self)
-            self._broker.telemetry.unparked(self.client_id, self._broker.membership, condition)
+            self._server.admission.parking.remove(self)
+            self._server.telemetry.unparked(self.client_id, self._server.membership, condition)
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""
         if self._closing:
             return
         if not self._sessions and not self._parked and not self.admin:
-            self._broker.admission.setup_completed(self._loop.time() - self._accepted_at)
+            self._server.admission.setup_completed(self._loop.time() - self._accepted_at)
         self._sessions.append(session)
         if not self._parked:
             session.open()
@@ -280,8 +279,8 @@ class ClientConnection:
                 handle.cancel()
         self._leave_parking(reason.condition)
         self._end_links(died=not reason.by_peer)
-        self._broker.addresses.delete_temporary(self, self._temporary)
-        self._broker.connection_ended(self, reason)
+        self._targets.delete_temporary()
+        self._server.connection_ended(self, reason)
         # Engine and owner know each other; without this, a dead connection waits for the collector.
         self._engine = None
 
@@ -300,7 +299,7 @@ class ClientConnection:
     def _end_exchange_queue(self, outgoing: OutgoingLink) -> None:
         queue = self._exchange_queues.pop(outgoing, None)
         if queue is not None:
-            self._broker.addresses.delete(queue)
+            self._server.addresses.delete(queue)
 
     # -- for the engine: links ------------------------------------------------------------------
 
@@ -312,7 +311,7 @@ class ClientConnection:
             self._keep_for_later(link)
             return
         if self._unparked:
-            link.endpoint.properties = {_GENERATION: proton.ulong(self._broker.membership.generation)}
+            link.endpoint.properties = {_GENERATION: proton.ulong(self._server.membership.generation)}
         try:
             if isinstance(link, ReceiverLink):
                 self._accept_incoming(engine, link)
@@ -329,23 +328,23 @@ class ClientConnection:
         endpoint = link.endpoint
         remote = endpoint.remote_target
         if remote.type == Terminus.COORDINATOR:
-            raise AddressRefusedError("amqp:not-implemented", "transactions are not supported")
+            raise AddressRefusedError(NOT_IMPLEMENTED, "transactions are not supported")
         incoming: IncomingLink | AnonymousIncomingLink | RequestLink
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
-            incoming = AnonymousIncomingLink(link, self, self._resolve_target, self._broker.now_ms)
+            incoming = AnonymousIncomingLink(link, self, self._targets.to_send, self._server.now_ms)
         else:
             target = (
-                self._temporary_queue()
+                self._targets.temporary_queue()
                 if remote.dynamic
-                else self._resolve_target(remote.address, terminus.node_properties(remote))
+                else self._targets.to_send(remote.address, terminus.node_properties(remote))
             )
             if isinstance(target, Queue | Route):
                 self.uses_queues |= isinstance(target, Route) or not target.temporary
-                incoming = IncomingLink(link, self, target, self._broker.now_ms)
+                incoming = IncomingLink(link, self, target, self._server.now_ms)
                 endpoint.target.address = target.name
             else:
                 incoming = RequestLink(link, self, target)
-                endpoint.target.address = auth.MANAGEMENT
+                endpoint.target.address = MANAGEMENT
         terminus.mirror(link)
         self._incoming.add(incoming)
         link.owner = incoming
@@ -356,15 +355,12 @@ class ClientConnection:
         endpoint = link.endpoint
         remote = endpoint.remote_source
         terminus.refuse_filters(remote)
-        if remote.dynamic:
-            target: Queue | Route = self._temporary_queue()
-        else:
-            self._check_may_use(remote.address)
-            self._check_may_receive_site_events(remote.address)
-            target = self._broker.addresses.resolve(remote.address, **terminus.node_properties(remote))
-        queue = self._bound_queue(target) if isinstance(target, Route) else target
-        if queue.exclusive_to not in (None, self):
-            raise AddressRefusedError(_UNAUTHORIZED, f"{queue.name} belongs to another connection")
+        target = (
+            self._targets.temporary_queue()
+            if remote.dynamic
+            else self._targets.to_receive(remote.address, terminus.node_properties(remote))
+        )
+        queue = self._targets.queue_of(target)
         self.uses_queues |= not queue.temporary
         terminus.mirror(link)
         endpoint.source.address = target.name
@@ -373,7 +369,7 @@ class ClientConnection:
         outgoing = OutgoingLink(link, queue, self, browsing=browsing)
         self._outgoing.add(outgoing)
         if queue.name == REPLICATION_QUEUE and not browsing:
-            self._broker.site.read_by(outgoing)
+            self._server.site.read_by(outgoing)
         if queue is not target:
             self._exchange_queues[outgoing] = queue
         link.owner = outgoing
@@ -381,91 +377,35 @@ class ClientConnection:
 
     def _accept_replica_link(self, engine: Engine, link: SenderLink) -> None:
         """Attach a backup's links: first its control link, then one link for each queue."""
-        member = self._broker.member
-        leading = None if member is None else member.replica_set
-        if leading is None or not self.admin:
-            raise AddressRefusedError(_UNAUTHORIZED, "replication is for the cluster-admin, at the primary")
+        replica_set = self._server.replica_set
+        if replica_set is None or not self.admin:
+            raise AddressRefusedError(
+                UNAUTHORIZED_ACCESS, "replication is for the cluster-admin, at the primary"
+            )
         terminus.mirror(link)
         properties = terminus.properties(link)
         control, _, identity = (link.endpoint.remote_source.address or "").partition("/")
         if control != backup.CONTROL or bool(identity) != (self._replica is not None):
             raise AddressRefusedError(
-                "amqp:not-found", "a backup attaches its control link, then one link for each queue"
+                NOT_FOUND, "a backup attaches its control link, then one link for each queue"
             )
         engine.attach(link)
         if self._replica is None:
-            self._replica = leading.join(str(properties.get(backup.NAME) or self.user), self, link)
+            self._replica = replica_set.join(str(properties.get(backup.NAME) or self.user), self, link)
             return
-        browser = self._replica.feed(identity)
-        if browser is None:
+        feed = self._replica.feed(identity)
+        if feed is None:
             link.close(proton.Condition(backup.DELETED, f"there is no queue {identity}"))
             return
-        link.owner = browser
+        link.owner = feed
         have = [int(number) for number in properties.get(backup.HAVE) or ()]
-        browser.begin(link, zip(have[0::2], have[1::2], strict=True))
-
-    def _resolve_target(
-        self, address: str | None, wanted: terminus.NodeProperties = terminus.NO_NODE_PROPERTIES
-    ) -> Queue | Route | RequestHandler:
-        self._check_may_use(address)
-        if address == auth.MANAGEMENT:
-            return self._broker.management_for(self)
-        if self._broker.site.owns(address):
-            raise AddressRefusedError("amqp:not-allowed", f"only the site itself sends to {address!r}")
-        target = self._broker.addresses.resolve(address, **wanted)
-        if isinstance(target, Route) and target.exchange.type is ExchangeType.REPLICATION:
-            self._check_may_send_site_events(target)
-        return target
-
-    def _check_may_send_site_events(self, route: Route) -> None:
-        if not self._broker.options.access.may_send_site_events(self.user):
-            raise AddressRefusedError(_UNAUTHORIZED, f"{route.name} is for its link and the cluster-admin")
-
-    def _check_may_receive_site_events(self, address: str | None) -> None:
-        if self._broker.site.owns(address) and not self._broker.options.access.may_receive_site_events(
-            self.user
-        ):
-            raise AddressRefusedError(
-                _UNAUTHORIZED, f"{address} is for the cluster-admin and the link users (serve --link-user)"
-            )
-
-    def _check_may_use(self, address: str | None) -> None:
-        if address == auth.MANAGEMENT:
-            if not self.admin:
-                raise AddressRefusedError(_UNAUTHORIZED, f"{address} is for the cluster-admin")
-        elif not self._broker.membership.role.serves and not self.owns(address):
-            raise AddressRefusedError("amqp:illegal-state", "this member is passive")
-
-    def owns(self, address: str | None) -> bool:
-        """Whether the address is a temporary queue of this connection."""
-        return any(queue.name == address for queue in self._temporary)
-
-    def _temporary_queue(self) -> Queue:
-        queue = self._broker.addresses.temporary(self)
-        self._temporary.add(queue)
-        return queue
-
-    def _bound_queue(self, route: Route) -> Queue:
-        """A queue for one receiver from an exchange."""
-        if route.exchange.type is ExchangeType.REPLICATION:
-            raise AddressRefusedError(
-                "amqp:not-allowed", f"clients cannot receive from {route.exchange.name!r}"
-            )
-        key = _DEFAULT_KEYS.get(route.exchange.type) if route.key is None else route.key
-        if key is None:
-            address = f"{route.exchange.name}/key"
-            raise AddressRefusedError(
-                "amqp:invalid-field", f"a direct exchange requires an address {address}"
-            )
-        queue = self._broker.addresses.temporary(self)
-        self._broker.addresses.bind(route.exchange, queue, key)
-        return queue
+        feed.begin(link, zip(have[0::2], have[1::2], strict=True))
 
     # -- for the links --------------------------------------------------------------------------
 
     def link_failed(self) -> None:
         """Drop the connection after an error in a delivery, which is logged."""
-        self.engine.abort(proton.Condition("amqp:internal-error", "a delivery failed"))
+        self.engine.abort(proton.Condition(INTERNAL_ERROR, "a delivery failed"))
 
     def link_closed(self, owner: OutgoingLink | IncomingLink | AnonymousIncomingLink | RequestLink) -> None:
         """Forget a link that is closed."""

@@ -22,6 +22,7 @@ from typing import Protocol
 
 import proton
 
+from broker_stub.amqp.conditions import DECODE_ERROR, LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
 from broker_stub.amqp.message_format import PLAIN, Envelope, MalformedMessageError, inspect, to_address
 from broker_stub.queueing.exchanges import Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
@@ -107,12 +108,12 @@ class IncomingLink:
             data = without_origin(data)
             target = self._target
             if target.deleted:
-                reject(link, delivery, "amqp:resource-deleted", f"{target.name} is deleted")
+                reject(link, delivery, RESOURCE_DELETED, f"{target.name} is deleted")
             else:
                 seconds = None if envelope is PLAIN else lifetime(envelope, self._now_ms)
                 target.enqueue(data, self._done, delivery, envelope, seconds)
         except MalformedMessageError as error:
-            reject(link, delivery, "amqp:decode-error", str(error))
+            reject(link, delivery, DECODE_ERROR, str(error))
         except UnroutableError as error:
             release(link, delivery, error)
         if self._credit <= CREDIT // 2:
@@ -124,7 +125,7 @@ class IncomingLink:
 
     def _top_up(self) -> None:
         if self._credit < 0:
-            self.link.close(proton.Condition("amqp:link:transfer-limit-exceeded", "sent without credit"))
+            self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
         elif not self._target.full:
             self.link.grant(CREDIT - self._credit)
             self._credit = CREDIT
@@ -174,7 +175,7 @@ class AnonymousIncomingLink:
                 self._done(delivery)
                 target.request(data)
         except MalformedMessageError as error:
-            reject(link, delivery, "amqp:decode-error", str(error))
+            reject(link, delivery, DECODE_ERROR, str(error))
         except AddressRefusedError as refused:
             reject(link, delivery, refused.condition, refused.description)
         except UnroutableError as error:

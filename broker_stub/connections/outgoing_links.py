@@ -18,6 +18,7 @@ from typing import Protocol
 
 import proton
 
+from broker_stub.amqp.conditions import LINK_STOLEN
 from broker_stub.amqp.message_format import with_header
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
@@ -122,9 +123,14 @@ class OutgoingLink:
         """Deliver again after a congestion."""
         self.credit_given(self.link)
 
+    @property
+    def closed(self) -> bool:
+        """Whether the link has ended."""
+        return self.link.dead
+
     def steal(self) -> None:
         """Close the link because another receiver takes over; return the unsettled messages."""
-        self.link.close(proton.Condition("amqp:link:stolen", "another receiver has taken over"))
+        self.link.close(proton.Condition(LINK_STOLEN, "another receiver has taken over"))
         self._connection.link_closed(self)
         self.end(died=True)
 

@@ -9,8 +9,9 @@ from typing import Any, TypedDict
 
 import proton
 
+from broker_stub.amqp.conditions import NOT_IMPLEMENTED
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, AddressRefusedError
-from broker_stub.sites.modes import SITE_PROPERTY
+from broker_stub.queueing.site_state import SITE_PROPERTY
 from haclient.engine.links import ReceiverLink, SenderLink
 
 
@@ -62,4 +63,4 @@ def refuse_filters(source: proton.Terminus) -> None:
     found = data.get_object() if data.next() else None
     if found:
         names = ", ".join(str(name) for name in found) if isinstance(found, dict) else str(found)
-        raise AddressRefusedError("amqp:not-implemented", f"filters are not supported: {names}")
+        raise AddressRefusedError(NOT_IMPLEMENTED, f"filters are not supported: {names}")

@@ -55,7 +55,7 @@ class Guard:
                 self._complete(done, token)
 
     def suspend(self, reason: str) -> None:
-        """Settle nothing until ``reopen`` with the same reason."""
+        """Settle nothing until ``resume`` with the same reason."""
         self._reasons.add(reason)
         self.open = False
 

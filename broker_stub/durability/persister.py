@@ -17,15 +17,35 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Iterable
+from typing import Protocol
 
 from broker_stub.durability.guard import Guard
 from broker_stub.queueing.exchanges import Binding, Exchange
-from broker_stub.queueing.message import Message, Replicate
+from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication.wire import ReplicatedMessage
-from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
+from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Store
+
+
+class MessageCopy(Protocol):
+    """A message that another member or a site event has, to be written as it is there."""
+
+    @property
+    def id(self) -> int:
+        """The number that it has in its queue."""
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was delivered."""
+
+    @property
+    def expires_at_ms(self) -> int:
+        """Milliseconds since the epoch, 0 for never."""
+
+    @property
+    def data(self) -> bytes:
+        """The encoded message."""
 
 
 class Persister:
@@ -115,26 +135,25 @@ class Persister:
             expires_at=message.expires_at_ms,
             duplicate_id=message.envelope.duplicate_id,
         )
-        if (
-            queue.site_progress is not None and queue.site_listener is None
-        ):  # a teller changes them, and writes them then
+        # Where there is a listener, it changes the progress, and writes it then.
+        if queue.site_progress is not None and queue.site_listener is None:
             sequence = self.put_site_progress(queue)
         self._committing.append((sequence, message))
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
-        """The site progress of a queue have changed, behind everything that happened to it before."""
+        """The site progress of a queue has changed, after everything that happened to it before."""
         if self._removed or self._counted:
             self.flush()
         completion.pending_acks += 1
         self._committing.append((self.put_site_progress(queue), completion))
 
     def put_site_progress(self, queue: Queue) -> int:
-        """Write the site progress of a queue as they are now; the store's sequence of it."""
-        assert queue.site_progress is not None, "who changes site progress has made them"
+        """Write the site progress of a queue as it is now; the store's sequence of it."""
+        assert queue.site_progress is not None, "only a queue with site progress changes it"
         return self._store.put_site_progress(self._keys[queue.identity], queue.site_progress.plain())
 
-    def put(self, queue: Queue, message: ReplicatedMessage, duplicate_id: bytes | None) -> int:
-        """Write a message that the primary sent; the store's sequence of it."""
+    def put(self, queue: Queue, message: MessageCopy, duplicate_id: bytes | None) -> int:
+        """Write a copied message; the store's sequence of it."""
         if self._removed or self._counted:
             self.flush()
         return self._store.put_message(
@@ -197,8 +216,3 @@ def _binding_record(binding: Binding) -> BindingRecord:
         queue=uuid.UUID(binding.queue.identity),
         key=binding.key,
     )
-
-
-def is_replicated(queue: Queue) -> bool:
-    """Whether the backups have the queue's messages."""
-    return queue.replicate is Replicate.ALL and not queue.temporary

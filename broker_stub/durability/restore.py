@@ -8,8 +8,7 @@ from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
+from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode, SiteProgress
 from broker_stub.store import Snapshot, Store
 
 

@@ -4,9 +4,9 @@ Everything that decides on generations is in this file.  The broker executes the
 :class:`Promotion`, :class:`GoAlone` and :class:`BecomeReady` yield, and the model test in
 ``tests/broker_stub/election/model`` explores the same objects with a crash between any two steps.
 
-The arbiter holds one record, *(number, claim)*, changed only by compare-and-set.  A claim is an id
+The arbiter holds one record, *(generation, claim)*, changed only by compare-and-set.  A claim is an id
 that is never used twice.  A member keeps its own *generation* (or none) and at most one *pending*
-(number, claim).  A member is *eligible* while its number equals the arbiter's, or its pending equals
+(generation, claim).  A member is *eligible* while its generation equals the arbiter's, or its pending equals
 the arbiter's whole record.
 
 Rules
@@ -30,7 +30,7 @@ They keep two things true: every eligible member has every settled message, and 
    generation to them.
 
    * *Any, not the last*: of three, C drops and A settles with B alone.  C still has the arbiter's
-     number, is promoted, and lacks what was settled.
+     generation, is promoted, and lacks what was settled.
    * *A fresh claim each round*: B notes a pending and drops, the round is made anew without B and wins;
      with the same claim B would be eligible, and lacks what is settled from then on.
    * *The remaining ones note it first*: else they are not eligible if the primary dies for good after it.
@@ -157,7 +157,7 @@ def propose(record: ArbiterRecord | int, claim: str) -> Pending:
 
 
 def adopt(state: GenerationState, record: ArbiterRecord) -> GenerationState:
-    """An eligible member by its pending has that number."""
+    """A member that is eligible by its pending takes that generation."""
     return GenerationState(record.generation) if _is_record(state.pending, record) else state
 
 
@@ -193,11 +193,11 @@ def _is_record(pending: Pending | None, record: ArbiterRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Becoming primary: WritePending, CompareAndSet, WriteNumber, then Done; or Refused.
+    """Becoming primary: WritePending, CompareAndSet, WriteGeneration, then Done; or Refused.
 
     Each event returns a new one; an event that does not fit the current step changes nothing.
 
-    :param state: what this member has durably once the current step is applied.
+    :param state: what this member has durably once the current step is executed.
     """
 
     state: GenerationState
@@ -229,7 +229,7 @@ class Promotion:
         return cls(state, record, pending, WritePending(state))
 
     def finished(self, step: object) -> Promotion:
-        """A step was applied."""
+        """A step was executed."""
         if step == self.step and isinstance(step, WritePending):
             return replace(self, step=CompareAndSet(self.record, _record_of(self.pending)))
         if step == self.step and isinstance(step, WriteGeneration):
@@ -255,10 +255,10 @@ class Promotion:
 class ShrinkInSync:
     """Going on without a replica that was ready.  The guard is suspended from ``begin`` until ``Done``.
 
-    MakeClaim, NotePending, AwaitNoted, WritePending, CompareAndSet, WriteNumber, HandOver, then Done, or
+    MakeClaim, NotePending, AwaitNoted, WritePending, CompareAndSet, WriteGeneration, HandOver, then Done, or
     MakeClaim again if a replica dropped meanwhile; or StepDown.
 
-    :param state: what this member has durably once the current step is applied.
+    :param state: what this member has durably once the current step is executed.
     :param held: the record that this primary won last.
     :param remaining: the replicas that are still ready.
     :param again: one of them dropped when the arbiter may already have been asked: it may be eligible.
@@ -304,7 +304,7 @@ class ShrinkInSync:
         return replace(self, remaining=remaining, again=True, step=step)
 
     def finished(self, step: object) -> ShrinkInSync:
-        """A step was applied."""
+        """A step was executed."""
         if step != self.step or self.pending is None:
             return self
         match self.step:
@@ -341,7 +341,7 @@ class ShrinkInSync:
 
 @dataclass(frozen=True, slots=True)
 class BecomeReady:
-    """A replica in catch-up becomes ready: StartWaiting, AwaitDrained, AwaitGate, HandOver, then IsReady."""
+    """A replica in catch-up becomes ready: its steps from StartWaiting to IsReady, in order."""
 
     replica: str
     step: BecomeReadyStep = field(default_factory=StartWaiting)
@@ -357,9 +357,9 @@ class BecomeReady:
         return isinstance(self.step, HandOver | IsReady)
 
     def finished(self, step: object, *, generation: int | None = None) -> BecomeReady:
-        """A step was applied.
+        """A step was executed.
 
-        :param number: with ``AwaitGate``: the generation of the primary now.
+        :param generation: with ``AwaitNoShrink``: the generation of the primary now.
         """
         if step != self.step:
             return self

@@ -28,7 +28,7 @@ class Pending:
 class GenerationState:
     """What one member has durably.
 
-    :param number: the generation of whose settled messages it has all; ``None`` when that is not
+    :param generation: the generation of whose settled messages it has all; ``None`` when that is not
         known (in catch-up, after the loss of its store).  A store that was never part of a cluster has 0.
     """
 
@@ -116,7 +116,7 @@ class AwaitNoShrink:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All is written: this member may settle in the generation of this record (its own, for ``GoAlone``)."""
+    """All is written: this member may settle in this record's generation (its own, for ``ShrinkInSync``)."""
 
     record: ArbiterRecord
 

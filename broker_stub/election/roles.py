@@ -2,7 +2,7 @@
 
 States
 ------
-A member with an arbiter goes round these (docs/replication.md):
+A member with an arbiter has these (docs/replication.md):
 
 ``connecting``  searches the primary.
 ``catchup``     receives what it lacks.
@@ -14,9 +14,10 @@ An operator sets the role of a member without an arbiter: ``passive`` or ``prima
 
 Rules
 -----
-* ``MOVES`` is the whole truth: any move that is not in it is refused and changes nothing.
+* The tables ``WITH_ARBITER`` and ``BY_OPERATOR`` are complete: any other move is an error and changes
+  nothing.  ``scripts/state_diagrams.py`` draws them into docs/internals/member.md.
 * What decides over a promotion from ``connecting`` or ``ready`` is the arbiter (``generation``);
-  in ``catchup`` a promotion is refused before anybody is asked.
+  in ``catchup`` a promotion is refused without asking it, unless it is forced.
 * Without an arbiter, a promotion makes a generation higher than any this member has heard of.
 * A member follows a primary only of a generation that is not below its own.
 
@@ -26,9 +27,10 @@ Source: Apache Qpid, "An active-passive, hot-standby design", "Broker discovery 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from broker_stub.address import Address
+from haclient.cluster_url.endpoint import Endpoint
 
 
 class Role(enum.StrEnum):
@@ -51,6 +53,8 @@ class Move(enum.StrEnum):
     """What can be asked of a member, or happen to it."""
 
     PROMOTE = "promote"
+    FORCE = "force-primary"
+    SHRUNK = "in-sync-set-shrunk"
     RECOVERED = "recovered"
     DEMOTE = "demote"
     FOLLOW = "set-primary"
@@ -59,26 +63,39 @@ class Move(enum.StrEnum):
     LOST = "lost-primary"
 
 
-MOVES: dict[tuple[Role, Move], Role] = {
+Moves = Mapping[tuple[Role, Move], Role]
+
+WITH_ARBITER: Moves = {
     (Role.CONNECTING, Move.FOUND): Role.CATCHUP,
     (Role.CATCHUP, Move.CAUGHT_UP): Role.READY,
+    # The primary has another generation.
+    (Role.READY, Move.CAUGHT_UP): Role.READY,
     (Role.CONNECTING, Move.LOST): Role.CONNECTING,
     (Role.CATCHUP, Move.LOST): Role.CONNECTING,
     (Role.READY, Move.LOST): Role.CONNECTING,
     (Role.CONNECTING, Move.PROMOTE): Role.RECOVERING,
     (Role.READY, Move.PROMOTE): Role.RECOVERING,
+    (Role.CONNECTING, Move.FORCE): Role.RECOVERING,
+    (Role.CATCHUP, Move.FORCE): Role.RECOVERING,
+    (Role.READY, Move.FORCE): Role.RECOVERING,
     (Role.RECOVERING, Move.RECOVERED): Role.PRIMARY,
+    (Role.RECOVERING, Move.SHRUNK): Role.RECOVERING,
+    (Role.PRIMARY, Move.SHRUNK): Role.PRIMARY,
     (Role.RECOVERING, Move.DEMOTE): Role.CONNECTING,
-    # By an operator, without an arbiter:
-    (Role.PASSIVE, Move.PROMOTE): Role.PRIMARY,
-    (Role.PASSIVE, Move.FOLLOW): Role.PASSIVE,
-    # With an arbiter, the supervisor's report of where the primary is serves for redirects only.
+    (Role.PRIMARY, Move.DEMOTE): Role.CONNECTING,
+    # The supervisor's report of where the primary is serves for redirects only.
     (Role.CONNECTING, Move.FOLLOW): Role.CONNECTING,
     (Role.CATCHUP, Move.FOLLOW): Role.CATCHUP,
     (Role.READY, Move.FOLLOW): Role.READY,
-    # To ``passive`` without an arbiter, to ``connecting`` with one.
+}
+"""The moves of a member whose primary an arbiter decides."""
+
+BY_OPERATOR: Moves = {
+    (Role.PASSIVE, Move.PROMOTE): Role.PRIMARY,
+    (Role.PASSIVE, Move.FOLLOW): Role.PASSIVE,
     (Role.PRIMARY, Move.DEMOTE): Role.PASSIVE,
 }
+"""The moves of a member without an arbiter."""
 
 
 class MoveRefusedError(Exception):
@@ -96,7 +113,7 @@ class Membership:
 
     role: Role = Role.PASSIVE
     generation: int = 0
-    primary: Address | None = None
+    primary: Endpoint | None = None
     arbitrated: bool = False
 
     def promote(self, *, at_least: int = 0) -> Membership:
@@ -104,12 +121,11 @@ class Membership:
         role = self._move(Move.PROMOTE)
         return replace(self, role=role, generation=max(self.generation + 1, at_least), primary=None)
 
-    def demote(self, primary: Address | None = None) -> Membership:
+    def demote(self, primary: Endpoint | None = None) -> Membership:
         """Serve no longer."""
-        role = self._move(Move.DEMOTE)
-        return replace(self, role=Role.CONNECTING if self.arbitrated else role, primary=primary)
+        return replace(self, role=self._move(Move.DEMOTE), primary=primary)
 
-    def follow(self, primary: Address | None, *, generation: int = 0) -> Membership:
+    def follow(self, primary: Endpoint | None, *, generation: int = 0) -> Membership:
         """Record where the primary is, or that it is unknown."""
         role = self._move(Move.FOLLOW)
         if primary is not None and generation < self.generation:
@@ -118,23 +134,31 @@ class Membership:
             )
         return replace(self, role=role, generation=max(generation, self.generation), primary=primary)
 
-    def found(self, primary: Address | None, generation: int) -> Membership:
+    def found(self, primary: Endpoint | None, generation: int) -> Membership:
         """A primary is followed."""
         generation = max(generation, self.generation)
         return replace(self, role=self._move(Move.FOUND), primary=primary, generation=generation)
 
     def caught_up(self, generation: int) -> Membership:
         """The primary handed over its generation."""
-        role = Role.READY if self.role is Role.READY else self._move(Move.CAUGHT_UP)
-        return replace(self, role=role, generation=max(generation, self.generation))
+        return replace(self, role=self._move(Move.CAUGHT_UP), generation=max(generation, self.generation))
 
     def lost(self) -> Membership:
         """The primary is followed no longer."""
         return replace(self, role=self._move(Move.LOST), primary=None)
 
-    def serve(self, generation: int) -> Membership:
+    def serve(self, generation: int, *, force: bool = False) -> Membership:
         """The arbiter gave this member a generation; ``recovering`` until ``recovered``."""
-        return replace(self, role=self._move(Move.PROMOTE), generation=generation, primary=None)
+        role = self._move(Move.FORCE if force else Move.PROMOTE)
+        return replace(self, role=role, generation=generation, primary=None)
+
+    def shrunk(self, generation: int) -> Membership:
+        """This primary goes on without a replica that was ready, in another generation."""
+        return replace(self, role=self._move(Move.SHRUNK), generation=generation)
+
+    def redirect_to(self, primary: Endpoint | None) -> Membership:
+        """Send clients to the primary that the supervisor reports, which this member may not follow."""
+        return replace(self, role=self._move(Move.FOLLOW), primary=primary)
 
     def recovered(self) -> Membership:
         """What is complete may be settled."""
@@ -148,7 +172,7 @@ class Membership:
         self._move(move)
 
     def _move(self, move: Move) -> Role:
-        role = MOVES.get((self.role, move))
+        role = (WITH_ARBITER if self.arbitrated else BY_OPERATOR).get((self.role, move))
         if role is None:
             raise MoveRefusedError(f"{move}: this member is {self.role}")
         return role

@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker_stub.address import Address
+from haclient.cluster_url.endpoint import Endpoint
 
 # Python, proton and a free port take a fraction of a second, even on a busy machine.
 START_TIMEOUT = 20.0
@@ -115,7 +115,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def free_addresses(wanted: tuple[Address, ...]) -> tuple[Address, ...]:
+def free_addresses(wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
     """The addresses with every port 0 replaced by a free port."""
     with contextlib.ExitStack() as stack:
         found = []
@@ -126,5 +126,5 @@ def free_addresses(wanted: tuple[Address, ...]) -> tuple[Address, ...]:
                 holder = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
                 holder.bind((address.host, 0))
                 port = int(holder.getsockname()[1])
-            found.append(Address(address.host, port, address.tls))
+            found.append(Endpoint(address.host, port, address.tls))
         return tuple(found)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_stub.address import Address
 from broker_stub.local_cluster.member_process import MemberProcess
 from broker_stub.management_client import AdminClient, MemberStatus
+from haclient.cluster_url.endpoint import Endpoint
 
 
 class MemberState(enum.StrEnum):
@@ -51,7 +51,7 @@ class LocalClusterEvent:
     at: float = field(default_factory=time.time)
 
 
-TWO_ON_LOOPBACK = (Address("127.0.0.1", 0), Address("127.0.0.1", 0))
+TWO_ON_LOOPBACK = (Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class LocalClusterOptions:
     :param wrappers: prefix of the command of single members, by name: ``ip netns exec ...``.
     """
 
-    listen: tuple[Address, ...] = TWO_ON_LOOPBACK
+    listen: tuple[Endpoint, ...] = TWO_ON_LOOPBACK
     cluster: str = "haclient"
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     anonymous: bool = True
@@ -96,14 +96,14 @@ class LocalClusterOptions:
 class Member:
     """One member of a local cluster."""
 
-    def __init__(self, name: str, address: Address, process: MemberProcess) -> None:
+    def __init__(self, name: str, address: Endpoint, process: MemberProcess) -> None:
         self.name = name
         self.address = address
         self.process = process
         self.state = MemberState.STARTING
         self.status: MemberStatus | None = None
         self.admin: AdminClient | None = None
-        self.follows: Address | None = None
+        self.follows: Endpoint | None = None
         self.refusal = ""
         """The reason that it gave when it last refused to be promoted."""
         self.restart_requested = asyncio.Event()

@@ -24,8 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.managed_members import ManagedMembers
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
 from broker_stub.local_cluster.primary_selector import PrimarySelector
@@ -37,6 +36,7 @@ from broker_stub.local_cluster.state import (
     MemberState,
 )
 from broker_stub.management_client import AdminClient, AdminError, Credentials
+from haclient.cluster_url.endpoint import Endpoint
 
 __all__ = ["LocalCluster", "LocalClusterEvent", "LocalClusterOptions", "Member", "MemberState", "describe"]
 
@@ -83,7 +83,7 @@ class LocalCluster:
         self._supervisor = asyncio.create_task(self._supervise(), name="broker_stub local cluster")
         self._supervisor.add_done_callback(lambda _task: self._managed.notify())
 
-    def _member(self, name: str, address: Address, addresses: tuple[Address, ...]) -> Member:
+    def _member(self, name: str, address: Endpoint, addresses: tuple[Endpoint, ...]) -> Member:
         options = self.options
         arguments = ["--listen", address.authority, "--name", name, "--cluster", options.cluster]
         arguments += ["--users", str(self._directory), "--loop", options.loop]

@@ -44,11 +44,3 @@ Files: ``request`` (request, response, ``QUERY``), ``node`` (authorization, disp
 
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """
-
-from __future__ import annotations
-
-from broker_stub.management.node import Management
-from broker_stub.management.queues import queue_facts
-from broker_stub.management.request import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
-
-__all__ = ["BINDING_TYPE", "EXCHANGE_TYPE", "MEMBER_TYPE", "QUEUE_TYPE", "Management", "queue_facts"]

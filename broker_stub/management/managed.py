@@ -5,10 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from broker_stub.address import Address
 from broker_stub.election.roles import Membership
 from broker_stub.management.request import RequestRefusedError
 from broker_stub.queueing.nodes import Addresses
+from haclient.cluster_url.endpoint import Endpoint
 
 
 class Managed(Protocol):
@@ -28,13 +28,13 @@ class Managed(Protocol):
     async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
         """Become the primary; return a warning of what that may have lost, or an empty text."""
 
-    async def demote(self, primary: Address | None = None) -> None:
+    async def demote(self, primary: Endpoint | None = None) -> None:
         """Become passive."""
 
-    def follow(self, primary: Address | None, *, generation: int = 0) -> None:
+    def follow(self, primary: Endpoint | None, *, generation: int = 0) -> None:
         """Take the address of the primary."""
 
-    async def set_members(self, members: tuple[Address, ...]) -> None:
+    async def set_members(self, members: tuple[Endpoint, ...]) -> None:
         """Take the addresses of the cluster's members."""
 
     async def wiring_settled(self) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import proton
 
+from broker_stub.amqp.conditions import (
+    ILLEGAL_STATE,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    UNAUTHORIZED_ACCESS,
+)
+from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
 from broker_stub.election.roles import MoveRefusedError
 from broker_stub.management.bindings import BindingOperations
 from broker_stub.management.exchanges import ExchangeOperations
@@ -15,10 +25,6 @@ from broker_stub.management.managed import Managed
 from broker_stub.management.members import MemberOperations
 from broker_stub.management.queues import QueueOperations
 from broker_stub.management.request import (
-    BINDING_TYPE,
-    EXCHANGE_TYPE,
-    MEMBER_TYPE,
-    QUEUE_TYPE,
     Operation,
     Request,
     RequestRefusedError,
@@ -30,11 +36,11 @@ from broker_stub.store import StoreFailedError
 logger = logging.getLogger("broker_stub.management")
 
 _STATUS = {
-    "amqp:not-found": HTTPStatus.NOT_FOUND,
-    "amqp:not-allowed": HTTPStatus.CONFLICT,
-    "amqp:precondition-failed": HTTPStatus.CONFLICT,
-    "amqp:illegal-state": HTTPStatus.CONFLICT,
-    "amqp:unauthorized-access": HTTPStatus.FORBIDDEN,
+    NOT_FOUND: HTTPStatus.NOT_FOUND,
+    NOT_ALLOWED: HTTPStatus.CONFLICT,
+    PRECONDITION_FAILED: HTTPStatus.CONFLICT,
+    ILLEGAL_STATE: HTTPStatus.CONFLICT,
+    UNAUTHORIZED_ACCESS: HTTPStatus.FORBIDDEN,
 }
 """The status of each AMQP condition; 400 for any other."""
 
@@ -43,6 +49,8 @@ class Management:
     """Answers requests about one broker."""
 
     def __init__(self, broker: Managed) -> None:
+        self._addresses = broker.addresses
+        self._tasks: set[asyncio.Task[None]] = set()
         self._types: Mapping[str, Mapping[str, Operation]] = {
             MEMBER_TYPE: MemberOperations(broker).operations,
             QUEUE_TYPE: QueueOperations(broker).operations,
@@ -63,6 +71,27 @@ class Management:
             response = Response(status=status)
         return _message(message, response, description)
 
+    def start(self, message: proton.Message, *, admin: bool) -> None:
+        """Answer a request in a task of its own, apart from the connection that sent it."""
+        task = asyncio.get_running_loop().create_task(self._respond(message, admin=admin))
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a management request failed", exc_info=error)
+
+    async def _respond(self, message: proton.Message, *, admin: bool) -> None:
+        """Put the response into the request's reply-to queue."""
+        response = await self.answer(message, admin=admin)
+        try:
+            queue = self._addresses.queue(message.reply_to)
+        except AddressRefusedError as refused:
+            logger.info("management response dropped: %s", refused.description)
+        else:
+            queue.enqueue(bytes(response.encode()), _ignore_settlement, None)
+
     async def _perform(self, message: proton.Message, *, admin: bool) -> Response:
         if not admin:
             raise RequestRefusedError(HTTPStatus.FORBIDDEN, "management is for the cluster-admin")
@@ -75,6 +104,31 @@ class Management:
         if request.operation not in ("READ", "QUERY"):
             logger.info("management: %s %s %s", request.operation, request.type, request.name)
         return await operation(request)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementLink:
+    """The management node for one client (a ``RequestHandler``).
+
+    :param admin: whether the cluster-admin sends the requests.
+    """
+
+    node: Management
+    admin: bool
+
+    def request(self, data: bytes) -> None:
+        """Answer one encoded request."""
+        message = proton.Message()
+        try:
+            message.decode(data)
+        except (proton.ProtonException, ValueError, TypeError) as error:
+            logger.info("management request dropped: %s", type(error).__name__)
+            return
+        self.node.start(message, admin=self.admin)
+
+
+def _ignore_settlement(_token: object) -> None:
+    """A response has no sender that waits for its settlement."""
 
 
 def _refusal(error: Exception) -> tuple[HTTPStatus, str]:

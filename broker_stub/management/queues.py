@@ -11,7 +11,7 @@ from broker_stub.management.request import Operation, Request, RequestRefusedErr
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses, site_mode
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 
 class QueueOperations:

@@ -15,12 +15,10 @@ from typing import Any
 
 import proton
 
-from broker_stub.address import Address
-
-MEMBER_TYPE = "haclient.member"
-QUEUE_TYPE = "haclient.queue"
-EXCHANGE_TYPE = "haclient.exchange"
-BINDING_TYPE = "haclient.binding"
+from broker_stub.amqp.conditions import INVALID_FIELD
+from broker_stub.amqp.endpoints import parse_endpoint
+from broker_stub.amqp.node_names import MEMBER_TYPE
+from haclient.cluster_url.endpoint import Endpoint
 
 
 class RequestRefusedError(Exception):
@@ -102,7 +100,7 @@ class Request:
             raise invalid(f"{name} must be a list of texts")
         return value
 
-    def address(self, name: str) -> Address | None:
+    def address(self, name: str) -> Endpoint | None:
         """A ``host:port`` among the arguments; ``None`` when it is left out or null."""
         text = self.text(name)
         return None if text is None else parse_address(name, text)
@@ -120,13 +118,13 @@ Operation = Callable[[Request], Awaitable[Response]]
 
 def invalid(description: str) -> RequestRefusedError:
     """The refusal of an invalid argument."""
-    return RequestRefusedError(HTTPStatus.BAD_REQUEST, f"amqp:invalid-field: {description}")
+    return RequestRefusedError(HTTPStatus.BAD_REQUEST, f"{INVALID_FIELD}: {description}")
 
 
-def parse_address(name: str, text: str) -> Address:
+def parse_address(name: str, text: str) -> Endpoint:
     """An address, or the refusal that names the argument."""
     try:
-        return Address.parse(text)
+        return parse_endpoint(text)
     except ValueError as error:
         raise invalid(f"{name}: {error}") from error
 

@@ -24,7 +24,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from broker_stub.address import Address
 from broker_stub.durability import restore
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Persister
@@ -33,15 +32,15 @@ from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.election.roles import Membership, Move, MoveRefusedError, Role
 from broker_stub.member import promotion
 from broker_stub.member.forcing import forced_loss
-from broker_stub.member.redundancy_wait import Recovery
+from broker_stub.member.redundancy_wait import RedundancyWait
 from broker_stub.member.wiring import Wiring
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication import apply, backup
+from broker_stub.replication import apply, backup, definitions
 from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
-from broker_stub.sites import reconcile
-from broker_stub.store import Pending, Replica, Store, StoreFailedError
+from broker_stub.store import Store, StoreFailedError
 from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 
@@ -49,7 +48,7 @@ logger = logging.getLogger("broker_stub.member.member")
 
 _RECOVERING = "recovering"
 
-MakeFactory = Callable[[tuple[Address, ...]], aio.ConnectionFactory]
+MakeFactory = Callable[[tuple[Endpoint, ...]], aio.ConnectionFactory]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +70,18 @@ class ClusterOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSteps:
+    """What a member does for another site; ``broker`` registers it.
+
+    :param state: makes what applies replicated messages with site progress, on a backup.
+    :param reconcile: makes the queues of a new primary agree with their site events, before it serves.
+    """
+
+    state: apply.MakeSiteState
+    reconcile: Callable[[Addresses, Persister], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSetup:
     """What a broker needs to be a member of a cluster with an arbiter.
 
@@ -83,9 +94,9 @@ class ClusterSetup:
     arbiter: Arbiter
     factory: MakeFactory
 
-    def member(self, host: MemberHost, addresses: Addresses) -> Member:
+    def member(self, host: MemberHost, addresses: Addresses, site: SiteSteps) -> Member:
         """The member of this broker."""
-        return Member(self.options, host, addresses, self.store, self.arbiter, self.factory)
+        return Member(self.options, host, addresses, self.store, self.arbiter, self.factory, site)
 
 
 class MemberHost(Protocol):
@@ -112,6 +123,7 @@ class Member:
         store: Store,
         arbiter: Arbiter,
         factory: MakeFactory,
+        site: SiteSteps,
     ) -> None:
         self.state = rules.GenerationState()
         self.membership = Membership(Role.CONNECTING, arbitrated=True)
@@ -125,7 +137,8 @@ class Member:
         self._arbiter = arbiter
         self._guard = Guard()
         self._persister = Persister(store, self._guard)
-        self._applier = apply.Applier(self, addresses, self._persister, store)
+        self._site = site
+        self._applier = apply.Applier(self, addresses, self._persister, store, site.state)
         self._make_factory = factory
         self._factories = [factory(())]
         """The last one searches; an earlier one may still have the connection to the primary."""
@@ -134,7 +147,7 @@ class Member:
         self._moving = asyncio.Lock()
         self._ended: str | None = None
         """Why this member can be nothing any more."""
-        self._redundancy_wait: Recovery | None = None
+        self._redundancy_wait: RedundancyWait | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         store.on_failed(self._store_failed)
 
@@ -145,11 +158,8 @@ class Member:
         if self._store.corruption:
             logger.error("the store is replaced by an empty one: %s", self._store.corruption)
         snapshot = await self._store.load()
-        pending = snapshot.pending
-        self.state = rules.GenerationState(
-            snapshot.generation, None if pending is None else rules.Pending(pending.generation, pending.claim)
-        )
-        self.others = tuple(replica.name for replica in snapshot.replicas)
+        self.state = rules.GenerationState(snapshot.generation, snapshot.pending)
+        self.others = snapshot.replicas
         await restore.restore(self._addresses, self._persister, self._store, snapshot)
         self._addresses.watcher = Wiring(self._persister, lambda: self.replica_set)
         self._set(replace(self.membership, generation=self.state.generation or 0))
@@ -188,7 +198,7 @@ class Member:
 
     # -- moves ----------------------------------------------------------------------------------
 
-    async def set_members(self, members: tuple[Address, ...]) -> None:
+    async def set_members(self, members: tuple[Endpoint, ...]) -> None:
         """Look for the primary at these members, from the next search on."""
         async with self._moving:
             self._factories.append(self._make_factory(members))
@@ -216,7 +226,7 @@ class Member:
                 won = await promotion.promote(
                     self, self._arbiter, force=force, patience=self._options.backup_timeout
                 )
-                self._start_term(won)
+                self._start_term(won, force=force)
             except Exception as error:
                 self.lost_primary()
                 self._follow()
@@ -238,15 +248,16 @@ class Member:
         if self._ended is not None:
             raise MoveRefusedError(self._ended)
 
-    def _start_term(self, won: rules.Promotion) -> None:
+    def _start_term(self, won: rules.Promotion, *, force: bool) -> None:
         self._check_alive()  # the store may have failed behind the promotion's last write
         assert isinstance(won.step, rules.Done)
         record = won.step.record
+        serving = self.membership.serve(record.generation, force=force)
         self.state = won.state
         for queue in self._addresses:
             queue.start_generation(record.generation)
         self._guard.begin()
-        reconcile.reconcile(self._addresses, self._persister)
+        self._site.reconcile(self._addresses, self._persister)
         self.replica_set = ReplicaSet(
             self,
             self._arbiter,
@@ -254,12 +265,11 @@ class Member:
             won.state,
             record,
             store=self._store,
-            wiring=lambda: apply.wiring_of(self._addresses),
+            wiring=lambda: definitions.wiring_of(self._addresses),
             queues=self._applier.replicated_queues,
             backup_timeout=self._options.backup_timeout,
         )
-        role = Role.CONNECTING if self.membership.role is Role.CATCHUP else self.membership.role
-        self._set(Membership(role, self.membership.generation, arbitrated=True).serve(record.generation))
+        self._set(serving)
         self._recover()
 
     def _recover(self) -> None:
@@ -267,7 +277,7 @@ class Member:
         others = set(self.others) - {self._options.name}
         self._note_others(())
         self._guard.suspend(_RECOVERING)
-        self._redundancy_wait = Recovery(others, self._options.backup_timeout, self._recovered)
+        self._redundancy_wait = RedundancyWait(others, self._options.backup_timeout, self._recovered)
         self._redundancy_wait.ready(frozenset())
 
     def _recovered(self) -> None:
@@ -275,7 +285,7 @@ class Member:
             self._set(self.membership.recovered())
             self._guard.resume(_RECOVERING)
 
-    async def demote(self, primary: Address | None = None) -> None:
+    async def demote(self, primary: Endpoint | None = None) -> None:
         """Step down because somebody says so.
 
         :param primary: where the clients should go.
@@ -297,7 +307,7 @@ class Member:
             if self.replica_set is not None:
                 await self._step_down(reason)
 
-    async def _step_down(self, reason: str, primary: Address | None = None) -> None:
+    async def _step_down(self, reason: str, primary: Endpoint | None = None) -> None:
         logger.warning("steps down: %s", reason)
         self._guard.finish()
         replica_set, self.replica_set = self.replica_set, None
@@ -317,17 +327,15 @@ class Member:
     # -- for replication ------------------------------------------------------------------------
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write number and pending durably, in one commit."""
-        pending = state.pending
-        stored_pending = None if pending is None else Pending(pending.generation, pending.claim)
-        written = self._store.write_pending(stored_pending)
+        """Write generation and pending durably, in one commit."""
+        written = self._store.write_pending(state.pending)
         self._store.write_generation(state.generation).add_done_callback(_retrieve)
         # Now: the caller may be cancelled, and the store writes it all the same.
         self.state = state
         await written
         await self._store.when_committed(self._store.sequence)
 
-    def found_primary(self, primary: Address | None, generation: int) -> None:
+    def found_primary(self, primary: Endpoint | None, generation: int) -> None:
         """A primary is followed."""
         self._set(self.membership.found(primary, generation))
 
@@ -343,9 +351,7 @@ class Member:
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
         """This primary has shrunk the in-sync set."""
-        generation = record.generation
-        role, arbitrated = self.membership.role, True
-        self._set(Membership(role, generation, arbitrated=arbitrated))
+        self._set(self.membership.shrunk(record.generation))
 
     def replicas_changed(self) -> None:
         """A replica is ready, or no more."""
@@ -354,12 +360,12 @@ class Member:
 
     def _note_others(self, ready: tuple[str, ...]) -> None:
         self.others = tuple(name for name in ready if name != self._options.name)
-        self._store.put_replicas(Replica(name, "") for name in self.others)
+        self._store.put_replicas(self.others)
 
-    def follow_hint(self, primary: Address | None) -> None:
+    def follow_hint(self, primary: Endpoint | None) -> None:
         """Somebody says where the primary is: clients are sent there."""
         if not self.membership.role.serves:
-            self._set(replace(self.membership, primary=primary))
+            self._set(self.membership.redirect_to(primary))
 
     # -- wiring ---------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ class Candidate(Protocol):
     state: rules.GenerationState
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write number and pending durably."""
+        """Write generation and pending durably."""
 
 
 async def promote(

@@ -18,7 +18,7 @@ from collections.abc import Set as AbstractSet
 logger = logging.getLogger("broker_stub.member.member")
 
 
-class Recovery:
+class RedundancyWait:
     """One wait; calls ``on_end`` once at its end, in a later iteration of the loop or in ``ready``.
 
     :param expected: the names of the other replicas.

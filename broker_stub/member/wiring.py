@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_stub.durability.persister import Persister, is_replicated
+from broker_stub.durability.persister import Persister
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication import apply
+from broker_stub.replication import definitions
 from broker_stub.replication.replica_set import ReplicaSet
 
 
@@ -37,17 +37,17 @@ class Wiring:
         if replica_set is None or queue.temporary:
             return
         queue.start_generation(replica_set.held.generation)
-        if apply.is_on_backups(queue):
-            replica_set.wiring_changed("queue", apply.queue_entry(queue))
-        if is_replicated(queue):
+        if definitions.is_on_backups(queue):
+            replica_set.wiring_changed("queue", definitions.queue_entry(queue))
+        if queue.is_replicated:
             replica_set.queue_added(queue)
 
     def queue_changed(self, queue: Queue) -> None:
         """Another site gets more or less of a queue than before."""
         self._persister.queue_changed(queue)
         replica_set = self._replica_set()
-        if replica_set is not None and apply.is_on_backups(queue):
-            replica_set.wiring_changed("queue", apply.queue_entry(queue))
+        if replica_set is not None and definitions.is_on_backups(queue):
+            replica_set.wiring_changed("queue", definitions.queue_entry(queue))
 
     def queue_deleted(self, queue: Queue) -> None:
         """A queue is gone."""
@@ -60,8 +60,8 @@ class Wiring:
         """An exchange is new, or its options are."""
         self._persister.exchange_added(exchange)
         replica_set = self._replica_set()
-        if replica_set is not None and apply.is_on_backups(exchange):
-            replica_set.wiring_changed("exchange", apply.exchange_entry(exchange))
+        if replica_set is not None and definitions.is_on_backups(exchange):
+            replica_set.wiring_changed("exchange", definitions.exchange_entry(exchange))
 
     def exchange_deleted(self, exchange: Exchange) -> None:
         """An exchange is gone."""
@@ -82,5 +82,5 @@ class Wiring:
 
     def _binding_changed(self, operation: str, binding: Binding) -> None:
         replica_set = self._replica_set()
-        if replica_set is not None and apply.binding_is_on_backups(binding):
-            replica_set.wiring_changed(operation, apply.binding_entry(binding))
+        if replica_set is not None and definitions.binding_is_on_backups(binding):
+            replica_set.wiring_changed(operation, definitions.binding_entry(binding))

@@ -63,7 +63,7 @@ class Exchange:
     :param identity: a UUID; the same name with another identity is another exchange.
     :param replicate: whether the backups have it; ``all`` and ``configuration`` are the same here.
     :param options: what else it was declared with: what JSON can hold.
-    :ivar carry_out: what a ``replication`` exchange does with a message; raises as ``Route.enqueue`` does.
+    :ivar apply_event: what a ``replication`` exchange does with a message; raises as ``Route.enqueue`` does.
     """
 
     def __init__(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker_stub.amqp.message_format import Envelope
-from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
@@ -165,22 +164,6 @@ class Guard(Protocol):
         """A store or replica that the message waits for has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLimits:
-    """When a queue stops giving credit to its senders.
-
-    :param messages: high watermark in messages.
-    :param size: high watermark in bytes.
-    :param resume: below this part of both site progress credit is given again.
-    :param duplicates: how many duplicate-detection ids are remembered.
-    """
-
-    messages: int = 1_000_000
-    size: int = 512 * 1024 * 1024
-    low_watermark: float = 0.8
-    duplicates: int = DEFAULT_WINDOW
-
-
 @dataclass(slots=True)
 class Counters:
     """What happened to a queue's messages since it was made."""
@@ -193,8 +176,6 @@ class Counters:
     redelivered: int = 0
     duplicates: int = 0
 
-
-DEFAULT_LIMITS = QueueLimits()
 
 SEQUENCE_BITS = 40
 """A message's number is its primary's generation above so many bits of sequence: room for eight

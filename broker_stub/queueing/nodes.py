@@ -18,10 +18,12 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
-from broker_stub.queueing.message import DEFAULT_LIMITS, QueueLimits, Replicate
+from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.queue import Queue
-from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
+from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 logger = logging.getLogger("broker_stub.queueing.nodes")
 
@@ -128,12 +130,12 @@ class Addresses:
         if queue is not None:
             return queue
         if not name or len(name) > MAX_NAME:
-            raise AddressRefusedError("amqp:invalid-field", f"an address has 1 to {MAX_NAME} characters")
+            raise AddressRefusedError(INVALID_FIELD, f"an address has 1 to {MAX_NAME} characters")
         route = self._route(name)
         if route is not None:
             return route
         if not self._auto_create or name.startswith(RESERVED):
-            raise AddressRefusedError("amqp:not-found", f"there is no address {name!r}")
+            raise AddressRefusedError(NOT_FOUND, f"there is no address {name!r}")
         return self.declare(name, replicate=mode, site=events)
 
     def queue(self, name: str | None) -> Queue:
@@ -143,7 +145,7 @@ class Addresses:
         """
         target = self.resolve(name)
         if isinstance(target, Route):
-            raise AddressRefusedError("amqp:not-allowed", f"{name!r} is an exchange")
+            raise AddressRefusedError(NOT_ALLOWED, f"{name!r} is an exchange")
         return target
 
     def _route(self, name: str) -> Route | None:
@@ -158,9 +160,9 @@ class Addresses:
     def _check_free(self, name: str, others: Mapping[str, object], what: str) -> None:
         """A new name must be no one else's."""
         if not name or len(name) > MAX_NAME or name.startswith(RESERVED):
-            raise AddressRefusedError("amqp:not-allowed", f"{name!r} cannot be declared")
+            raise AddressRefusedError(NOT_ALLOWED, f"{name!r} cannot be declared")
         if name in others:
-            raise AddressRefusedError("amqp:not-allowed", f"{name!r} is {what} already")
+            raise AddressRefusedError(NOT_ALLOWED, f"{name!r} is {what} already")
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -314,9 +316,9 @@ class Addresses:
         :raises AddressRefusedError: when the key is too long.
         """
         if len(key) > MAX_KEY:
-            raise AddressRefusedError("amqp:invalid-field", f"a key has at most {MAX_KEY} characters")
+            raise AddressRefusedError(INVALID_FIELD, f"a key has at most {MAX_KEY} characters")
         if exchange.type is ExchangeType.REPLICATION:
-            raise AddressRefusedError("amqp:not-allowed", f"{exchange.name!r} applies site events")
+            raise AddressRefusedError(NOT_ALLOWED, f"{exchange.name!r} applies site events")
         binding = exchange.binding(queue, key)
         if binding is None:
             binding = Binding(exchange, queue, key)
@@ -354,7 +356,7 @@ def replicate_mode(text: str | None) -> Replicate | None:
     except ValueError:
         choices = ", ".join(Replicate)
         raise AddressRefusedError(
-            "amqp:invalid-field", f"{REPLICATE_PROPERTY} is {choices}, and not {text!r}"
+            INVALID_FIELD, f"{REPLICATE_PROPERTY} is {choices}, and not {text!r}"
         ) from None
 
 
@@ -367,19 +369,17 @@ def site_mode(text: str | None) -> SiteMode:
         return SiteMode.NONE if text is None else SiteMode(text)
     except ValueError:
         choices = ", ".join(SiteMode)
-        raise AddressRefusedError(
-            "amqp:invalid-field", f"{SITE_PROPERTY} is {choices}, and not {text!r}"
-        ) from None
+        raise AddressRefusedError(INVALID_FIELD, f"{SITE_PROPERTY} is {choices}, and not {text!r}") from None
 
 
 def _check_site(name: str, replicate: Replicate, site: SiteMode) -> None:
     if site is not SiteMode.NONE and replicate is not Replicate.ALL:
         raise AddressRefusedError(
-            "amqp:invalid-field",
+            INVALID_FIELD,
             f"{SITE_PROPERTY} {site} needs {REPLICATE_PROPERTY} all, and not {replicate}:"
             " what the backups lack would be gone after a failover, and the other site would have it",
         )
     if name == REPLICATION_QUEUE and (site is not SiteMode.NONE or replicate is not Replicate.ALL):
         raise AddressRefusedError(
-            "amqp:invalid-field", f"{name!r} holds the site's events: it is replicated, and has no events"
+            INVALID_FIELD, f"{name!r} holds the site's events: it is replicated, and has no events"
         )

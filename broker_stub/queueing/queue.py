@@ -36,7 +36,6 @@ from broker_stub.queueing.browse import BrowseConsumers
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
-    DEFAULT_LIMITS,
     NO_SINK,
     SAFE,
     SEQUENCE_BITS,
@@ -47,15 +46,13 @@ from broker_stub.queueing.message import (
     Message,
     MessageState,
     Observer,
-    QueueLimits,
     Replicate,
     Sink,
     SiteEventListener,
 )
-from broker_stub.queueing.queue_limits import Watermarks
+from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, Watermarks
 from broker_stub.queueing.ready_list import ReadyList
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 
 
 class Queue:
@@ -127,6 +124,11 @@ class Queue:
     def full(self) -> bool:
         """Whether senders should get no new credit."""
         return not self.deleted and self._watermarks.full(len(self._messages), self.size)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the backups have its messages."""
+        return self.replicate is Replicate.ALL and not self.temporary
 
     @property
     def consumers(self) -> int:

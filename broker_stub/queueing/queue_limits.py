@@ -7,8 +7,28 @@ get no new credit until it is below the low watermark.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from broker_stub.queueing.message import QueueLimits
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """When a queue stops giving credit to its senders.
+
+    :param messages: high watermark in messages.
+    :param size: high watermark in bytes.
+    :param low_watermark: below this part of both high watermarks senders get credit again.
+    :param duplicates: how many duplicate-detection ids are remembered.
+    """
+
+    messages: int = 1_000_000
+    size: int = 512 * 1024 * 1024
+    low_watermark: float = 0.8
+    duplicates: int = DEFAULT_WINDOW
+
+
+DEFAULT_LIMITS = QueueLimits()
 
 
 class Watermarks:

@@ -1,12 +1,10 @@
-"""The local copy that a backup keeps: applies what the primary sends to queues and store.
+"""A backup applies what the primary sends to its queues and its store.
 
 Rules
 -----
-* Wiring goes by identity: the same name with another identity is another queue or exchange.
-* What the whole wiring leaves out is deleted before what is in it is made: queues, then
-  exchanges, then bindings.
-* A queue whose messages are not replicated is empty: what it has is from when this was primary.
 * What the primary discards is removed from memory and store alike, before what follows it.
+* What travels beside a message (site progress) is applied in the same transaction, by ``SiteState``.
+* Delivery counts change by the primary's events alone: no consumer of this member has seen the messages.
 """
 
 from __future__ import annotations
@@ -14,36 +12,53 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from broker_stub.address import Address
 from broker_stub.amqp.message_format import inspect
-from broker_stub.durability.persister import Persister, is_replicated
+from broker_stub.durability.persister import Persister
 from broker_stub.election import generation as rules
-from broker_stub.queueing.exchanges import Binding, Exchange, ExchangeType
-from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication import counts, wire
-from broker_stub.sites.backup_state import BackupState
-from broker_stub.sites.modes import SiteMode
+from broker_stub.replication import wire
+from broker_stub.replication.definitions import Definitions
 from broker_stub.store import Store
-from haclient import Endpoint
+from haclient.cluster_url.endpoint import Endpoint
 
 # Each takes 18 bytes, and an Attach is one frame of at most 64 KiB.
 _MOST_RANGES = 2000
 
 
+Insert = Callable[[Queue, wire.ReplicatedMessage], int]
+"""Puts a message into a queue and into the store; the store's sequence of it."""
+
+
+class SiteState(Protocol):
+    """What replication does with the messages of queues that have site progress; ``broker`` registers it."""
+
+    def begin(self, queue: Queue) -> None:
+        """A queue is replicated from now on: clear what the primary sends anew."""
+
+    def merge_progress(self, queue: Queue, plain: Mapping[str, Any]) -> int:
+        """The primary sends the site progress of a queue; the store's sequence of it."""
+
+    def apply(self, queue: Queue, message: wire.ReplicatedMessage) -> int:
+        """Apply a message; the store's sequence of it."""
+
+
+MakeSiteState = Callable[[Addresses, Persister, Insert], SiteState]
+
+
 class BackupHost(Protocol):
-    """The member, as its copy sees it."""
+    """What a member does for its backup side."""
 
     state: rules.GenerationState
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write number and pending durably."""
+        """Write generation and pending durably."""
 
-    def found_primary(self, primary: Address | None, generation: int) -> None:
+    def found_primary(self, primary: Endpoint | None, generation: int) -> None:
         """A primary is followed."""
 
-    def caught_up(self, number: int, ready: tuple[str, ...]) -> None:
+    def caught_up(self, generation: int, ready: tuple[str, ...]) -> None:
         """The primary handed over its generation."""
 
     def lost_primary(self) -> None:
@@ -51,30 +66,33 @@ class BackupHost(Protocol):
 
 
 class Applier:
-    """Applies the primary's events (``backup.Copy``)."""
+    """Applies the primary's events (``backup.ReplicationTarget``).
 
-    def __init__(self, host: BackupHost, addresses: Addresses, persister: Persister, store: Store) -> None:
+    :param site_state: makes what applies messages with site progress.
+    """
+
+    def __init__(
+        self,
+        host: BackupHost,
+        addresses: Addresses,
+        persister: Persister,
+        store: Store,
+        site_state: MakeSiteState,
+    ) -> None:
         self._host = host
         self._addresses = addresses
         self._persister = persister
         self._store = store
-        self._changes: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "queue": self._declare,
-            "queue-deleted": self._delete,
-            "exchange": self._declare_exchange,
-            "exchange-deleted": self._delete_exchange,
-            "binding": self._bind,
-            "binding-deleted": self._unbind,
-        }
+        self._definitions = Definitions(addresses)
         self._operations: dict[str, Callable[[Queue, wire.Event], int]] = {
             "discard": self._discard,
             "dequeued": self._discard,
             "acquired": self._count,
             "counts": self._set_counts,
             "duplicate": self._remember,
-            "marks": lambda queue, event: self._backup_state.merge_progress(queue, event.arguments),
+            "marks": lambda queue, event: self._site_state.merge_progress(queue, event.arguments),
         }
-        self._backup_state = BackupState(addresses, persister, self._insert)
+        self._site_state = site_state(addresses, persister, self._insert)
 
     # -- generation -----------------------------------------------------------------------------
 
@@ -86,112 +104,38 @@ class Applier:
     async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
         """A primary is found: this member is not eligible until it gets a generation again."""
         await self._host.write_state(rules.erase(self._host.state))
-        address = None if primary is None else Address(primary.host, primary.port, tls=primary.tls)
+        address = None if primary is None else Endpoint(primary.host, primary.port, tls=primary.tls)
         self._host.found_primary(address, generation)
 
-    async def note_pending(self, number: int, claim: str) -> None:
+    async def note_pending(self, generation: int, claim: str) -> None:
         """The primary is about to make a claim."""
-        pending = rules.Pending(number, claim)
+        pending = rules.Pending(generation, claim)
         await self._host.write_state(rules.note_pending(self._host.state, pending))
 
-    async def take_generation(self, number: int, ready: tuple[str, ...]) -> None:
-        """The primary hands its number over."""
-        await self._host.write_state(rules.hand_over(self._host.state, number))
-        self._host.caught_up(number, ready)
+    async def take_generation(self, generation: int, ready: tuple[str, ...]) -> None:
+        """The primary hands over its generation."""
+        await self._host.write_state(rules.hand_over(self._host.state, generation))
+        self._host.caught_up(generation, ready)
 
     async def lost_primary(self) -> None:
         """The session has ended."""
         self._host.lost_primary()
 
-    # -- wiring ---------------------------------------------------------------------------------
+    # -- definitions ----------------------------------------------------------------------------
 
     async def set_wiring(self, wiring: Mapping[str, Any]) -> None:
         """The whole wiring; what is not in it is deleted."""
-        queues, exchanges = wiring.get("queues", ()), wiring.get("exchanges", ())
-        bindings = wiring.get("bindings", ())
-        self._delete_all_but(_identities(queues), _identities(exchanges), bindings)
-        for change, entries in (
-            (self._declare, queues),
-            (self._declare_exchange, exchanges),
-            (self._bind, bindings),
-        ):
-            for entry in entries:
-                change(entry)
+        self._definitions.replace_all(wiring)
         await self.committed(self._store.sequence)
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """One change of it."""
-        change = self._changes.get(operation)
-        if change is None:
-            raise ValueError(f"the primary sent an unknown command {operation!r}")
-        change(arguments)
+        self._definitions.change(operation, arguments)
         await self.committed(self._store.sequence)
-
-    def _delete_all_but(
-        self, queues: set[str], exchanges: set[str], bindings: Iterable[Mapping[str, Any]]
-    ) -> None:
-        addresses = self._addresses
-        for queue in addresses:
-            if queue.identity not in queues and not queue.temporary:
-                addresses.delete(queue)
-        for exchange in addresses.exchanges:
-            if exchange.identity not in exchanges:
-                addresses.delete_exchange(exchange)
-        listed = {tuple(sorted(entry.items())) for entry in bindings}
-        for binding in addresses.bindings:
-            if tuple(sorted(binding_entry(binding).items())) not in listed and not binding.queue.temporary:
-                addresses.unbind(binding)
-
-    def _declare(self, entry: Mapping[str, Any]) -> None:
-        identity = str(entry["identity"])
-        queue = self._addresses.by_identity(identity)
-        site = SiteMode(str(entry.get("site", SiteMode.NONE)))
-        if queue is None:
-            mode = Replicate(str(entry["replicate"]))
-            self._addresses.declare(str(entry["name"]), replicate=mode, site=site, identity=identity)
-            return
-        self._addresses.set_site(queue, site)
-        if not is_replicated(queue):
-            queue.discard(queue.ids())
-
-    def _delete(self, entry: Mapping[str, Any]) -> None:
-        queue = self._addresses.by_identity(str(entry["identity"]))
-        if queue is not None:
-            self._addresses.delete(queue)
-
-    def _declare_exchange(self, entry: Mapping[str, Any]) -> None:
-        identity, options = str(entry["identity"]), entry.get("options", {})
-        exchange = self._addresses.exchange_by_identity(identity)
-        if exchange is None:
-            kind, mode = ExchangeType(str(entry["type"])), Replicate(str(entry["replicate"]))
-            self._addresses.declare_exchange(
-                str(entry["name"]), kind, replicate=mode, identity=identity, options=options
-            )
-        elif exchange.options != options:
-            self._addresses.change_exchange(exchange, options)
-
-    def _delete_exchange(self, entry: Mapping[str, Any]) -> None:
-        exchange = self._addresses.exchange_by_identity(str(entry["identity"]))
-        if exchange is not None:
-            self._addresses.delete_exchange(exchange)
-
-    def _bind(self, entry: Mapping[str, Any]) -> None:
-        exchange, queue = self._ends(entry)
-        self._addresses.bind(exchange, queue, str(entry["key"]))
-
-    def _unbind(self, entry: Mapping[str, Any]) -> None:
-        self._addresses.unbind(Binding(*self._ends(entry), str(entry["key"])))
-
-    def _ends(self, entry: Mapping[str, Any]) -> tuple[Exchange, Queue]:
-        exchange = self._addresses.exchange_by_identity(str(entry["exchange"]))
-        queue = self._addresses.by_identity(str(entry["queue"]))
-        if exchange is None or queue is None:
-            raise ValueError(f"the primary sent a binding of what it has not declared: {entry}")
-        return exchange, queue
 
     def replicated_queues(self) -> tuple[Queue, ...]:
         """The queues whose messages come from the primary."""
-        return tuple(queue for queue in self._addresses if is_replicated(queue))
+        return tuple(queue for queue in self._addresses if queue.is_replicated)
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -205,7 +149,7 @@ class Applier:
         """
         if queue.deleted:
             return []
-        self._backup_state.begin(queue)
+        self._site_state.begin(queue)
         queue.duplicates.clear()
         self._persister.clear_duplicates(queue)
         spans = wire.ranges(queue.ids())
@@ -225,7 +169,7 @@ class Applier:
             return (
                 self._insert(queue, event)
                 if queue.site_progress is None
-                else self._backup_state.apply(queue, event)
+                else self._site_state.apply(queue, event)
             )
         operation = self._operations.get(event.operation)
         if operation is None:
@@ -250,14 +194,14 @@ class Applier:
         return self._persister.flush()
 
     def _count(self, queue: Queue, event: wire.Event) -> int:
-        counts.count(queue, event.ids)
+        count(queue, event.ids)
         self._persister.counted(queue, event.ids)
         return self._persister.flush()
 
     def _set_counts(self, queue: Queue, event: wire.Event) -> int:
         of = event.arguments
         delivery_counts = dict(zip(of["ids"], of["counts"], strict=True))
-        for message in counts.set_counts(queue, delivery_counts, first=of["first"], last=of["last"]):
+        for message in set_counts(queue, delivery_counts, first=of["first"], last=of["last"]):
             expiry = message.expires_at_ms or 0
             row = wire.ReplicatedMessage(
                 message.number, message.failover_delivery_count, expiry, message.data
@@ -271,53 +215,27 @@ class Applier:
         return self._persister.put_duplicates(queue, new)
 
 
-def _identities(entries: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {str(entry["identity"]) for entry in entries}
+# -- delivery counts --------------------------------------------------------------------------------
 
 
-# -- the wiring, as a replica is sent it ------------------------------------------------------------
+def count(queue: Queue, numbers: Iterable[int]) -> None:
+    """The primary gave these messages to a consumer: one more delivery."""
+    for number in numbers:
+        message = queue.message(number)
+        if message is not None:
+            message.set_count(message.failover_delivery_count + 1)
 
 
-def is_on_backups(node: Queue | Exchange) -> bool:
-    """Whether the backups know of a queue or an exchange (a temporary queue is not replicated)."""
-    return node.replicate is not Replicate.NONE
+def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int) -> list[Message]:
+    """Take the counts of a span from the primary; the messages that had another one.
 
-
-def binding_is_on_backups(binding: Binding) -> bool:
-    """Whether the backups know of a binding: of those of which they know both ends."""
-    return is_on_backups(binding.exchange) and is_on_backups(binding.queue)
-
-
-def wiring_of(addresses: Addresses) -> dict[str, Any]:
-    """All of it."""
-    return {
-        "queues": [queue_entry(queue) for queue in addresses if is_on_backups(queue)],
-        "exchanges": [
-            exchange_entry(exchange) for exchange in addresses.exchanges if is_on_backups(exchange)
-        ],
-        "bindings": [
-            binding_entry(binding) for binding in addresses.bindings if binding_is_on_backups(binding)
-        ],
-    }
-
-
-def queue_entry(queue: Queue) -> dict[str, str]:
-    """One queue of it."""
-    entry = {"identity": queue.identity, "name": queue.name, "replicate": str(queue.replicate)}
-    return entry if queue.site is SiteMode.NONE else {**entry, "site": str(queue.site)}
-
-
-def exchange_entry(exchange: Exchange) -> dict[str, Any]:
-    """One exchange of it."""
-    entry = {
-        "identity": exchange.identity,
-        "name": exchange.name,
-        "type": str(exchange.type),
-        "replicate": str(exchange.replicate),
-    }
-    return {**entry, "options": dict(exchange.options)} if exchange.options else entry
-
-
-def binding_entry(binding: Binding) -> dict[str, str]:
-    """One binding of it."""
-    return {"exchange": binding.exchange.identity, "queue": binding.queue.identity, "key": binding.key}
+    :param counts: by number; 0 for a message of that span that is not in it.
+    """
+    span = [number for number in queue.ids() if first <= number <= last]
+    present = [message for number in span if (message := queue.message(number)) is not None]
+    changed = [
+        message for message in present if message.failover_delivery_count != counts.get(message.number, 0)
+    ]
+    for message in changed:
+        message.set_count(counts.get(message.number, 0))
+    return changed

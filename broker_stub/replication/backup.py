@@ -25,17 +25,19 @@ from typing import Any, Protocol
 
 import proton
 
+from broker_stub.amqp.conditions import RESOURCE_DELETED
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from broker_stub.store import StoreFailedError
-from haclient import Endpoint, aio, events
+from haclient import aio, events
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import HaclientError, LinkClosed, LinkRefused
 
 logger = logging.getLogger("broker_stub.replication")
 
 CAPABILITY = "haclient:replicate"
 CONTROL = "$replication"
-DELETED = "amqp:resource-deleted"
+DELETED = RESOURCE_DELETED
 HAVE = "haclient:have"
 NAME = "haclient:member"
 # Messages on their way to a backup at most; each is acknowledged on its own.
@@ -44,7 +46,7 @@ _CREDIT = 5000
 _CANCEL_AGAIN = 0.1
 
 
-class Copy(Protocol):
+class ReplicationTarget(Protocol):
     """The local copy that a backup keeps: queues, wiring, store, generation."""
 
     async def lost_primary(self) -> None:
@@ -62,10 +64,10 @@ class Copy(Protocol):
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """One change of it."""
 
-    async def note_pending(self, number: int, claim: str) -> None:
+    async def note_pending(self, generation: int, claim: str) -> None:
         """Write down a claim that the primary is about to make."""
 
-    async def take_generation(self, number: int, others: tuple[str, ...]) -> None:
+    async def take_generation(self, generation: int, others: tuple[str, ...]) -> None:
         """The primary handed over its generation: ``ready``."""
 
     def replicated_queues(self) -> tuple[Queue, ...]:
@@ -94,9 +96,9 @@ class Backup:
     """
 
     def __init__(
-        self, copy: Copy, factory: aio.ConnectionFactory, name: str, pause: Callable[[], float]
+        self, target: ReplicationTarget, factory: aio.ConnectionFactory, name: str, pause: Callable[[], float]
     ) -> None:
-        self._target = copy
+        self._target = target
         self._pause = pause
         self._factory = factory
         self._name = name

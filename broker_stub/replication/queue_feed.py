@@ -39,9 +39,8 @@ import proton
 
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import SiteMode, SiteProgress
 from broker_stub.replication import wire
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import SiteMode
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 

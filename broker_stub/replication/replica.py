@@ -132,7 +132,7 @@ class Replica:
             self.progressed()
 
     def command(self, operation: str, arguments: Mapping[str, Any]) -> asyncio.Future[None]:
-        """Send a command; the future is done when the replica has it durably, or raises ``ReplicaLost``."""
+        """Send a command; the future is done when the replica has it durably, or ``ReplicaLostError``."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter.add_done_callback(_retrieve)
         if self.phase is Phase.DROPPED:

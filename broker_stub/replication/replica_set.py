@@ -52,7 +52,7 @@ class PrimaryTerm(Protocol):
     """The primary's term of office: what the member does for its replica set."""
 
     async def write_state(self, state: rules.GenerationState) -> None:
-        """Write number and pending durably."""
+        """Write generation and pending durably."""
 
     def generation_changed(self, record: rules.ArbiterRecord) -> None:
         """The primary serves in another generation now."""
@@ -117,7 +117,7 @@ class ReplicaSet:
         self._changed = asyncio.Event()
         self._orphans: list[Message] = []
         self._pending_commands: dict[asyncio.Future[None], str] = {}
-        """Commands about wiring that are not applied yet, and whose they are."""
+        """Commands about wiring that are not executed yet, by replica."""
         self._settling: set[asyncio.Future[None]] = set()
         self._ended = False
         self._watch = self._loop.call_later(backup_timeout / _TICKS, self._tick)
@@ -179,8 +179,8 @@ class ReplicaSet:
     async def wiring_settled(self) -> None:
         """Wait until every ready replica has the wiring so far durably.
 
-        One that is dropped meanwhile is waited for as a transfer waits: until this member has gone
-        the in-sync set.  One that still catches up need not be: it gets its generation last of all.
+        One that is dropped meanwhile is waited for as a transfer waits: until the in-sync set has
+        shrunk.  One that still catches up need not be: it gets its generation last of all.
 
         :raises SteppedDownError: when it cannot be known any more.
         """
@@ -217,7 +217,7 @@ class ReplicaSet:
         self._guard.acknowledged(message)
 
     def replica_started_waiting(self, replica: Replica) -> None:
-        """Its queue feeds are caught up: nothing is settled without it from now on."""
+        """Its queue feeds have caught up: nothing is settled without it from now on."""
         self._advance(replica.name, rules.StartWaiting())
 
     def replica_caught_up(self, replica: Replica) -> None:
@@ -254,7 +254,7 @@ class ReplicaSet:
     # -- dropping -------------------------------------------------------------------------------
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
-        """Drop a replica; if it was ready, nothing is settled until this member shrinks the in-sync set."""
+        """Drop a replica; if it was ready, nothing is settled until the in-sync set has shrunk."""
         if self._ended or self.replicas.get(replica.name) is not replica:
             return
         ready = self.ready
@@ -290,7 +290,7 @@ class ReplicaSet:
                 self.replica_failed(replica, f"no acknowledgement for {self._timeout:g} s")
 
     def _store_hangs(self) -> bool:
-        """Whether what it was given stays uncommitted.  Looks are counted, for a process that was paused."""
+        """Whether what it was given stays uncommitted.  Ticks are counted, for a process that was paused."""
         store = self._store
         if store.committed == store.sequence or store.committed != self._committed:
             self._idle_ticks = 0

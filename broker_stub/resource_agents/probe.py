@@ -28,13 +28,13 @@ from typing import Any
 
 import click
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN
-from broker_stub.cli.options import ADDRESS, FILE, REFUSED, UNREACHABLE
+from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.command_options import ADDRESS, FILE, REFUSED, UNREACHABLE
 from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.election.generation import ArbiterRecord, GenerationState, Pending, may_promote
 from broker_stub.election.roles import Role
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from haclient.cluster_url.endpoint import Endpoint
 
 NEVER = "-INFINITY"
 # An eligible member that is not connected to a primary is as complete as a ready one.  But while a member is
@@ -68,7 +68,7 @@ def is_eligible(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
 
 
 async def read_role_and_score(
-    member: Address, arbiter: str, credentials: Credentials, tls_ca: Path | None, timeout: float
+    member: Endpoint, arbiter: str, credentials: Credentials, tls_ca: Path | None, timeout: float
 ) -> tuple[str, str]:
     """Read a member's role and compute its score.
 
@@ -106,7 +106,7 @@ async def _is_eligible_now(facts: Mapping[str, Any], arbiter: str, timeout: floa
 @click.option("--tls-ca", type=FILE, help="Certificates of the authority that signs the member's (PEM).")
 @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds for all steps together.")
 def main(
-    *, member: Address, arbiter: str, user: str, password_file: Path, tls_ca: Path | None, timeout: float
+    *, member: Endpoint, arbiter: str, user: str, password_file: Path, tls_ca: Path | None, timeout: float
 ) -> None:
     """Print a member's role and its promotion score."""
     credentials = Credentials(password_file.read_text().strip(), user)

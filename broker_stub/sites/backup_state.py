@@ -19,10 +19,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteProgress
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.event import Event, Op, decode, origin_of
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import REPLICATION_QUEUE
 
 
 class Queues(Protocol):
@@ -42,7 +41,7 @@ class Writer(Protocol):
 class BackupState:
     """What a backup does with the messages of queues that have site progress.
 
-    :param take: copies a message as it is; the store's sequence of it.
+    :param insert: puts a replicated message into its queue as it is; the store's sequence of it.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class BackupState:
         self._persister = persister
         self._insert = insert
         self._removed_early: dict[str, set[int]] = {}
-        """By the identity of the queue: messages that left before they came."""
+        """By the identity of the queue: numbers of messages that left before they arrived."""
 
     def begin(self, queue: Queue) -> None:
         """The queue is replicated from now on: clear what the primary sends anew."""
@@ -67,7 +66,7 @@ class BackupState:
         return self._persister.put_site_progress(queue)
 
     def apply(self, queue: Queue, message: ReplicatedMessage) -> int:
-        """Copy a message; the store's sequence of it."""
+        """Apply a replicated message; the store's sequence of it."""
         if queue.name == REPLICATION_QUEUE:
             return self._apply_event(queue, message)
         removed_early = self._removed_early.get(queue.identity)

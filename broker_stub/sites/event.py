@@ -19,7 +19,7 @@ import uuid
 from typing import NamedTuple
 
 from broker_stub.amqp.message_format import MalformedMessageError, header_end, message_annotations
-from broker_stub.sites.modes import SiteMode
+from broker_stub.queueing.site_state import SiteMode
 
 _OP, _MODE, _STREAM = b"x-opt-site-op", b"x-opt-site-mode", b"x-opt-site-stream"
 _QUEUE, _QUEUE_ID = b"x-opt-site-queue", b"x-opt-site-queue-id"
@@ -89,7 +89,7 @@ class Event(NamedTuple):
 
     @property
     def stream_name(self) -> str:
-        """The stream as site progress and people write it."""
+        """The stream as site progress and log lines write it."""
         return str(uuid.UUID(bytes=self.stream))
 
 
@@ -108,7 +108,7 @@ class Origin(NamedTuple):
 
     @property
     def stream_name(self) -> str:
-        """The stream as site progress and people write it."""
+        """The stream as site progress and log lines write it."""
         return str(uuid.UUID(bytes=self.stream))
 
 

@@ -29,10 +29,9 @@ from broker_stub.queueing.exchanges import Exchange, UnroutableError
 from broker_stub.queueing.message import SAFE, Done, Message, Replicate
 from broker_stub.queueing.nodes import Addresses, AddressRefusedError
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 from broker_stub.sites.anomalies import Anomalies, ReportAnomaly
 from broker_stub.sites.event import Event, Op, annotate, decode, origin_of
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 
 APPLYING, MISSING = "applying", "missing"
 """The exchange's options: whether it does anything, what becomes of events without a queue."""
@@ -114,7 +113,7 @@ class Inbound:
         self._apply_unroutable()
 
     def _resume_from(self, queue: Queue, progress: SiteProgress) -> None:
-        """Go on from the site progress of a queue, which are not behind its last message."""
+        """Go on from the site progress of a queue, which is not behind its last message."""
         last = queue.message(max(queue.ids(), default=0))
         origin = None if last is None else origin_of(last.data)
         if origin is not None:

@@ -25,9 +25,8 @@ from typing import Any, Protocol
 
 from broker_stub.queueing.message import Message, Replicate
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 
 
 class Addresses(Protocol):
@@ -91,11 +90,11 @@ class _HeldEvents:
         self._entries.clear()
 
 
-class Source:
+class Outbound:
     """Makes the events of one site.
 
     :param now_ms: milliseconds since the epoch.
-    :param put_marks: writes the site progress of a queue down.
+    :param put_site_progress: writes the site progress of a queue.
     """
 
     def __init__(

@@ -22,10 +22,9 @@ from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Persister
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 from broker_stub.replication.wire import ReplicatedMessage
 from broker_stub.sites.event import Event, Op, decode
-from broker_stub.sites.marks import SiteProgress
-from broker_stub.sites.modes import REPLICATION_QUEUE, SiteMode
 
 logger = logging.getLogger("broker_stub.sites")
 

@@ -10,27 +10,37 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
-from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.sites.anomalies import Anomaly, ReportAnomaly
 from broker_stub.sites.inbound import Inbound
-from broker_stub.sites.modes import REPLICATION_QUEUE
-from broker_stub.sites.outbound import Source
-from broker_stub.sites.site_link import Link
+from broker_stub.sites.outbound import Outbound
+from broker_stub.sites.site_link import SiteLink
 from broker_stub.sites.source_config import SourceConfig, SourceConfigError
 
 logger = logging.getLogger("broker_stub.sites")
+
+
+class EventReader(Protocol):
+    """The link of another site that receives the events."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the link has ended."""
+
+    def steal(self) -> None:
+        """Close the link because another receiver takes over; requeue the unsettled messages."""
 
 
 class Site:
     """The site's part in one member (``nodes.SiteWatcher``).
 
     :param now_ms: milliseconds since the epoch.
-    :param put_marks: writes the site progress of a queue down.
+    :param put_site_progress: writes the site progress of a queue.
     :param report: gets the anomalies, after the log.
     """
 
@@ -44,11 +54,11 @@ class Site:
         self._addresses = addresses
         self._now_ms = now_ms
         self._report = report
-        self._outbound = Source(addresses, now_ms, put_site_progress)
+        self._outbound = Outbound(addresses, now_ms, put_site_progress)
         self._serves = False
-        self._reader: OutgoingLink | None = None
+        self._reader: EventReader | None = None
         self._inbounds: dict[Exchange, Inbound] = {}
-        self._links: dict[Exchange, Link] = {}
+        self._links: dict[Exchange, SiteLink] = {}
         self._ending: set[asyncio.Task[None]] = set()
         addresses.site = self
 
@@ -100,10 +110,10 @@ class Site:
         if self._serves:
             self._outbound.change(queue)
 
-    def read_by(self, reader: OutgoingLink) -> None:
+    def read_by(self, reader: EventReader) -> None:
         """A link takes the events from now on; the one before does no more."""
         former, self._reader = self._reader, reader
-        if former is not None and not former.link.dead:
+        if former is not None and not former.closed:
             former.steal()
 
     def owns(self, name: str | None) -> bool:
@@ -140,7 +150,7 @@ class Site:
         if error:
             logger.error("link %s cannot start: %s", exchange.name, error)
         elif source is not None and inbound.applying:
-            self._links[exchange] = Link(exchange, source)
+            self._links[exchange] = SiteLink(exchange, source)
 
     def _stop_link(self, exchange: Exchange) -> None:
         link = self._links.pop(exchange, None)

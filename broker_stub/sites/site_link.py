@@ -21,21 +21,23 @@ import logging
 from collections import deque
 from typing import Any
 
+from broker_stub.amqp.conditions import DECODE_ERROR
 from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.sites import password_file
 from broker_stub.sites.inbound import OwnEventError
-from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE
 from broker_stub.sites.password_file import PasswordFileError
 from broker_stub.sites.source_config import SourceConfig
-from haclient import Credentials, aio
-from haclient.core.connection import State
+from haclient import Credentials, State, aio
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery
 from haclient.events import AttemptFailed, Connected, Disconnected, Event, Reconnected
-from haclient.factory import FactoryArguments
 
 logger = logging.getLogger("broker_stub.sites")
+
+FOLLOW = "haclient:follow"
+"""What a link asks for in its Open: to be served by the primary only, as any client is."""
 
 # Events on their way, and as many not safe yet: half a second of round trip and settling at 10,000 a second.
 _CREDIT = 5000
@@ -43,7 +45,7 @@ _CREDIT = 5000
 _PAUSE = 2.0
 
 
-class Link:
+class SiteLink:
     """The link of one exchange.
 
     :param source: the cluster of the source.
@@ -81,7 +83,7 @@ class Link:
     async def _run(self) -> None:
         while not self._stopping:
             try:
-                async with aio.connect(self._source.url, **self._arguments()) as connection:
+                async with self._connect() as connection:
                     self._connection = connection
                     receiver = await connection.create_receiver(REPLICATION_QUEUE, credit=_CREDIT)
                     await _Reception(self._route, receiver).run()
@@ -102,16 +104,15 @@ class Link:
 
     # -- the connection -------------------------------------------------------------------------
 
-    def _arguments(self) -> FactoryArguments:
-        arguments: FactoryArguments = {
-            "startup_deadline": None,
-            "telemetry": "",
-            "desired_capabilities": (FOLLOW,),
-            "on_event": self._on_event,
-        }
-        if self._source.password_file is not None:
-            arguments["credentials"] = self._credentials
-        return arguments
+    def _connect(self) -> aio.Connecting:
+        return aio.connect(
+            self._source.url,
+            startup_deadline=None,
+            telemetry="",
+            desired_capabilities=(FOLLOW,),
+            on_event=self._on_event,
+            credentials=None if self._source.password_file is None else self._credentials,
+        )
 
     async def _credentials(self) -> Credentials:
         path = self._source.password_file
@@ -166,7 +167,7 @@ class _Reception:
             raise
         except MalformedMessageError as error:
             self._unsafe -= 1
-            await delivery.reject("amqp:decode-error", str(error))
+            await delivery.reject(DECODE_ERROR, str(error))
         except UnroutableError:
             self._unsafe -= 1
             await delivery.release()

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL
-from haclient.cluster_url.url_error import ClusterURLError
 
 FROM, PASSWORD_FILE = "from", "password_file"
 """The exchange's options: the URL of the source, and where each member has the password."""

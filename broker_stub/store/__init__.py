@@ -1,12 +1,4 @@
-"""What a member keeps: generation, wiring, messages.  ``Store`` is the interface; two implementations.
-
-* ``interface``  the rules of a store, its operations and what it holds
-* ``sqlite``, ``batch``, ``writer``  the durable one: the loop's side, one transaction, the thread
-* ``schema``, ``reading``  the tables and the checksums of their rows
-* ``opening``, ``files``, ``commit_count``  fresh, wiped or corrupted; the directory; lost commits
-* ``memory``  the one without a file
-* ``commits``, ``errors``  shared by both
-"""
+"""What a member keeps: generation, wiring, messages.  ``Store`` is the interface; two implementations."""
 
 from __future__ import annotations
 
@@ -14,9 +6,7 @@ from broker_stub.store.errors import StoreFailedError, StoreLockedError, Unknown
 from broker_stub.store.interface import (
     BindingRecord,
     ExchangeRecord,
-    Pending,
     QueueRecord,
-    Replica,
     Snapshot,
     Store,
     StoredMessage,
@@ -29,9 +19,7 @@ __all__ = [
     "BindingRecord",
     "ExchangeRecord",
     "MemoryStore",
-    "Pending",
     "QueueRecord",
-    "Replica",
     "Snapshot",
     "SqliteStore",
     "Store",

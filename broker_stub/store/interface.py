@@ -26,32 +26,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from broker_stub.election.generation_steps import Pending
 from broker_stub.store.errors import StoreFailedError
 
 FIRST_GENERATION = 0
 MAX_MESSAGE_ID = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A generation that somebody is about to claim at the arbiter.
-
-    :param claim: an id that is never used twice.
-    """
-
-    generation: int
-    claim: str
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """Another member that was ready.
-
-    :param address: ``host:port``, as members write it.
-    """
-
-    name: str
-    address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +44,6 @@ class QueueRecord:
     identity: uuid.UUID
     name: str
     replicate: str = "all"
-    durable: bool = True
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,13 +67,11 @@ class BindingRecord:
 
     :param exchange: identity of the exchange.
     :param queue: identity of the queue.
-    :param arguments: what JSON can hold.
     """
 
     exchange: uuid.UUID
     queue: uuid.UUID
     key: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StoredMessage(NamedTuple):
@@ -116,7 +92,7 @@ class StoredQueue:
 
     :param key: names the queue in the operations on its messages.
     :param last_id: the highest message id ever put, 0 for none; also of messages long gone.
-    :param site progress: what ``put_marks`` wrote last; empty for nothing.
+    :param site_progress: what ``put_site_progress`` wrote last; empty for nothing.
     """
 
     key: int
@@ -130,16 +106,15 @@ class Snapshot:
     """All of a store but the messages and the duplicate-detection ids.
 
     :param was_clean: the last life ended by ``close(clean=True)``; true for a store just made.
-    :param number: own generation number, ``None`` for erased.
-    :param replicas: the other replicas that were ready under the primary of ``number``; none where
-        this member was that primary.
+    :param generation: the own one, ``None`` for erased.
+    :param replicas: the names of the other replicas that were ready under the primary of ``generation``;
+        none where this member was that primary.
     """
 
     was_clean: bool = True
     generation: int | None = FIRST_GENERATION
     pending: Pending | None = None
-    replicas: tuple[Replica, ...] = ()
-    cluster: str = ""
+    replicas: tuple[str, ...] = ()
     queues: tuple[StoredQueue, ...] = ()
     exchanges: tuple[ExchangeRecord, ...] = ()
     bindings: tuple[BindingRecord, ...] = ()
@@ -203,11 +178,8 @@ class Store(Protocol):
     def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
         """Set what is about to be claimed, or clear it."""
 
-    def put_replicas(self, replicas: Iterable[Replica]) -> int:
+    def put_replicas(self, names: Iterable[str]) -> int:
         """Set the other ready replicas."""
-
-    def put_cluster(self, name: str) -> int:
-        """Set the name of the cluster."""
 
     # -- wiring ---------------------------------------------------------------------------------
 
@@ -265,9 +237,6 @@ class Store(Protocol):
 
         Of one commit the last ones are written.  They end with the queue, and with nothing else.
         """
-
-    def discard_content(self, queue: int) -> int:
-        """Remove the messages and duplicate-detection ids of a queue; its last id stays."""
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -13,16 +13,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
+from broker_stub.election.generation_steps import Pending
 from broker_stub.store.commits import Commits, Committing
 from broker_stub.store.errors import UnknownQueueError
 from broker_stub.store.interface import (
     MAX_MESSAGE_ID,
     BindingRecord,
     ExchangeRecord,
-    Pending,
     QueueRecord,
-    Replica,
     Snapshot,
     StoredMessage,
     StoredQueue,
@@ -45,7 +43,7 @@ class MemoryStore(Committing):
     :param duplicates: how many duplicate-detection ids a queue remembers.
     """
 
-    def __init__(self, *, duplicates: int = DEFAULT_WINDOW) -> None:
+    def __init__(self, *, duplicates: int) -> None:
         self.identity = uuid.uuid4()
         self.corruption = ""
         self._window = duplicates
@@ -116,16 +114,10 @@ class MemoryStore(Committing):
         self._facts = replace(self._facts, pending=pending)
         return self.when_committed(self._appended())
 
-    def put_replicas(self, replicas: Iterable[Replica]) -> int:
+    def put_replicas(self, names: Iterable[str]) -> int:
         """See ``Store``."""
         self._check()
-        self._facts = replace(self._facts, replicas=tuple(replicas))
-        return self._appended()
-
-    def put_cluster(self, name: str) -> int:
-        """See ``Store``."""
-        self._check()
-        self._facts = replace(self._facts, cluster=name)
+        self._facts = replace(self._facts, replicas=tuple(names))
         return self._appended()
 
     # -- wiring ---------------------------------------------------------------------------------
@@ -229,11 +221,6 @@ class MemoryStore(Committing):
         """See ``Store``."""
         self._queue(queue).site_progress = progress
         return self._appended()
-
-    def discard_content(self, queue: int) -> int:
-        """See ``Store``."""
-        self._queue(queue).messages.clear()
-        return self.clear_duplicates(queue)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What is in the database, as the facts of ``interface``.  Runs where the connection is.
 
-Rule: every row that is read is checked against its checksum; a wrong one raises ``StoreDamagedError``.
+Rule: every row that is read is checked against its checksum; a wrong one raises ``StoreCorruptedError``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from broker_stub.election.generation_steps import Pending
 from broker_stub.store.errors import StoreCorruptedError
 from broker_stub.store.interface import (
     BindingRecord,
     ExchangeRecord,
-    Pending,
     QueueRecord,
-    Replica,
     Snapshot,
     StoredMessage,
     StoredQueue,
@@ -59,8 +58,7 @@ def snapshot(connection: sqlite3.Connection, *, was_clean: bool) -> Snapshot:
         was_clean=was_clean,
         generation=facts["number"],
         pending=None if pending is None else Pending(*pending),
-        replicas=tuple(Replica(*replica) for replica in facts["replicas"]),
-        cluster=facts["cluster"],
+        replicas=tuple(name for name, _address in facts["replicas"]),
         queues=tuple(
             StoredQueue(key, record, last_ids.get(key, 0), facts.get(progress_name(key), {}))
             for key, record in _queues(connection).items()
@@ -76,10 +74,9 @@ def _queues(connection: sqlite3.Connection) -> dict[int, QueueRecord]:
             identity=uuid.UUID(bytes=identity),
             name=name,
             replicate=replicate,
-            durable=bool(durable),
             arguments=json.loads(arguments),
         )
-        for key, identity, name, replicate, durable, arguments in rows(connection, "queues", "queue")
+        for key, identity, name, replicate, _durable, arguments in rows(connection, "queues", "queue")
     }
 
 
@@ -91,13 +88,8 @@ def _exchanges(connection: sqlite3.Connection) -> Iterator[ExchangeRecord]:
 
 
 def _bindings(connection: sqlite3.Connection) -> Iterator[BindingRecord]:
-    for exchange, queue, key, arguments in rows(connection, "bindings", "exchange, queue, key"):
-        yield BindingRecord(
-            exchange=uuid.UUID(bytes=exchange),
-            queue=uuid.UUID(bytes=queue),
-            key=key,
-            arguments=json.loads(arguments),
-        )
+    for exchange, queue, key, _arguments in rows(connection, "bindings", "exchange, queue, key"):
+        yield BindingRecord(exchange=uuid.UUID(bytes=exchange), queue=uuid.UUID(bytes=queue), key=key)
 
 
 def chunk(connection: sqlite3.Connection, queue: int, after: int) -> list[StoredMessage]:

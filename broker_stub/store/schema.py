@@ -6,7 +6,7 @@ Rules
   ends with a checksum over its key and its values, and a row whose checksum is wrong is corruption.
 * A message's checksum is its CRC plus the delivery count: counting a delivery adds one to both
   columns, without reading the row.
-* The site progress of a queue are a row of ``meta``, which only a queue with site progress has.
+* The site progress of a queue is a row of ``meta``, which only a queue with site progress has.
 * ``counters`` holds the highest message id put into each queue, and under ``COMMITS`` how many
   commits the store has seen.  They share a table so that a commit touches one page for both.
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
+from broker_stub.election.generation_steps import Pending
 from broker_stub.store import files, reading, schema
 from broker_stub.store.batch import Batch, Read
 from broker_stub.store.commits import Commits, Committing, again
@@ -29,9 +29,7 @@ from broker_stub.store.interface import (
     MAX_MESSAGE_ID,
     BindingRecord,
     ExchangeRecord,
-    Pending,
     QueueRecord,
-    Replica,
     Snapshot,
     StoredMessage,
 )
@@ -40,11 +38,14 @@ from broker_stub.store.writer import Writer
 
 T = TypeVar("T")
 
+# Columns and fields of the format that nothing uses: every store has these values there.
+_DURABLE, _NO_ARGUMENTS, _NO_ADDRESS = 1, "{}", ""
+
 
 async def open_store(
     directory: Path | str,
     *,
-    duplicates: int = DEFAULT_WINDOW,
+    duplicates: int,
     delay: float = 0.0,
     expected_identity: uuid.UUID | None = None,
     clock: Callable[[], float] = time.time,
@@ -138,13 +139,9 @@ class SqliteStore(Committing):
         value = None if pending is None else [pending.generation, pending.claim]
         return self.when_committed(self._put_meta("pending", value))
 
-    def put_replicas(self, replicas: Iterable[Replica]) -> int:
+    def put_replicas(self, names: Iterable[str]) -> int:
         """See ``Store``."""
-        return self._put_meta("replicas", [[replica.name, replica.address] for replica in replicas])
-
-    def put_cluster(self, name: str) -> int:
-        """See ``Store``."""
-        return self._put_meta("cluster", name)
+        return self._put_meta("replicas", [[name, _NO_ADDRESS] for name in names])
 
     def _put_meta(self, name: str, value: Any) -> int:
         return self._append(schema.PUT_META, *schema.with_checksum(name, json.dumps(value)))
@@ -160,7 +157,7 @@ class SqliteStore(Committing):
             self._last_key += 1
             state = QueueState(self._last_key, record.identity)
             self._identities[record.identity] = self._queues[state.key] = state
-        facts = (record.identity.bytes, record.name, record.replicate, int(record.durable), arguments)
+        facts = (record.identity.bytes, record.name, record.replicate, _DURABLE, arguments)
         return self._append(schema.PUT_QUEUE, *schema.with_checksum(state.key, *facts))
 
     def delete_queue(self, queue: int) -> int:
@@ -185,9 +182,7 @@ class SqliteStore(Committing):
     def put_binding(self, record: BindingRecord) -> int:
         """See ``Store``."""
         identity = (record.exchange.bytes, record.queue.bytes, record.key)
-        return self._append(
-            schema.PUT_BINDING, *schema.with_checksum(*identity, json.dumps(dict(record.arguments)))
-        )
+        return self._append(schema.PUT_BINDING, *schema.with_checksum(*identity, _NO_ARGUMENTS))
 
     def delete_binding(self, record: BindingRecord) -> int:
         """See ``Store``."""
@@ -256,12 +251,6 @@ class SqliteStore(Committing):
         self._state(queue)
         self._batch.of(queue).site_progress = progress
         return self._appended()
-
-    def discard_content(self, queue: int) -> int:
-        """See ``Store``."""
-        self._state(queue)
-        self._batch.add("DELETE FROM messages WHERE queue = ?", queue)
-        return self.clear_duplicates(queue)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import proton
 from proton.utils import BlockingConnection
 
-from broker_stub.address import Address
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import ACCEPTED, Outcome
 
@@ -30,12 +31,12 @@ async def running(membership: Membership = PRIMARY, **options: Any) -> AsyncIter
 
 
 @asynccontextmanager
-async def member(directory: Path, *arguments: str) -> AsyncIterator[Address]:
+async def member(directory: Path, *arguments: str) -> AsyncIterator[Endpoint]:
     """A member in its own process.
 
     Cyrus reads its configuration once in a process, so a broker with users must have one of its own.
     """
-    [address] = free_addresses((Address("127.0.0.1", 0, tls="--tls-cert" in arguments),))
+    [address] = free_addresses((Endpoint("127.0.0.1", 0, tls="--tls-cert" in arguments),))
     process = MemberProcess(("--listen", address.authority, *arguments), directory / "member.log")
     await process.start()
     try:
@@ -76,7 +77,7 @@ class Client:
         self.credit = asyncio.Event()
         self.close_condition: proton.Condition | None = None
 
-    async def connect(self, address: Address, **settings: Any) -> Client:
+    async def connect(self, address: Endpoint, **settings: Any) -> Client:
         loop = asyncio.get_running_loop()
         made = Settings(**{"container_id": "test", **settings})
         _, engine = await loop.create_connection(lambda: Engine(self, made, loop), address.host, address.port)

@@ -1,4 +1,4 @@
-"""Who may be primary: one record, (number, claim), changed only by compare-and-set.
+"""Who may be primary: one record, (generation, claim), changed only by compare-and-set.
 
 Rules
 -----

@@ -12,15 +12,16 @@ import pytest
 import trustme
 from proton import Message
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import Access, write_users
+from broker_stub.admission.auth import Access
+from broker_stub.admission.user_database import write_users
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.tls import TlsFiles
 from tests.broker_stub.clients import Client, LinkRefusedError, member, running
 
 ADMIN = Credentials("secret of the admin")
-ELSEWHERE = Address("127.0.0.9", 5999)
+ELSEWHERE = Endpoint("127.0.0.9", 5999)
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +32,13 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def primary(users: Path, tmp_path: Path) -> AsyncIterator[Address]:
+async def primary(users: Path, tmp_path: Path) -> AsyncIterator[Endpoint]:
     async with member(tmp_path, "--users", str(users), "--role", "primary") as address:
         yield address
 
 
 @pytest.fixture
-async def passive(users: Path, tmp_path: Path) -> AsyncIterator[Address]:
+async def passive(users: Path, tmp_path: Path) -> AsyncIterator[Endpoint]:
     async with member(tmp_path, "--users", str(users)) as address:
         yield address
 
@@ -67,7 +68,7 @@ async def test_a_passive_member_that_knows_no_primary_refuses() -> None:
 
 
 async def test_a_primary_says_what_it_is() -> None:
-    members = (Address("127.0.0.1", 5001), Address("::1", 5002))
+    members = (Endpoint("127.0.0.1", 5001), Endpoint("::1", 5002))
     async with running(Membership(Role.PRIMARY, 4), members=members, cluster="north") as broker:
         client = await Client().connect(broker.address)
         await client.begun.wait()
@@ -83,7 +84,7 @@ async def test_a_primary_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"])
-async def test_users_are_known_by_their_password(primary: Address, mechanism: str) -> None:
+async def test_users_are_known_by_their_password(primary: Endpoint, mechanism: str) -> None:
     client = await Client().connect(primary, user="alice", password="wonder", mechanisms=(mechanism,))
     await client.begun.wait()
     await client.close()
@@ -107,7 +108,7 @@ async def test_users_can_come_from_a_file_of_passwords(tmp_path: Path) -> None:
         await client.close()
 
 
-async def test_the_name_of_the_admin_without_its_password_is_nobody(passive: Address) -> None:
+async def test_the_name_of_the_admin_without_its_password_is_nobody(passive: Endpoint) -> None:
     client = await Client().connect(passive, user=ADMIN.user, mechanisms=("ANONYMOUS",))
     assert (await client.end()).condition.name == "amqp:connection:forced"
 
@@ -115,7 +116,7 @@ async def test_the_name_of_the_admin_without_its_password_is_nobody(passive: Add
 @pytest.mark.parametrize(
     "credentials", [{}, {"user": "alice", "password": "wonder"}], ids=["anonymous", "user"]
 )
-async def test_management_is_for_the_admin_only(primary: Address, credentials: dict[str, Any]) -> None:
+async def test_management_is_for_the_admin_only(primary: Endpoint, credentials: dict[str, Any]) -> None:
     client = await Client().connect(primary, **credentials)
     with pytest.raises(LinkRefusedError, match="amqp:unauthorized-access"):
         await client.attach("sender", "s", "$management")
@@ -132,7 +133,7 @@ async def test_management_is_for_the_admin_only(primary: Address, credentials: d
         assert (await admin.status()).role == "primary"
 
 
-async def test_the_admin_may_stay_on_a_passive_member_but_not_use_queues(passive: Address) -> None:
+async def test_the_admin_may_stay_on_a_passive_member_but_not_use_queues(passive: Endpoint) -> None:
     async with await AdminClient.connect(passive, ADMIN) as admin:
         assert (await admin.status()).role == "passive"
     client = await Client().connect(
@@ -143,7 +144,7 @@ async def test_the_admin_may_stay_on_a_passive_member_but_not_use_queues(passive
     await client.close()
 
 
-async def test_the_admin_promotes_demotes_and_tells_where_the_primary_is(passive: Address) -> None:
+async def test_the_admin_promotes_demotes_and_informs_where_the_primary_is(passive: Endpoint) -> None:
     async with await AdminClient.connect(passive, ADMIN) as admin:
         assert (await admin.set_primary(ELSEWHERE, generation=6)).primary == ELSEWHERE.authority
         with pytest.raises(MemberRefusedError, match="generation 5") as refused:
@@ -160,7 +161,7 @@ async def test_the_admin_promotes_demotes_and_tells_where_the_primary_is(passive
         assert (await admin.promote(at_least=20)).generation == 20
 
 
-async def test_a_wrong_request_is_answered_with_what_is_wrong(primary: Address) -> None:
+async def test_a_wrong_request_is_answered_with_what_is_wrong(primary: Endpoint) -> None:
     async with await AdminClient.connect(primary, ADMIN) as admin:
         for operation, arguments, status in (
             ("DANCE", {}, 501),
@@ -173,7 +174,7 @@ async def test_a_wrong_request_is_answered_with_what_is_wrong(primary: Address) 
             assert refused.value.status == status
 
 
-async def test_the_admin_sees_queues_and_their_counters(primary: Address) -> None:
+async def test_the_admin_sees_queues_and_their_counters(primary: Endpoint) -> None:
     async with await AdminClient.connect(primary, ADMIN) as admin:
         client = await Client().connect(primary)
         await client.send(await client.attach("sender", "s", "orders"), Message(body="x"))
@@ -184,7 +185,7 @@ async def test_the_admin_sees_queues_and_their_counters(primary: Address) -> Non
         await client.close()
 
 
-async def test_a_stopped_member_tells_its_clients(primary: Address) -> None:
+async def test_a_stopped_member_tells_its_clients(primary: Endpoint) -> None:
     client = await Client().connect(primary)
     await client.begun.wait()
     async with await AdminClient.connect(primary, ADMIN) as admin:

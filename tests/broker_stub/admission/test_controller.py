@@ -11,16 +11,16 @@ import proton
 import pytest
 from proton import Message
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import write_users
 from broker_stub.admission.controller import AdmissionOptions, RateSource
+from broker_stub.admission.user_database import write_users
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, Credentials
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import PRIMARY, Client, member, running
 
 ADMIN = Credentials("secret of the admin")
-ELSEWHERE = Address("127.0.0.9", 5999)
+ELSEWHERE = Endpoint("127.0.0.9", 5999)
 # A slot a minute: what is refused in a test is refused for the whole test.
 SLOW = AdmissionOptions(rate=1 / 60, burst=1)
 
@@ -62,7 +62,7 @@ async def test_over_the_rate_a_primary_tells_each_newcomer_its_own_time() -> Non
         await first.close()
 
 
-async def test_a_client_that_comes_in_its_time_is_let_in() -> None:
+async def test_a_client_that_comes_in_its_time_is_admitted() -> None:
     async with running(admission=AdmissionOptions(rate=5.0, burst=1)) as broker:
         first = await let_in(broker, "first")
         delay = hint(await refused(broker, "second")) / 1000
@@ -71,7 +71,7 @@ async def test_a_client_that_comes_in_its_time_is_let_in() -> None:
         await first.close()
 
 
-async def test_a_client_that_comes_too_early_is_told_the_same_time_again() -> None:
+async def test_a_client_that_comes_too_early_gets_the_same_time_again() -> None:
     async with running(admission=SLOW) as broker:
         first = await let_in(broker, "first")
         await refused(broker, "second")

@@ -16,10 +16,10 @@ import psutil
 import pytest
 from proton import Message
 
-from broker_stub.address import Address
 from broker_stub.admission.controller import AdmissionOptions
 from broker_stub.admission.descriptors import most_connections
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, running, until
 
 # benchmarks/bench_flood.py does it with 5,000 and prints how long it took.
@@ -30,7 +30,7 @@ _MOST_MEMORY = 150 * 2**20
 
 
 @contextlib.asynccontextmanager
-async def flooded(address: Address, count: int) -> AsyncIterator[None]:
+async def flooded(address: Endpoint, count: int) -> AsyncIterator[None]:
     """So many bad connections; who is cut comes again."""
     standing = asyncio.Event()
     came = itertools.count(1)
@@ -67,14 +67,14 @@ async def misbehave(kind: int, reader: asyncio.StreamReader, writer: asyncio.Str
         writer.close()
 
 
-async def serves(address: Address) -> None:
+async def serves(address: Endpoint) -> None:
     """A good client gets through; one that had to make room, as it may on a busy machine, comes again."""
     async with asyncio.timeout(90):
         while not await is_served(address):
             pass
 
 
-async def is_served(address: Address) -> bool:
+async def is_served(address: Endpoint) -> bool:
     client = await Client().connect(address)
     begun = asyncio.create_task(client.begun.wait())
     await asyncio.wait([begun, client.close_reason], return_when=asyncio.FIRST_COMPLETED)
@@ -90,7 +90,7 @@ async def is_served(address: Address) -> bool:
 async def test_good_clients_connect_in_the_middle_of_a_flood_and_memory_stays_bounded(
     tmp_path: Path,
 ) -> None:
-    [address] = free_addresses((Address("127.0.0.1", 0),))
+    [address] = free_addresses((Endpoint("127.0.0.1", 0),))
     arguments = ("--listen", address.authority, "--role", "primary")
     process = MemberProcess(arguments, tmp_path / "log")
     await process.start()

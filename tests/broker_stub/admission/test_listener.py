@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker_stub.address import Address
 from broker_stub.admission import listener as module
 from broker_stub.admission.listener import Listener
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import until
 
 
@@ -39,7 +39,7 @@ class Door:
 
 
 @asynccontextmanager
-async def opened(address: Address = Address("127.0.0.1", 0)) -> AsyncIterator[Door]:  # noqa: B008
+async def opened(address: Endpoint = Endpoint("127.0.0.1", 0)) -> AsyncIterator[Door]:  # noqa: B008
     door = Door()
     await door.listener.listen(address)
     try:
@@ -52,7 +52,7 @@ def dial(port: int, count: int = 1) -> list[socket.socket]:
     return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
 
 
-async def test_a_turn_of_the_loop_accepts_one_and_the_next_ones_the_rest() -> None:
+async def test_an_iteration_of_the_loop_accepts_one_and_the_next_ones_the_rest() -> None:
     async with opened() as door:
         sockets = dial(door.listener.port, 12)
         turns = []
@@ -107,7 +107,7 @@ async def test_without_file_descriptors_it_makes_room_and_goes_on(
     door.listener = Listener(
         door._make, asyncio.get_running_loop(), accept_delay=door._room, exhausted=door._exhaust
     )
-    await door.listener.listen(Address("127.0.0.1", 0))
+    await door.listener.listen(Endpoint("127.0.0.1", 0))
     [client] = dial(door.listener._sockets[0].real.getsockname()[1])
     await until(lambda: len(door.made) == 1)
     assert door.exhausted == 2
@@ -119,7 +119,7 @@ async def test_without_file_descriptors_it_makes_room_and_goes_on(
 async def test_a_taken_address_is_an_error_and_leaves_nothing_open() -> None:
     async with opened() as door:
         with pytest.raises(OSError, match="in use"):
-            await Door().listener.listen(Address("127.0.0.1", door.listener.port))
+            await Door().listener.listen(Endpoint("127.0.0.1", door.listener.port))
 
 
 async def test_a_name_with_two_addresses_is_listened_on_at_both(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ async def test_a_name_with_two_addresses_is_listened_on_at_both(monkeypatch: pyt
         return [(*stream, ("127.0.0.1", 0)), (*stream, ("127.0.0.2", 0))]
 
     monkeypatch.setattr(loop, "getaddrinfo", both)
-    async with opened(Address("both", 0)) as door:
+    async with opened(Endpoint("both", 0)) as door:
         clients = [socket.create_connection(each.getsockname()) for each in door.listener._sockets]
         assert len(clients) == 2
         await until(lambda: len(door.made) == 2)

@@ -10,8 +10,7 @@ import pytest
 from proton import Message
 
 from broker_stub.admission.controller import AdmissionOptions
-from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
-from broker_stub.admission.time_slice import TimeSlice
+from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol, TimeSlice
 from broker_stub.broker import Broker
 from haclient.engine.settings import PARK
 from tests.broker_stub.clients import Client, running, until
@@ -39,8 +38,8 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     return turns
 
 
-def at_the_gate(broker: Broker) -> list[bool]:
-    """Of each connection of a member, whether it is still at the gate."""
+def newcomers_of(broker: Broker) -> list[bool]:
+    """Of each connection of a member, whether it is still a newcomer."""
     return [not each.engine._socket.get_protocol().passes_through for each in broker._connections]
 
 
@@ -50,7 +49,7 @@ async def come(broker: Broker, **settings: Any) -> Client:
     return client
 
 
-async def test_in_a_turn_one_is_heard_when_that_takes_the_whole_portion(heard: Counter[int]) -> None:
+async def test_in_a_slice_one_is_heard_when_that_takes_the_whole_slice(heard: Counter[int]) -> None:
     async with running(admission=BUSY) as broker:
         first = await come(broker)
         names = [f"client {number}" for number in range(30)]
@@ -68,9 +67,9 @@ async def test_in_a_turn_one_is_heard_when_that_takes_the_whole_portion(heard: C
 async def test_whoever_is_in_is_heard_at_once_while_the_others_wait(heard: Counter[int]) -> None:
     async with running() as broker:
         client = await come(broker)
-        assert at_the_gate(broker) == [True]
+        assert newcomers_of(broker) == [True]
         link = await client.attach("sender", "s", "q")
-        assert at_the_gate(broker) == [False]
+        assert newcomers_of(broker) == [False]
         before = heard[-1]
         [outcome] = await client.send(link, Message(body="x"))
         assert outcome.accepted
@@ -78,20 +77,20 @@ async def test_whoever_is_in_is_heard_at_once_while_the_others_wait(heard: Count
         await client.close()
 
 
-async def test_one_that_is_parked_stays_at_the_gate_until_it_was_served() -> None:
+async def test_one_that_is_parked_stays_a_newcomer_until_it_was_served() -> None:
     async with running(admission=BUSY) as broker:
         first = await come(broker)
         await first.attach("sender", "s", "q")
         client = await come(broker, desired_capabilities=(PARK,))
         attaching = asyncio.create_task(client.attach("sender", "s", "q"))
         await until(lambda: any(each._parked_links for each in broker._connections))
-        assert sorted(at_the_gate(broker)) == [False, True]
-        [guest] = [each for each in broker._connections if each._parked_links]
-        guest.unpark()
+        assert sorted(newcomers_of(broker)) == [False, True]
+        [parked] = [each for each in broker._connections if each._parked_links]
+        parked.unpark()
         link = await attaching
         [outcome] = await client.send(link, Message(body="x"))
         assert outcome.accepted
-        assert at_the_gate(broker) == [False, False]
+        assert newcomers_of(broker) == [False, False]
         for each in (first, client):
             await each.close()
 

@@ -12,19 +12,19 @@ import proton
 import pytest
 from proton import Message
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import write_users
 from broker_stub.admission.controller import AdmissionOptions
+from broker_stub.admission.user_database import write_users
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, Credentials
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.settings import PARK
 from haclient.telemetry import TelemetrySettings, flush
 from tests.broker_stub.clients import Client, member, running, until
 from tests.telemetry.lines import lines, words
 
 ADMIN = Credentials("secret of the admin")
-ELSEWHERE, FURTHER = Address("127.0.0.9", 5999), Address("127.0.0.9", 6000)
+ELSEWHERE, FURTHER = Endpoint("127.0.0.9", 5999), Endpoint("127.0.0.9", 6000)
 PASSIVE = Membership(Role.PASSIVE, 3)
 BUSY = AdmissionOptions(rate=1 / 60, burst=1)
 
@@ -63,7 +63,7 @@ async def passive(membership: Membership = PASSIVE, **options: Any) -> AsyncIter
         yield broker
 
 
-async def test_a_passive_member_holds_who_asks_for_it_and_serves_him_when_it_is_promoted() -> None:
+async def test_a_passive_member_parks_clients_that_asks_for_it_and_serves_him_when_it_is_promoted() -> None:
     async with passive() as broker:
         [client] = await parked(broker)
         await broker.promote()
@@ -96,7 +96,7 @@ async def test_every_attach_of_a_link_from_either_end_tells_the_generation() -> 
         await client.close()
 
 
-async def test_who_was_never_parked_is_told_in_the_open_only() -> None:
+async def test_a_client_that_was_never_parked_learns_it_from_the_open_only() -> None:
     async with running() as broker:
         client = await come(broker)
         assert not is_parked(client)
@@ -191,7 +191,7 @@ async def test_a_primary_that_was_promoted_again_is_another_one() -> None:
 
 
 @pytest.mark.parametrize("options", [{"park_limit": 0}, {"park_limit": 1}])
-async def test_in_a_full_lot_nobody_has_asked(options: dict[str, Any]) -> None:
+async def test_in_full_parking_no_client_has_asked(options: dict[str, Any]) -> None:
     async with passive(admission=AdmissionOptions(**options)) as broker:
         clients = await parked(broker, options["park_limit"])
         refused = await come(broker)
@@ -204,7 +204,7 @@ async def test_in_a_full_lot_nobody_has_asked(options: dict[str, Any]) -> None:
             await again.close()
 
 
-async def test_a_busy_primary_with_a_full_lot_refuses_with_the_time_to_come() -> None:
+async def test_a_busy_primary_with_full_parking_refuses_with_the_time_to_come() -> None:
     async with running(admission=AdmissionOptions(rate=1 / 60, burst=1, park_limit=0)) as broker:
         first = await come(broker, name="first")
         await begun(first)
@@ -260,7 +260,7 @@ async def test_the_parked_are_closed_with_the_others_when_the_member_stops_or_is
         assert (await stays.end()).condition.name == "amqp:connection:redirect"
 
 
-async def test_a_link_that_comes_too_early_waits_for_its_turn_as_well() -> None:
+async def test_a_link_that_comes_too_early_waits_for_its_slot_as_well() -> None:
     async with passive() as broker:
         [client] = await parked(broker)
         early = asyncio.create_task(client.attach("sender", "early", "q"))
@@ -295,15 +295,15 @@ async def test_one_that_ends_its_session_while_parked_leaves_nothing_behind() ->
 async def test_the_admin_is_served_and_not_parked(tmp_path: Path) -> None:
     write_users(tmp_path, {ADMIN.user: ADMIN.password})
     async with member(tmp_path, "--users", str(tmp_path)) as address:
-        guest = await Client().connect(address, container_id="guest", desired_capabilities=(PARK,))
+        parked = await Client().connect(address, container_id="parked", desired_capabilities=(PARK,))
         async with await AdminClient.connect(address, ADMIN) as admin:
             assert (await admin.status()).facts["entrance"]["parked_now"] == 1
             await admin.promote()
-            await begun(guest)
+            await begun(parked)
         as_admin = {"user": ADMIN.user, "password": ADMIN.password, "mechanisms": ("SCRAM-SHA-256",)}
         client = await Client().connect(address, desired_capabilities=(PARK,), **as_admin)
         await begun(client)
-        for each in (guest, client):
+        for each in (parked, client):
             await each.close()
 
 
@@ -316,7 +316,7 @@ async def test_hundreds_are_served_when_there_is_no_limit() -> None:
             client.engine.abort()
 
 
-async def test_the_telemetry_tells_who_was_parked_and_what_became_of_him(tmp_path: Path) -> None:
+async def test_the_telemetry_records_who_was_parked_and_what_became_of_him(tmp_path: Path) -> None:
     async with passive(telemetry=TelemetrySettings(tmp_path)) as broker:
         [client] = await parked(broker)
         await broker.promote()

@@ -136,7 +136,7 @@ def test_over_any_time_no_more_are_admitted_than_rate_burst_and_grace_allow(
 
 
 @given(st.floats(1, 500), st.integers(1, 16), st.integers(1, 300), st.floats(0, 0.9), st.randoms())
-def test_clients_that_do_as_they_are_told_are_all_in_after_two_attempts(
+def test_clients_that_honor_retry_after_are_all_in_after_two_attempts(
     rate: float, burst: int, clients: int, jitter: float, random: object
 ) -> None:
     admission = RateLimiter(rate, burst=burst, grace=1.0)

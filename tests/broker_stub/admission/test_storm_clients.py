@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from proton import Message
 
-from broker_stub.address import Address
 from broker_stub.admission.controller import AdmissionOptions
 from broker_stub.broker import Broker
 from broker_stub.election.roles import Membership, Role
 from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import running, until
 
 FAST = "backoff_base=0.05&backoff_max=0.2"
@@ -86,7 +86,7 @@ async def test_a_warm_standby_stays_beside_a_live_primary_and_takes_over_when_pr
     async with running(Membership(Role.PRIMARY, 1)) as first:
         known = Membership(Role.PASSIVE, 1, first.address)
         async with running(known) as second:
-            second_address: Address = second.address
+            second_address: Endpoint = second.address
             url = f"{first.address},{second_address.authority}?standby=warm&{FAST}"
             async with aio.connect(url) as connection:
                 await until(lambda: entrance(second, "parked_now") == 1)

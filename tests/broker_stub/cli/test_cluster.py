@@ -95,7 +95,7 @@ async def test_a_primary_that_does_not_answer_is_not_asked_to_step_down(cluster:
     await a.until("ready")
 
 
-async def test_a_primary_that_is_demoted_sends_its_clients_where_it_is_told(cluster: Cluster) -> None:
+async def test_a_primary_that_is_demoted_redirects_its_clients_to_the_given_member(cluster: Cluster) -> None:
     a, b = await cluster.pair()
     async with aio.connect(cluster.url) as connection:
         assert connection.endpoint.port == a.address.port
@@ -194,7 +194,9 @@ async def start_knowing(member: Member, known: tuple[Member, ...]) -> None:
     await member.start()
 
 
-async def test_a_member_of_the_new_list_that_is_not_there_is_told_with_exit_code_3(cluster: Cluster) -> None:
+async def test_a_member_of_the_new_list_that_is_not_there_is_reported_with_exit_code_3(
+    cluster: Cluster,
+) -> None:
     a, b = await cluster.pair()
     await b.kill()
     both = (a.address.authority, b.address.authority)

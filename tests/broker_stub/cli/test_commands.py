@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import member
 from tests.broker_stub.commands import run
 
@@ -19,7 +19,7 @@ PASSWORD = "planted-secret"
 
 
 @pytest.fixture
-async def address(tmp_path: Path) -> AsyncIterator[Address]:
+async def address(tmp_path: Path) -> AsyncIterator[Endpoint]:
     users = tmp_path / "users"
     users.mkdir()
     write_users(users, {DEFAULT_ADMIN: PASSWORD})
@@ -28,21 +28,21 @@ async def address(tmp_path: Path) -> AsyncIterator[Address]:
         yield address
 
 
-async def test_status_shows_a_member_and_its_role(address: Address, tmp_path: Path) -> None:
+async def test_status_shows_a_member_and_its_role(address: Endpoint, tmp_path: Path) -> None:
     result = await run("status", f"amqp://{address.authority}", "--password-file", str(tmp_path / "password"))
     assert result.exit_code == 0
     assert "north" in result.output
     assert "passive" in result.output
 
 
-async def test_status_in_json_has_everything(address: Address) -> None:
+async def test_status_in_json_has_everything(address: Endpoint) -> None:
     result = await run("status", "--json", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
     [facts] = json.loads(result.stdout)
     assert (facts["name"], facts["role"], facts["generation"]) == ("north", "passive", 0)
 
 
 async def test_status_with_an_expected_state_tells_by_its_exit_code_whether_it_is_so(
-    address: Address,
+    address: Endpoint,
 ) -> None:
     arguments = ("status", address.authority, "--expect")
     assert (await run(*arguments, "passive", BROKER_STUB_PASSWORD=PASSWORD)).exit_code == 0
@@ -52,7 +52,7 @@ async def test_status_with_an_expected_state_tells_by_its_exit_code_whether_it_i
     assert (other.exit_code, other.stderr) == (1, "north is passive, not primary\n")
 
 
-async def test_promote_is_done_once_and_refused_the_second_time(address: Address, tmp_path: Path) -> None:
+async def test_promote_is_done_once_and_refused_the_second_time(address: Endpoint, tmp_path: Path) -> None:
     done = await run("promote", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
     assert (done.exit_code, done.output) == (0, "north is primary, generation 1\n")
     refused = await run("promote", address.authority, BROKER_STUB_PASSWORD=PASSWORD)
@@ -61,7 +61,7 @@ async def test_promote_is_done_once_and_refused_the_second_time(address: Address
     assert PASSWORD not in (tmp_path / "member.log").read_text()
 
 
-async def test_a_wrong_password_is_a_refusal_and_does_not_appear_anywhere(address: Address) -> None:
+async def test_a_wrong_password_is_a_refusal_and_does_not_appear_anywhere(address: Endpoint) -> None:
     result = await run("status", address.authority, BROKER_STUB_PASSWORD="wrong-secret")
     assert result.exit_code == 1
     assert "amqp:unauthorized-access" in result.stderr
@@ -69,7 +69,7 @@ async def test_a_wrong_password_is_a_refusal_and_does_not_appear_anywhere(addres
 
 
 async def test_a_member_that_is_not_there_is_not_reachable() -> None:
-    [nowhere] = free_addresses((Address("127.0.0.1", 0),))
+    [nowhere] = free_addresses((Endpoint("127.0.0.1", 0),))
     result = await run("status", nowhere.authority, BROKER_STUB_PASSWORD="x")
     assert result.exit_code == 3
     assert "Connection refused" in result.stderr
@@ -91,7 +91,7 @@ async def test_a_member_that_is_not_there_is_not_reachable() -> None:
         ("exchange", "add", "prices", "127.0.0.1:5672", "--type", "round"),
     ],
 )
-async def test_wrong_usage_is_told_with_exit_code_2(arguments: tuple[str, ...]) -> None:
+async def test_wrong_usage_is_reported_with_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert (await run(*arguments)).exit_code == 2
 
 
@@ -133,7 +133,7 @@ async def test_serve_says_where_it_listens_and_stops_on_sigterm(loop: str, tmp_p
     assert "listens on amqp://127.0.0.1:" in (tmp_path / "log").read_text()
 
 
-async def test_serve_fails_with_the_reason_when_the_port_is_taken(address: Address, tmp_path: Path) -> None:
+async def test_serve_fails_with_the_reason_when_the_port_is_taken(address: Endpoint, tmp_path: Path) -> None:
     process = MemberProcess(("--listen", address.authority), tmp_path / "second.log")
     with pytest.raises(MemberStartError, match="exit code 1"):
         await process.start()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.address import Address
 from broker_stub.local_cluster.member_process import free_addresses
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import Cluster
 
@@ -71,7 +71,7 @@ async def test_without_a_primary_every_member_is_named_with_what_it_is(cluster: 
 
 
 async def test_members_of_which_none_answers_are_not_reachable() -> None:
-    first, second = free_addresses((Address("127.0.0.1", 0),) * 2)
+    first, second = free_addresses((Endpoint("127.0.0.1", 0),) * 2)
     result = await manage("queue", "list", f"{first},{second.authority}")
     assert result.exit_code == 3
     assert result.stderr.count("Connection refused") == 2

@@ -7,7 +7,7 @@ from proton import Message
 
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
-from broker_stub.queueing.message import QueueLimits
+from broker_stub.queueing.queue_limits import QueueLimits
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError, running, until
 

@@ -13,7 +13,7 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
-from broker_stub.queueing.message import QueueLimits
+from broker_stub.queueing.queue_limits import QueueLimits
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError, blocking, running, until
 
@@ -189,7 +189,7 @@ async def test_a_second_copy_is_accepted_and_dropped() -> None:
         await client.close()
 
 
-async def test_at_most_once_both_ways() -> None:
+async def test_at_most_once_in_both_directions() -> None:
     async with running() as broker:
         client = await Client().connect(broker.address)
         await client.send(await client.attach("sender", "s", "q"), Message(body="x"), settled=True)

@@ -15,54 +15,54 @@ def waiting(count: int) -> Message:
     return message
 
 
-def test_a_message_that_waits_for_nobody_is_told_at_once() -> None:
-    told: list[Any] = []
-    Guard().when_complete(waiting(0), told.append, "a")
-    assert told == ["a"]
+def test_a_message_that_waits_for_no_one_completes_at_once() -> None:
+    reported: list[Any] = []
+    Guard().when_complete(waiting(0), reported.append, "a")
+    assert reported == ["a"]
 
 
-def test_a_message_is_told_when_the_last_one_has_it() -> None:
-    guard, told, message = Guard(), list[Any](), waiting(2)
-    guard.when_complete(message, told.append, "a")
-    guard.when_complete(message, told.append, "second copy")
+def test_a_message_completes_with_its_last_acknowledgement() -> None:
+    guard, reported, message = Guard(), list[Any](), waiting(2)
+    guard.when_complete(message, reported.append, "a")
+    guard.when_complete(message, reported.append, "second copy")
     guard.acknowledged(message)
-    assert told == []
+    assert reported == []
     guard.acknowledged(message)
-    assert told == ["a", "second copy"]
+    assert reported == ["a", "second copy"]
 
 
-def test_behind_a_shut_gate_everything_waits_in_order_until_the_last_reason_is_gone() -> None:
-    guard, told = Guard(), list[Any]()
+def test_a_suspended_guard_keeps_everything_in_order_until_the_last_reason_is_gone() -> None:
+    guard, reported = Guard(), list[Any]()
     guard.suspend("recovering")
     guard.suspend("going alone")
     for token in range(3):
-        guard.when_complete(waiting(0), told.append, token)
+        guard.when_complete(waiting(0), reported.append, token)
     guard.resume("recovering")
-    assert told == []
+    assert reported == []
     guard.resume("going alone")
-    assert told == [0, 1, 2]
+    assert reported == [0, 1, 2]
 
 
-def test_after_stepping_down_nothing_is_told_ever() -> None:
-    guard, told, message = Guard(), list[Any](), waiting(1)
-    guard.when_complete(message, told.append, "a")
+def test_after_stepping_down_nothing_completes_ever() -> None:
+    guard, reported, message = Guard(), list[Any](), waiting(1)
+    guard.when_complete(message, reported.append, "a")
     guard.suspend("going alone")
-    guard.when_complete(waiting(0), told.append, "b")
+    guard.when_complete(waiting(0), reported.append, "b")
     guard.finish()
     guard.acknowledged(message)
     guard.resume("going alone")
-    assert told == []
+    assert reported == []
 
 
-def test_a_member_that_leads_again_settles_and_tells_nothing_of_before() -> None:
-    guard, told = Guard(), list[Any]()
+def test_a_member_that_leads_again_completes_nothing_of_before() -> None:
+    guard, reported = Guard(), list[Any]()
     guard.suspend("going alone")
-    guard.when_complete(waiting(0), told.append, "before")
+    guard.when_complete(waiting(0), reported.append, "before")
     assert (guard.held, guard.open) == (1, False)
     guard.finish()
     assert guard.held == 0
     guard.begin()
     assert guard.open
-    guard.when_complete(waiting(0), told.append, "now")
+    guard.when_complete(waiting(0), reported.append, "now")
     guard.resume("going alone")
-    assert told == ["now"]
+    assert reported == ["now"]

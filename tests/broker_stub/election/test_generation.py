@@ -48,7 +48,7 @@ BOTH = frozenset(("b", "c"))
         GenerationState(None, Pending(3, "c")),
     ],
 )
-def test_an_heir_has_the_number_or_the_whole_record_as_pending(state: GenerationState) -> None:
+def test_an_eligible_member_has_the_generation_or_the_whole_record_as_pending(state: GenerationState) -> None:
     assert may_promote(state, RECORD) is None
 
 
@@ -106,7 +106,7 @@ def test_what_is_asked_for_is_the_next_generation() -> None:
     assert propose(RECORD, "x") == propose(3, "x") == Pending(4, "x")
 
 
-def test_a_member_that_erases_is_no_heir_in_any_way() -> None:
+def test_a_member_that_erases_is_not_eligible_in_any_way() -> None:
     assert erase(GenerationState(3, Pending(4, "x"))) == GenerationState(None, None)
 
 
@@ -138,7 +138,7 @@ def test_a_promotion_writes_asks_and_writes() -> None:
     assert promotion.finished(promotion.step).step == Done(ArbiterRecord(4, "x"))
 
 
-def test_an_heir_by_its_pending_keeps_its_right_when_it_asks_again() -> None:
+def test_a_member_that_is_eligible_by_its_pending_stays_so_when_it_asks_again() -> None:
     promotion = Promotion.begin(GenerationState(2, Pending(3, "c")), RECORD, "x")
     assert promotion.step == WritePending(GenerationState(3, Pending(4, "x")))
 
@@ -254,7 +254,7 @@ def test_a_replica_that_is_not_ready_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_who_is_not_told_that_it_won_steps_down(answered: bool) -> None:
+def test_a_primary_that_does_not_learn_that_it_won_steps_down(answered: bool) -> None:
     work = going_alone(BOTH, CompareAndSet)
     work = work.compared(won=False) if answered else work.unreachable("no answer in 5 s")
     assert isinstance(work.step, StepDown)

@@ -5,14 +5,24 @@ from collections.abc import Callable
 
 import pytest
 
-from broker_stub.address import Address
-from broker_stub.election.roles import MOVES, Membership, Move, MoveRefusedError, Role
+from broker_stub.election.roles import (
+    BY_OPERATOR,
+    WITH_ARBITER,
+    Membership,
+    Move,
+    MoveRefusedError,
+    Moves,
+    Role,
+)
+from haclient.cluster_url.endpoint import Endpoint
 
-HERE = Address("127.0.0.1", 5672)
+HERE = Endpoint("127.0.0.1", 5672)
 
 
 CALLS: dict[Move, Callable[[Membership], Membership]] = {
     Move.PROMOTE: lambda membership: membership.promote(),
+    Move.FORCE: lambda membership: membership.serve(membership.generation, force=True),
+    Move.SHRUNK: lambda membership: membership.shrunk(membership.generation),
     Move.DEMOTE: lambda membership: membership.demote(),
     Move.FOLLOW: lambda membership: membership.follow(HERE, generation=membership.generation),
     Move.FOUND: lambda membership: membership.found(HERE, membership.generation),
@@ -27,16 +37,21 @@ def make(membership: Membership, move: Move) -> Membership:
 
 
 @pytest.mark.parametrize(("role", "move"), [*itertools.product(Role, Move)])
-def test_a_move_is_in_the_table_or_refused(role: Role, move: Move) -> None:
-    membership = Membership(role, 3)
-    if (role, move) == (Role.READY, Move.CAUGHT_UP):
-        # The primary hands a new number to a replica that is ready already.
-        assert make(membership, move) == membership
-    elif (role, move) in MOVES:
-        assert make(membership, move).role is MOVES[role, move]
+@pytest.mark.parametrize(
+    ("arbitrated", "table"), [(True, WITH_ARBITER), (False, BY_OPERATOR)], ids=["arbiter", "operator"]
+)
+def test_a_move_is_in_the_table_or_refused(role: Role, move: Move, arbitrated: bool, table: Moves) -> None:
+    membership = Membership(role, 3, arbitrated=arbitrated)
+    if (role, move) in table:
+        assert make(membership, move).role is table[role, move]
     else:
-        with pytest.raises(MoveRefusedError, match=str(role)):
+        with pytest.raises(MoveRefusedError, match=f"{move}: this member is {role}"):
             make(membership, move)
+
+
+def test_a_ready_replica_stays_ready_when_it_gets_another_generation() -> None:
+    membership = Membership(Role.READY, 3, arbitrated=True)
+    assert membership.caught_up(3) == membership
 
 
 def test_a_promotion_raises_the_generation_above_all_that_was_heard_of() -> None:
@@ -52,23 +67,3 @@ def test_a_primary_of_an_older_generation_is_not_followed() -> None:
 
 def test_a_demoted_member_keeps_its_generation_and_learns_the_primary() -> None:
     assert Membership(Role.PRIMARY, 4).demote(HERE) == Membership(Role.PASSIVE, 4, HERE)
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("a:5672", Address("a", 5672)),
-        ("amqps://a:5671", Address("a", 5671, tls=True)),
-        ("[::1]:5672", Address("::1", 5672)),
-        ("amqp://127.0.0.1:1/", Address("127.0.0.1", 1)),
-    ],
-)
-def test_an_address_is_read_as_it_is_written(text: str, address: Address) -> None:
-    assert Address.parse(text) == address
-    assert Address.parse(str(address)) == address
-
-
-@pytest.mark.parametrize("text", ["", "a", "a:", "a:x", "a:70000", "::1:5672", "http://a:1", ":5672"])
-def test_what_is_not_an_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"host:port|brackets|scheme"):
-        Address.parse(text)

@@ -75,7 +75,7 @@ async def test_a_killed_primary_is_replaced_in_a_higher_generation_and_comes_bac
         assert pid is None or victim.pid != pid
 
 
-async def test_every_change_is_told_to_whoever_listens() -> None:
+async def test_every_change_is_reported_to_the_listener() -> None:
     told: list[LocalClusterEvent] = []
     async with LocalCluster(PATIENT, on_event=told.append) as pair:
         victim = await pair.kill_primary()
@@ -157,7 +157,7 @@ async def test_a_member_that_is_not_ready_is_not_switched_to_and_the_primary_sta
         await pair.wait_ready()
 
 
-async def test_a_dead_member_stays_dead_until_it_is_wanted_when_told_so() -> None:
+async def test_a_dead_member_stays_dead_until_it_is_wanted_without_restart() -> None:
     async with LocalCluster(LocalClusterOptions(restart=False, probe_timeout=10)) as pair:
         victim = await pair.kill_primary()
         await pair.wait_until(lambda pair: pair.generation == 2)
@@ -223,7 +223,7 @@ async def test_the_pair_command_stops_everything_on_a_signal(number: signal.Sign
     await wait_for_the_end_of([member["pid"] for member in facts["members"]])
 
 
-async def test_no_member_outlives_a_manager_that_is_killed_not_even_a_stopped_one() -> None:
+async def test_no_member_outlives_the_supervisor_that_is_killed_not_even_a_stopped_one() -> None:
     process, facts = await pair_command()
     pids = [member["pid"] for member in facts["members"]]
     os.kill(pids[0], signal.SIGSTOP)

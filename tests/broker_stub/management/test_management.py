@@ -9,10 +9,11 @@ from typing import Any
 import proton
 import pytest
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
-from broker_stub.management import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE, Management
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
+from broker_stub.management.node import Management
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, member, running
 from tests.broker_stub.replication.cluster import ADMIN, Cluster
 
@@ -101,7 +102,7 @@ async def test_a_temporary_queue_is_not_deleted_over_the_head_of_its_connection(
     assert (status, "is temporary" in said) == (409, True)
 
 
-async def test_a_query_is_told_which_attributes_and_which_rows(admin: AdminClient) -> None:
+async def test_a_query_selects_attributes_and_rows(admin: AdminClient) -> None:
     for name in ("a", "b", "c"):
         await admin.create(EXCHANGE_TYPE, name, type="fanout")
     wanted = {"attributeNames": ["type", "name", "colour"]}
@@ -143,7 +144,7 @@ async def test_a_binding_ends_with_its_queue(admin: AdminClient) -> None:
     assert await admin.query(BINDING_TYPE) == []
 
 
-async def test_names_with_slashes_are_told_apart_by_their_parts(admin: AdminClient) -> None:
+async def test_names_with_slashes_are_distinguished_by_their_parts(admin: AdminClient) -> None:
     for exchange, queue in (("a", "b/c"), ("a/b", "c")):
         await admin.create(EXCHANGE_TYPE, exchange, type="fanout")
         await admin.create(QUEUE_TYPE, queue)
@@ -172,8 +173,8 @@ async def test_wiring_that_cannot_be_is_refused(
 # -- members ----------------------------------------------------------------------------------------
 
 
-async def test_new_members_are_told_to_every_client_that_comes(admin: AdminClient) -> None:
-    status = await admin.set_members([Address("10.0.0.1", 5672), Address("10.0.0.2", 5672, tls=True)])
+async def test_new_members_are_announced_to_every_client_that_connects(admin: AdminClient) -> None:
+    status = await admin.set_members([Endpoint("10.0.0.1", 5672), Endpoint("10.0.0.2", 5672, tls=True)])
     assert status.facts["members"] == ["10.0.0.1:5672", "10.0.0.2:5672"]
     client = await Client().connect(admin.address)
     await client.begun.wait()

@@ -21,8 +21,8 @@ from broker_stub.queueing.exchanges import (
     words,
 )
 from broker_stub.queueing.message import Message as Stored
-from broker_stub.queueing.message import QueueLimits
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.queue_limits import QueueLimits
 
 DIRECT, FANOUT, TOPIC = ExchangeType.DIRECT, ExchangeType.FANOUT, ExchangeType.TOPIC
 
@@ -175,17 +175,17 @@ class LaterGuard:
         self.held.append(functools.partial(done, token))
 
 
-def test_a_sender_is_told_once_when_the_last_copy_is_safe() -> None:
-    queues, guard, told = [queue(str(number)) for number in range(3)], LaterGuard(), list[str]()
+def test_a_transfer_is_settled_once_when_the_last_copy_is_safe() -> None:
+    queues, guard, reported = [queue(str(number)) for number in range(3)], LaterGuard(), list[str]()
     for bound in queues[:2]:
         bound.guard = guard
     route = Route(exchange(FANOUT, *((bound, "") for bound in queues)))
-    route.enqueue(encoded(), told.append, "token")
+    route.enqueue(encoded(), reported.append, "token")
     assert [bound.depth for bound in queues] == [1, 1, 1]
     guard.held[1]()
-    assert told == []
+    assert reported == []
     guard.held[0]()
-    assert told == ["token"]
+    assert reported == ["token"]
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_a_routing_key_beyond_all_measure_is_refused() -> None:
 
 
 def test_duplicates_are_dropped_by_each_queue_for_itself() -> None:
-    one, two, told = queue("one"), queue("two"), list[int]()
+    one, two, reported = queue("one"), queue("two"), list[int]()
     made = exchange(FANOUT, (one, ""))
     route = Route(made)
     envelope = Envelope(duplicate_id=b"id")
-    route.enqueue(encoded(), told.append, 1, envelope)
+    route.enqueue(encoded(), reported.append, 1, envelope)
     made.add(Binding(made, two, ""))
-    route.enqueue(encoded(), told.append, 2, envelope)
-    assert (one.depth, two.depth, told) == (1, 1, [1, 2])
+    route.enqueue(encoded(), reported.append, 2, envelope)
+    assert (one.depth, two.depth, reported) == (1, 1, [1, 2])
 
 
 # -- room ---------------------------------------------------------------------------------------

@@ -53,11 +53,11 @@ def test_a_lifetime_counts_from_now_by_both_clocks(expiry: Expiry, clock: Clock)
 def test_a_time_of_the_wall_clock_is_as_far_ahead_by_the_own_clock(
     expiry: Expiry, ahead_ms: int, remaining: float
 ) -> None:
-    copied = message(1)
-    expiry.at(copied, NOW_MS + ahead_ms)
-    assert copied.expires_at_ms == NOW_MS + ahead_ms
-    assert expiry.remaining(copied) == remaining
-    assert expiry.is_expired(copied) == (remaining == 0)
+    replicated = message(1)
+    expiry.at(replicated, NOW_MS + ahead_ms)
+    assert replicated.expires_at_ms == NOW_MS + ahead_ms
+    assert expiry.remaining(replicated) == remaining
+    assert expiry.is_expired(replicated) == (remaining == 0)
 
 
 def test_a_message_without_a_lifetime_is_never_over(expiry: Expiry, clock: Clock) -> None:
@@ -66,7 +66,7 @@ def test_a_message_without_a_lifetime_is_never_over(expiry: Expiry, clock: Clock
     assert not expiry.is_expired(message(1))
 
 
-def test_what_is_over_is_told_once_and_the_soonest_first(expiry: Expiry, clock: Clock) -> None:
+def test_what_has_expired_is_reported_once_and_the_soonest_first(expiry: Expiry, clock: Clock) -> None:
     assert list(expiry.overdue()) == []
     for number, lifetime in enumerate((3.0, 1.0, 2.0), start=1):
         expiry.within(message(number), lifetime)
@@ -77,13 +77,13 @@ def test_what_is_over_is_told_once_and_the_soonest_first(expiry: Expiry, clock: 
     assert list(expiry.overdue()) == []
 
 
-@pytest.mark.parametrize(("more", "told"), [(0, 20 + SLACK), (1, 10)])
+@pytest.mark.parametrize(("more", "reported"), [(0, 20 + SLACK), (1, 10)])
 def test_those_that_left_are_swept_up_when_they_are_most(
-    expiry: Expiry, clock: Clock, more: int, told: int
+    expiry: Expiry, clock: Clock, more: int, reported: int
 ) -> None:
     count = 20 + SLACK + more
     for number in range(count):
         expiry.within(message(number), count - number)
     expiry.compact(range(10))
     clock.now += count
-    assert list(expiry.overdue()) == list(reversed(range(told)))
+    assert list(expiry.overdue()) == list(reversed(range(reported)))

@@ -16,10 +16,10 @@ class Recorder:
     """A watcher that notes what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.reported: list[tuple[str, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda what: self.told.append((name, what))
+        return lambda what: self.reported.append((name, what))
 
 
 def addresses(**options: Any) -> Addresses:
@@ -82,7 +82,7 @@ def test_a_second_equal_binding_is_the_first_one() -> None:
     assert all_of_them.bindings == (first,)
     all_of_them.unbind(first)
     all_of_them.unbind(first)
-    assert recorder.told == [("binding_added", first), ("binding_deleted", first)]
+    assert recorder.reported == [("binding_added", first), ("binding_deleted", first)]
 
 
 def test_bindings_go_with_their_queue_and_with_their_exchange_without_a_word() -> None:
@@ -96,7 +96,7 @@ def test_bindings_go_with_their_queue_and_with_their_exchange_without_a_word() -
     all_of_them.delete(one)
     all_of_them.delete_exchange(other)
     assert [(binding.exchange, binding.queue) for binding in all_of_them.bindings] == [(made, two)]
-    assert recorder.told == [("queue_deleted", one), ("exchange_deleted", other)]
+    assert recorder.reported == [("queue_deleted", one), ("exchange_deleted", other)]
 
 
 def test_an_exchange_that_is_declared_again_is_another_one() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from broker_stub.amqp.message_format import Envelope
-from broker_stub.queueing.message import Consumer, Message, QueueLimits
+from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.queue_limits import QueueLimits
 
 
 class Clock:
@@ -64,7 +65,7 @@ def test_messages_come_out_in_the_order_they_came_in() -> None:
     assert taker.bodies == [b"1", b"2", b"3"]
 
 
-def test_the_producer_is_told_at_once_or_when_the_guard_lets_go() -> None:
+def test_a_transfer_completes_at_once_or_when_the_guard_lets_go() -> None:
     queue = make()
     assert put(queue, b"1") == [b"1"]
     held: list[tuple[int, Any, Any]] = []
@@ -262,7 +263,7 @@ def test_a_message_that_expires_while_it_is_acquired_is_settled_or_dropped_on_re
     assert (queue.counters.dequeued, queue.counters.expired) == (1, 1)
 
 
-def test_a_second_copy_is_told_done_and_dropped() -> None:
+def test_a_second_copy_completes_and_is_dropped() -> None:
     queue = make()
     envelope = Envelope(duplicate_id=b"\xa1\x01a")
     assert put(queue, b"1", b"1 again", envelope=envelope) == [b"1", b"1 again"]
@@ -280,7 +281,7 @@ def test_a_second_copy_is_dropped_even_when_the_first_is_consumed() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"messages": 10}, {"size": 10}])
-def test_a_full_queue_calls_back_when_it_has_sunk_below_its_low_water_mark(limits: dict[str, int]) -> None:
+def test_a_full_queue_calls_back_when_it_is_below_its_low_watermark(limits: dict[str, int]) -> None:
     queue = make(**limits, low_watermark=0.5)
     put(queue, *[b"x"] * 9)
     assert not queue.full
@@ -345,17 +346,17 @@ def test_an_observer_that_was_taken_away_learns_nothing_more_and_the_others_do()
     assert (one.seen, other.seen) == ([("in", 1)], [("in", 1), ("in", 2)])
 
 
-def test_what_is_withheld_is_observed_at_once_and_given_to_nobody_before_it_is_handed_out() -> None:
+def test_what_is_held_is_observed_at_once_and_given_to_no_consumer_before_it_is_published() -> None:
     queue, watcher = make(), Watcher()
     queue.observe(watcher)
     taker, _ = take(queue, 9)
     browser, _ = take(queue, 9, browsing=True)
-    withheld = queue.hold(b"1")
+    held_message = queue.hold(b"1")
     put(queue, b"2")
     assert (taker.bodies, browser.bodies) == ([b"2"], [])
     assert (watcher.seen[0], queue.depth) == (("in", 1), 2)
     for _ in range(2):
-        queue.publish(withheld)
+        queue.publish(held_message)
     assert (taker.bodies, browser.bodies) == ([b"2", b"1"], [b"1"])
 
 

@@ -21,8 +21,7 @@ from typing import Any, Self
 import pytest
 from proton import Message
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from broker_stub.management_client import (
     AdminClient,
@@ -33,6 +32,7 @@ from broker_stub.management_client import (
     MemberUnreachableError,
 )
 from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
 from tests import stores
 
 ADMIN = Credentials("the password of the cluster's admin")
@@ -44,7 +44,7 @@ _LOOK_AGAIN = 0.02
 class Member:
     """One member; ``start`` it, and start it again after its end."""
 
-    def __init__(self, name: str, address: Address, folder: Path, arguments: Iterable[str]) -> None:
+    def __init__(self, name: str, address: Endpoint, folder: Path, arguments: Iterable[str]) -> None:
         self.name = name
         self.address = address
         self.store = folder / name
@@ -168,7 +168,7 @@ class Cluster:
         (folder / "arbiter").mkdir()
         self.password_file = folder / "cluster-admin.password"
         self.password_file.write_text(ADMIN.password)
-        addresses = free_addresses((Address("127.0.0.1", 0),) * len(names))
+        addresses = free_addresses((Endpoint("127.0.0.1", 0),) * len(names))
         shared = ["--users", str(folder), "--password-file", str(self.password_file)]
         shared += ["--arbiter", arbiter or f"directory:{folder / 'arbiter'}"]
         shared += ["--backup-timeout", str(backup_timeout), *arguments]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.admission.auth import PASSWORD_MECHANISMS
+from broker_stub.admission.user_database import PASSWORD_MECHANISMS
 from broker_stub.replication.backup import CAPABILITY
 from haclient.outcome import OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError

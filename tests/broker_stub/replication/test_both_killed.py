@@ -40,10 +40,10 @@ async def test_after_the_same_moment_of_death_either_comes_back_with_everything(
         a, b = await cluster.pair()
         await send(a, "orders", *range(100))
         await asyncio.gather(a.kill(), b.kill())
-        heir = cluster.members[first]
-        await heir.start()
-        await heir.promote()
-        assert await bodies(heir, "orders") == list(range(100))
+        successor = cluster.members[first]
+        await successor.start()
+        await successor.promote()
+        assert await bodies(successor, "orders") == list(range(100))
 
 
 async def test_the_manager_finds_the_right_one(tmp_path: Path) -> None:

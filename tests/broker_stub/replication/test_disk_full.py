@@ -39,7 +39,9 @@ async def test_a_backup_whose_disk_is_full_ends_and_its_primary_goes_on(tmp_path
         assert len((await stop_equal(a, b))["orders"]) == 100
 
 
-async def test_a_primary_whose_disk_is_full_ends_and_what_it_settled_is_at_its_heir(tmp_path: Path) -> None:
+async def test_a_primary_whose_disk_is_full_ends_and_its_successor_has_what_it_settled(
+    tmp_path: Path,
+) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         async with load(cluster.url) as made:

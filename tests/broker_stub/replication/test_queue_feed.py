@@ -11,13 +11,15 @@ from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Persister
 from broker_stub.election.generation import GenerationState
-from broker_stub.queueing.message import Message, QueueLimits
+from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.queue_limits import QueueLimits
 from broker_stub.replication import wire
 from broker_stub.replication.apply import Applier
 from broker_stub.replication.queue_feed import QueueFeed
 from broker_stub.replication.replica import Replica
+from broker_stub.sites.backup_state import BackupState
 from broker_stub.store import MemoryStore
 from haclient.outcome import ACCEPTED
 
@@ -74,10 +76,10 @@ def encoded(duplicate_id: str) -> bytes:
 def put(queue: Queue, *duplicate_ids: str) -> None:
     for each in duplicate_ids:
         data = encoded(each)
-        queue.enqueue(data, _told, None, inspect(data))
+        queue.enqueue(data, _reported, None, inspect(data))
 
 
-def _told(_token: object) -> None: ...
+def _reported(_token: object) -> None: ...
 
 
 def make() -> Queue:
@@ -88,18 +90,18 @@ class BackupHost:
     state = GenerationState()
 
 
-async def copied(link: Link) -> tuple[Queue, list[tuple[bytes, int]]]:
+async def replicated(link: Link) -> tuple[Queue, list[tuple[bytes, int]]]:
     """What a backup makes of all that was sent: its queue, and the ids in its store."""
     store = MemoryStore(duplicates=LIMITS.duplicates)
-    keeper = Persister(store, Guard())
+    persister = Persister(store, Guard())
     addresses = Addresses(lambda: 0.0, limits=LIMITS)
-    addresses.watcher = keeper
+    addresses.watcher = persister
     queue = addresses.declare("q")
-    follower: Any = BackupHost()
-    copy = Applier(follower, addresses, keeper, store)
-    copy.begin_queue(queue)
+    host: Any = BackupHost()
+    applier = Applier(host, addresses, persister, store, BackupState)
+    applier.begin_queue(queue)
     for data, _ in link.sent:
-        await copy.committed(copy.apply(queue, wire.decode(data)))
+        await applier.committed(applier.apply(queue, wire.decode(data)))
     [stored] = (await store.load()).queues
     return queue, await store.duplicates(stored.key)
 
@@ -120,7 +122,7 @@ async def test_of_a_message_that_left_before_it_was_sent_the_replica_gets_the_du
     assert feed.unacknowledged == {number}
     link.credit = 10
     feed.credit_given(link)  # type: ignore[arg-type]
-    backup, stored = await copied(link)
+    backup, stored = await replicated(link)
     assert backup.ids() == []
     assert known(backup) == ["a"]
     assert stored == queue.duplicates.pairs()
@@ -136,13 +138,13 @@ async def test_a_replica_remembers_what_its_primary_does_and_each_id_once() -> N
     _, feed, link = attached(queue)
     link.credit = 10
     feed.credit_given(link)  # type: ignore[arg-type]
-    backup, stored = await copied(link)
+    backup, stored = await replicated(link)
     assert backup.ids() == queue.ids()
     assert known(backup) == known(queue) == ["c", "d"]
     assert sorted(stored) == sorted(queue.duplicates.pairs())
 
 
-async def test_a_queue_that_is_deleted_tells_its_browser_no_more() -> None:
+async def test_a_queue_that_is_deleted_reports_to_its_feed_no_more() -> None:
     queue = make()
     replica, feed, link = attached(queue)
     replica.remove(queue)

@@ -9,7 +9,7 @@ import proton
 import pytest
 from proton import Message, symbol
 
-from broker_stub.management import QUEUE_TYPE
+from broker_stub.amqp.node_names import QUEUE_TYPE
 from haclient import aio
 from haclient.errors import LinkRefused
 from tests import stores

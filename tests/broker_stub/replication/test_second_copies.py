@@ -55,7 +55,7 @@ async def test_so_is_the_id_in_the_store(tmp_path: Path) -> None:
         assert await bodies(a, "orders") == ["before", "X"]
 
 
-async def test_a_second_copy_in_a_second_reign_does_not_wait_for_the_first(tmp_path: Path) -> None:
+async def test_a_second_copy_in_a_second_generation_does_not_wait_for_the_first(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         await only_here(a, b)

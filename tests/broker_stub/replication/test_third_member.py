@@ -58,7 +58,7 @@ async def test_all_three_are_equal_afterwards(tmp_path: Path) -> None:
         assert len(content["orders"]) >= len(made.settled)
 
 
-async def test_of_three_the_one_that_was_dropped_is_no_heir_and_the_one_that_stayed_is(
+async def test_of_three_the_one_that_was_dropped_is_not_eligible_and_the_one_that_stayed_is(
     tmp_path: Path,
 ) -> None:
     async with Cluster(tmp_path, ("a", "b", "c"), backup_timeout=2.0) as cluster:

@@ -15,6 +15,7 @@ from broker_stub.durability.guard import Guard
 from broker_stub.election import generation as rules
 from broker_stub.election.arbiter.memory import MemoryArbiter
 from broker_stub.management_client import MemberRefusedError
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
 from broker_stub.store import MemoryStore
 from haclient import aio
@@ -192,7 +193,7 @@ async def test_a_change_is_answered_only_when_the_backup_has_it_or_can_be_primar
         await b.promote()
 
 
-async def test_every_copy_is_on_the_backup_before_the_sender_is_told(cluster: Cluster) -> None:
+async def test_every_copy_is_on_the_backup_before_the_sender_s_transfer_is_settled(cluster: Cluster) -> None:
     a, b = await cluster.pair()
     await make_topic(a)
     async with asyncio.timeout(PATIENCE), aio.connect(a.url) as connection:
@@ -249,7 +250,7 @@ class Nobody:
     def step_down(self, reason: str) -> None: ...
 
 
-def leading(guard: Guard) -> ReplicaSet:
+def replica_set(guard: Guard) -> ReplicaSet:
     state, held = rules.GenerationState(1), rules.ArbiterRecord(1, "claim")
     return ReplicaSet(
         Nobody(),
@@ -257,16 +258,16 @@ def leading(guard: Guard) -> ReplicaSet:
         guard,
         state,
         held,
-        store=MemoryStore(),
+        store=MemoryStore(duplicates=DEFAULT_WINDOW),
         wiring=dict,
         queues=list,
         backup_timeout=10.0,
     )
 
 
-async def test_without_replicas_the_wiring_is_settled_when_the_gate_is_open() -> None:
+async def test_without_replicas_the_wiring_is_settled_when_the_guard_resumes() -> None:
     guard = Guard()
-    primary = leading(guard)
+    primary = replica_set(guard)
     await primary.wiring_settled()
     guard.suspend("going alone")
     waiting = asyncio.ensure_future(primary.wiring_settled())
@@ -277,9 +278,9 @@ async def test_without_replicas_the_wiring_is_settled_when_the_gate_is_open() ->
     await primary.close()
 
 
-async def test_who_waits_for_the_wiring_is_told_that_the_primary_stepped_down() -> None:
+async def test_who_waits_for_the_wiring_learns_that_the_primary_stepped_down() -> None:
     guard = Guard()
-    primary = leading(guard)
+    primary = replica_set(guard)
     guard.suspend("going alone")
     waiting = asyncio.ensure_future(primary.wiring_settled())
     await asyncio.sleep(0)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_stub import resource_agents
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN
+from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.local_cluster.member_process import free_addresses
+from haclient.cluster_url.endpoint import Endpoint
 
 AGENTS = Path(resource_agents.__file__).parent
 PASSWORD = "planted-secret"
@@ -41,7 +41,7 @@ class Result:
 class Node:
     """One node: the settings of its member, and the agents run with them."""
 
-    def __init__(self, folder: Path, name: str, address: Address, members: tuple[Address, ...]) -> None:
+    def __init__(self, folder: Path, name: str, address: Endpoint, members: tuple[Endpoint, ...]) -> None:
         self.folder = folder / name
         self.bin = self.folder / "bin"
         self.bin.mkdir(parents=True)
@@ -121,7 +121,7 @@ def cluster(folder: Path, *names: str) -> Iterator[list[Node]]:
     (folder / "users").write_text(f"{DEFAULT_ADMIN}:{PASSWORD}\n")
     (folder / "password").write_text(PASSWORD)
     (folder / "arbiter").mkdir()
-    addresses = free_addresses((Address("127.0.0.1", 0),) * len(names))
+    addresses = free_addresses((Endpoint("127.0.0.1", 0),) * len(names))
     nodes = [Node(folder, name, address, addresses) for name, address in zip(names, addresses, strict=True)]
     try:
         yield nodes

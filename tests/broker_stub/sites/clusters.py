@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.amqp.node_names import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminError, MemberStatus
-from broker_stub.sites.modes import SITE_PROPERTY
+from broker_stub.queueing.site_state import SITE_PROPERTY
 from haclient import aio
 from haclient.errors import ReceiveTimeout
 from tests.broker_stub.replication.cluster import USER, Cluster, Member
@@ -119,10 +119,10 @@ async def _status(member: Member) -> MemberStatus | None:
 async def fail_over(cluster: Cluster) -> None:
     """Kill the primary, promote the other member, and let the killed one come back."""
     primary = await serving(cluster)
-    heir = next(member for member in cluster.members if member is not primary)
-    await heir.until("ready")
+    successor = next(member for member in cluster.members if member is not primary)
+    await successor.until("ready")
     await primary.kill()
-    await heir.promote()
+    await successor.promote()
     await primary.start()
     await primary.until("ready")
 

@@ -9,17 +9,18 @@ from typing import Any
 import pytest
 from proton import Message
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import write_users
+from broker_stub.admission.user_database import write_users
 from broker_stub.amqp.message_format import header_end
-from broker_stub.management import EXCHANGE_TYPE
+from broker_stub.amqp.node_names import EXCHANGE_TYPE
 from broker_stub.management_client import AdminClient
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode
 from broker_stub.sites.event import Origin, annotate
-from broker_stub.sites.modes import FOLLOW, REPLICATION_QUEUE, SiteMode
+from broker_stub.sites.site_link import FOLLOW
 from broker_stub.sites.source_config import FROM
 from haclient import Credentials, aio
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.errors import LinkRefused
 from haclient.outcome import ACCEPTED
 from tests.broker_stub.clients import Client, LinkRefusedError, member, running, until
@@ -35,7 +36,7 @@ _PARKED = "from-a.parked"
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Address]:
+async def site(tmp_path: Path) -> AsyncIterator[Endpoint]:
     """A member with users that has events, and an exchange for those of another site."""
     write_users(tmp_path, {ADMIN.user: ADMIN.password, "alice": "wonder", "link": "over"})
     users = ("--users", str(tmp_path), "--link-user", "link", "--link-user", "somebody-else")
@@ -45,7 +46,9 @@ async def site(tmp_path: Path) -> AsyncIterator[Address]:
         yield address
 
 
-async def attach(address: Address, credentials: dict[str, Any], role: str, *where: Any, **source: Any) -> str:
+async def attach(
+    address: Endpoint, credentials: dict[str, Any], role: str, *where: Any, **source: Any
+) -> str:
     """The condition that a link is refused with, empty when it is not."""
     client = await Client().connect(address, **credentials)
     try:
@@ -58,7 +61,7 @@ async def attach(address: Address, credentials: dict[str, Any], role: str, *wher
 
 
 @pytest.mark.parametrize("queue", [REPLICATION_QUEUE, _PARKED])
-async def test_events_are_for_the_admin_and_for_link_users(site: Address, queue: str) -> None:
+async def test_events_are_for_the_admin_and_for_link_users(site: Endpoint, queue: str) -> None:
     for other in (_NOBODY, _ALICE):
         assert await attach(site, other, "receiver", queue) == "amqp:unauthorized-access"
         assert (
@@ -68,7 +71,7 @@ async def test_events_are_for_the_admin_and_for_link_users(site: Address, queue:
         assert await attach(site, known, "receiver", queue) == ""
 
 
-async def test_events_are_made_by_the_admin_and_the_link_only(site: Address) -> None:
+async def test_events_are_made_by_the_admin_and_the_link_only(site: Endpoint) -> None:
     for other in (_NOBODY, _ALICE, _LINK):
         for address in ("from-a", "from-a/key"):
             assert await attach(site, other, "sender", address) == "amqp:unauthorized-access"
@@ -81,13 +84,13 @@ async def test_events_are_made_by_the_admin_and_the_link_only(site: Address) -> 
     assert await attach(site, _ADMIN, "sender", "from-a") == ""
 
 
-async def test_who_follows_manages_nothing(site: Address) -> None:
-    follower = {**_ADMIN, "desired_capabilities": (FOLLOW,)}
-    assert await attach(site, follower, "sender", "$management") == "amqp:unauthorized-access"
-    assert await attach(site, follower, "receiver", REPLICATION_QUEUE) == ""
+async def test_who_follows_manages_nothing(site: Endpoint) -> None:
+    other_admin = {**_ADMIN, "desired_capabilities": (FOLLOW,)}
+    assert await attach(site, other_admin, "sender", "$management") == "amqp:unauthorized-access"
+    assert await attach(site, other_admin, "receiver", REPLICATION_QUEUE) == ""
 
 
-async def test_everybody_else_uses_the_other_queues(site: Address) -> None:
+async def test_everybody_else_uses_the_other_queues(site: Endpoint) -> None:
     async with aio.connect(str(site), credentials=Credentials("alice", "wonder")) as connection:
         await (await connection.create_sender("orders")).send(Message(body=1), timeout=PATIENCE)
         with pytest.raises(LinkRefused, match="--link-user"):

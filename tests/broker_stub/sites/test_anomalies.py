@@ -16,7 +16,7 @@ from tests.broker_stub.clients import running
 from tests.telemetry.lines import lines, until
 
 
-def test_the_first_of_a_case_is_told_at_once_and_the_others_by_the_second() -> None:
+def test_the_first_of_a_case_is_reported_at_once_and_the_others_by_the_second() -> None:
     reported: list[Anomaly] = []
     cases = Anomalies("from-a", reported.append)
     for sequence in range(1, 6):
@@ -44,11 +44,11 @@ def malformed(exchange: Exchange) -> None:
         Route(exchange).enqueue(bytes(proton.Message(body="no event").encode()), lambda _: None, None)
 
 
-async def test_odd_events_are_lines_of_the_telemetry_and_of_the_log(
+async def test_anomalies_are_lines_of_the_telemetry_and_of_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def reported() -> list[object]:
-        return [line["data"].get("haclient.site.count") for line in lines(tmp_path, "odd_event")]
+        return [line["data"].get("haclient.site.count") for line in lines(tmp_path, "anomaly")]
 
     with caplog.at_level(logging.WARNING, "broker_stub.sites"):
         async with running(telemetry=TelemetrySettings(tmp_path)) as broker:
@@ -57,7 +57,7 @@ async def test_odd_events_are_lines_of_the_telemetry_and_of_the_log(
                 malformed(exchange)
             await until(lambda: sum(map(int, map(str, reported()))) == 50)
     assert reported() == [1, 49]
-    data = lines(tmp_path, "odd_event")[0]["data"]
+    data = lines(tmp_path, "anomaly")[0]["data"]
     assert (data["haclient.site.link"], data["haclient.site.case"]) == ("from-a", "malformed")
     assert [record.message.partition(": ")[2][:20] for record in caplog.records] == [
         "malformed: an event ",
@@ -69,7 +69,7 @@ async def test_nothing_is_left_untold_at_the_end_of_the_member_or_the_exchange(t
     settings = TelemetrySettings(tmp_path)
 
     def reported() -> int:
-        return len(lines(tmp_path, "odd_event"))
+        return len(lines(tmp_path, "anomaly"))
 
     async with running(telemetry=settings) as broker:
         for _ in range(2):

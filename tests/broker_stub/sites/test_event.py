@@ -8,8 +8,8 @@ import proton
 import pytest
 
 from broker_stub.amqp.message_format import MalformedMessageError, inspect, with_header
+from broker_stub.queueing.site_state import SiteMode
 from broker_stub.sites.event import Encoder, Event, Numbers, Op, annotate, decode, origin_of
-from broker_stub.sites.modes import SiteMode
 
 STREAM, QUEUE = uuid.uuid4(), uuid.uuid4()
 NUMBERS = Numbers(sequence=7, position=5 << 40 | 9, time_ms=1_700_000_000_000, expires_at_ms=1)
@@ -34,8 +34,8 @@ def test_the_event_of_a_dequeue_has_no_message() -> None:
 def test_any_client_can_read_an_event() -> None:
     message = proton.Message()
     message.decode(event_of(queue="bestellungen-ä"))
-    told = {str(name): value for name, value in message.annotations.items()}
-    assert told == {
+    reported = {str(name): value for name, value in message.annotations.items()}
+    assert reported == {
         "x-opt-site-op": "enqueue",
         "x-opt-site-mode": "all",
         "x-opt-site-stream": STREAM,
@@ -85,7 +85,7 @@ def test_what_is_no_event_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     "message", [proton.Message(body="x"), proton.Message(body="x", durable=True, ttl=3.0)]
 )
-def test_an_applied_message_tells_its_origin_and_is_the_same_otherwise(message: proton.Message) -> None:
+def test_an_applied_message_has_its_origin_and_is_the_same_otherwise(message: proton.Message) -> None:
     data = bytes(message.encode())
     origin = decode(event_of()).origin
     applied = annotate(data, origin)

@@ -16,9 +16,9 @@ from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import Exchange, ExchangeType, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import SiteMode
 from broker_stub.sites.event import Encoder, Numbers, Op, origin_of
 from broker_stub.sites.inbound import APPLYING, KEEP, MISSING
-from broker_stub.sites.modes import SiteMode
 from haclient import aio
 from haclient.errors import LinkRefused, MessageNotAccepted
 from tests.broker_stub.clients import running

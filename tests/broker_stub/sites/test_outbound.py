@@ -10,8 +10,8 @@ import pytest
 from broker_stub.broker import Broker
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 from broker_stub.sites.event import Op
-from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 from haclient import aio
 from haclient.errors import LinkClosed, LinkRefused
 from tests.broker_stub.clients import running, until
@@ -55,7 +55,7 @@ async def test_each_message_is_an_event_with_its_place() -> None:
         assert message.body == "b"
 
 
-async def test_only_in_mode_all_it_is_told_what_leaves_and_for_whatever_reason() -> None:
+async def test_only_in_mode_all_there_is_an_event_for_what_leaves_for_whatever_reason() -> None:
     async with running() as broker:
         for mode in SiteMode:
             broker.addresses.declare(str(mode), site=mode)
@@ -116,7 +116,7 @@ async def test_a_second_reader_takes_over_and_gets_what_the_first_had_not_settle
             await exhaust(first)
 
 
-async def test_the_status_tells_last_sequence_and_lag() -> None:
+async def test_the_status_has_last_sequence_and_lag() -> None:
     async with running() as broker:
         assert broker.site.status() == {}
         broker.addresses.declare("orders", site=SiteMode.ALL)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import DEFAULT_ADMIN, write_users
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.sites import password_file
 from broker_stub.sites.password_file import PasswordFileError
 from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import member, running, until
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import ADMIN, send
@@ -43,7 +43,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def source(users: Path, tmp_path: Path) -> AsyncIterator[Address]:
+async def source(users: Path, tmp_path: Path) -> AsyncIterator[Endpoint]:
     async with member(tmp_path, "--users", str(users), "--role", "primary", "--link-user", NAME) as address:
         yield address
 
@@ -171,7 +171,7 @@ async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begi
 
 
 async def test_what_is_wrong_with_the_file_is_the_links_error_until_it_is_not(
-    tmp_path: Path, source: Address
+    tmp_path: Path, source: Endpoint
 ) -> None:
     url = as_user(f"{source}/?{_SOON}")
     async with running() as broker:
@@ -188,8 +188,8 @@ async def test_what_is_wrong_with_the_file_is_the_links_error_until_it_is_not(
         await until(lambda: not link(broker)["error"])
 
 
-async def test_a_wrong_password_is_told_and_the_right_one_is_used_as_soon_as_it_is_there(
-    tmp_path: Path, source: Address
+async def test_a_wrong_password_is_reported_and_the_right_one_is_used_as_soon_as_it_is_there(
+    tmp_path: Path, source: Endpoint
 ) -> None:
     async with running() as broker:
         path = write_password(tmp_path / "password", "wrong")
@@ -201,7 +201,7 @@ async def test_a_wrong_password_is_told_and_the_right_one_is_used_as_soon_as_it_
 
 
 async def test_a_link_as_cluster_admin_is_served_by_the_primary(
-    tmp_path: Path, users: Path, source: Address
+    tmp_path: Path, users: Path, source: Endpoint
 ) -> None:
     elsewhere = ("--users", str(users), "--primary", source.authority)
     (tmp_path / "passive").mkdir()
@@ -211,7 +211,7 @@ async def test_a_link_as_cluster_admin_is_served_by_the_primary(
         await until(lambda: link(broker)["state"] == "connected")
 
 
-def told_by(both: Sites) -> bytes:
+def reported_by(both: Sites) -> bytes:
     """All that both members of the DR site have written."""
     files = [path for each in both.dr.members for path in each.store.rglob("*") if path.is_file()]
     assert len(files) >= 2, "each has a store"
@@ -232,13 +232,13 @@ async def test_a_rotated_password_is_used_and_written_down_nowhere(tmp_path: Pat
         await c.until(lambda status: "Authentication failed" in status.facts["site"]["links"][0]["error"])
         write_password(both.password_file, _NEW_PASSWORD)
         await fail_over(both.dr)
-        heir = both.source.members[1]
-        await send(heir, "orders", 2)
+        successor = both.source.members[1]
+        await send(successor, "orders", 2)
         await both.equal()
         assert await d.depth("orders") == 2
         status = await manage("status", "--json", c.address.authority, d.address.authority)
         assert str(both.password_file) in status.output
-        written = told_by(both)
+        written = reported_by(both)
         assert str(both.password_file).encode() in written
         for secret in (PASSWORD, _NEW_PASSWORD):
             assert secret not in status.output

@@ -10,9 +10,9 @@ import pytest
 
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
+from broker_stub.queueing.site_state import SiteMode
 from broker_stub.sites import site_link
 from broker_stub.sites.event import decode
-from broker_stub.sites.modes import SiteMode
 from broker_stub.sites.source_config import FROM
 from haclient import aio
 from tests.broker_stub.clients import running, until
@@ -89,7 +89,7 @@ async def test_an_event_that_fails_is_logged_and_asked_for_again(
     assert [record.message for record in caplog.records].count("link from-a failed") == 2
 
 
-async def test_why_it_is_not_connected_is_told_until_it_is() -> None:
+async def test_why_it_is_not_connected_is_reported_until_it_is() -> None:
     async with running(cluster="east") as other:
         async with running() as source:
             address = source.address

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.management import QUEUE_TYPE
+from broker_stub.amqp.node_names import QUEUE_TYPE
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY
 from broker_stub.sites.event import Event
-from broker_stub.sites.modes import REPLICATION_QUEUE, SITE_PROPERTY
 from haclient import Credentials, aio
 from haclient.errors import StaleDelivery
 from tests import stores
@@ -68,26 +68,26 @@ async def positions(member: Member) -> list[int]:
 
 
 @pytest.mark.parametrize("mode", ["enqueues", "all"])
-async def test_after_each_failover_the_events_tell_of_what_the_queue_has(tmp_path: Path, mode: str) -> None:
+async def test_after_each_failover_the_events_say_what_the_queue_has(tmp_path: Path, mode: str) -> None:
     async with Cluster(tmp_path, backup_timeout=5.0, arguments=_FOLLOWED) as cluster:
         a, b = await cluster.pair()
         await declare(a, mode)
         async with load(cluster.url) as made, consuming(cluster.url):
-            for primary, heir in ((a, b), (b, a)):
+            for primary, successor in ((a, b), (b, a)):
                 await made.goes_on()
                 await primary.kill()
-                await heir.promote()
+                await successor.promote()
                 await made.goes_on(50)
                 await primary.start()
                 await primary.until("ready")
         events = await events_of(a)
         check_sequence(events)
         await a.stop()
-        left, told = await positions(a), replay(events)["orders"]
+        left, reported = await positions(a), replay(events)["orders"]
         if mode == "all":
-            assert told == left
+            assert reported == left
         else:
-            assert set(left) <= set(told)
+            assert set(left) <= set(reported)
 
 
 async def test_sequences_go_on_after_a_restart_although_every_event_was_taken(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_sequences_go_on_after_a_restart_although_every_event_was_taken(tm
         check_sequence(await read(b.url, 1), first=7)
 
 
-async def test_a_replica_that_joins_late_knows_what_was_told(tmp_path: Path) -> None:
+async def test_a_replica_that_joins_late_has_the_progress_from_before(tmp_path: Path) -> None:
     async with Cluster(tmp_path, arguments=_FOLLOWED) as cluster:
         a, b = cluster.members
         await a.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proton import Message
 
-from broker_stub.admission.auth import write_users
+from broker_stub.admission.user_database import write_users
 from haclient import aio
 from tests.broker_stub.clients import member
 from tests.broker_stub.commands import json_of, manage
@@ -50,7 +50,7 @@ async def test_the_other_site_has_a_prefix_and_clients_go_on_there(tmp_path: Pat
         assert got == sorted(set(got))
 
 
-async def test_the_window_in_doubt_is_told_while_the_source_lives(tmp_path: Path) -> None:
+async def test_the_window_in_doubt_is_reported_while_the_source_lives(tmp_path: Path) -> None:
     async with sites(tmp_path) as both:
         await both.begin(orders="all")
         a, c = await serving(both.source), await serving(both.dr)
@@ -101,8 +101,8 @@ async def test_a_planned_take_over_waits_for_what_is_in_doubt_or_changes_nothing
         c.resume()
         both.password_file.unlink()
         await fail_over(both.source)
-        heir = await serving(both.source)
-        await send(heir, "orders", 10)
+        successor = await serving(both.source)
+        await send(successor, "orders", 10)
         planned = ("site", "promote", both.dr.url, "--source", both.source.url, "--planned", "--timeout")
         early = await manage(*planned, "3")
         assert (early.exit_code, "nothing has changed" in early.stderr) == (1, True), early.output
@@ -111,7 +111,7 @@ async def test_a_planned_take_over_waits_for_what_is_in_doubt_or_changes_nothing
         [row] = await json_of(*planned, "30")
         assert row["in_doubt"] == 0
         assert await c.depth("orders") == 11
-        assert not (await heir.status()).serves
+        assert not (await successor.status()).serves
         assert (await manage("site", "promote", both.dr.url, "--planned")).exit_code == 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import proton
 
 from broker_stub.queueing.exchanges import ExchangeType
-from broker_stub.sites.modes import SiteMode
+from broker_stub.queueing.site_state import SiteMode
 from broker_stub.sites.source_config import FROM
 from haclient import aio
 from haclient.telemetry import TelemetrySettings
@@ -26,10 +26,10 @@ async def test_source_and_link_say_where_they_are(tmp_path: Path) -> None:
             for number in range(3):
                 await sender.send(proton.Message(body=number))
 
-        def told() -> set[tuple[object, ...]]:
+        def reported() -> set[tuple[object, ...]]:
             data = [line["data"] for line in lines(tmp_path, "site")]
             names = ("cluster", "site.link", "site.sequence", "site.lag.events", "state")
             return {tuple(each.get(f"haclient.{name}") for name in names) for each in data}
 
-        await until(lambda: ("haclient", None, 3, 0, None) in told())
-        await until(lambda: ("east", "from-a", 3, None, "connected") in told())
+        await until(lambda: ("haclient", None, 3, 0, None) in reported())
+        await until(lambda: ("east", "from-a", 3, None, "connected") in reported())

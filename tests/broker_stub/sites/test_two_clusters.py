@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.sites.modes import REPLICATION_QUEUE
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import bodies, send
 from tests.broker_stub.replication.load import load
@@ -40,11 +40,11 @@ async def test_a_primary_that_wakes_after_its_successor_has_begun_does_no_harm(
 ) -> None:
     async with sites(tmp_path) as both:
         await both.begin(orders="enqueues")
-        primary, heir = {"source": both.source, "dr": both.dr}[site].members
+        primary, successor = {"source": both.source, "dr": both.dr}[site].members
         async with load(both.url) as made:
             await made.goes_on()
             primary.pause()
-            await heir.promote()
+            await successor.promote()
             await made.goes_on()
             primary.resume()
             await primary.until("ready")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.sites.event import Event, Op, decode
-from broker_stub.sites.modes import REPLICATION_QUEUE
 from haclient import Credentials, aio
 
 PATIENCE = 30.0

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker_stub.store import (
-    BindingRecord,
-    ExchangeRecord,
-    Pending,
-    QueueRecord,
-    Replica,
-    Snapshot,
-    Store,
-    StoredMessage,
-)
+from broker_stub.election.generation import Pending
+from broker_stub.store import BindingRecord, ExchangeRecord, QueueRecord, Snapshot, Store, StoredMessage
 
 ORDERS = uuid.UUID(int=1)
 BILLS = uuid.UUID(int=2)
@@ -33,8 +25,7 @@ class Content:
 
     number: int | None
     pending: Pending | None
-    replicas: tuple[Replica, ...]
-    cluster: str
+    replicas: tuple[str, ...]
     queues: dict[str, tuple[QueueRecord, int]]
     wiring: tuple[Any, ...]
     messages: dict[str, list[StoredMessage]]
@@ -51,7 +42,6 @@ async def content(store: Store) -> Content:
         snapshot.generation,
         snapshot.pending,
         snapshot.replicas,
-        snapshot.cluster,
         {str(queue.record.identity): (queue.record, queue.last_id) for queue in snapshot.queues},
         (*snapshot.exchanges, *snapshot.bindings),
         {str(queue.record.identity): await messages(store, queue.key) for queue in snapshot.queues},
@@ -67,14 +57,13 @@ def declare(store: Store, identity: uuid.UUID = ORDERS, name: str = "orders") ->
 
 def fill(store: Store, count: int = 30) -> None:
     """One of everything, and some messages of very different sizes."""
-    store.put_cluster("blue")
-    store.put_replicas([Replica("b", "host-b:5672"), Replica("c", "host-c:5672")])
+    store.put_replicas(["b", "c"])
     store.write_generation(7)
     store.write_pending(Pending(8, "claim-1"))
     orders, bills = declare(store), declare(store, BILLS, "bills")
     exchange = ExchangeRecord(identity=TOPICS, name="topics", type="topic", arguments={"a": [1, None]})
     store.put_exchange(exchange)
-    store.put_binding(BindingRecord(exchange=TOPICS, queue=BILLS, key="eu.#", arguments={"x": 1}))
+    store.put_binding(BindingRecord(exchange=TOPICS, queue=BILLS, key="eu.#"))
     for number in range(1, count + 1):
         data = bytes([number]) * (number * 40 if number % 10 else 9000)
         expires_at = None if number % 3 else 1_700_000_000_000 + number

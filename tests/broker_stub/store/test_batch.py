@@ -31,7 +31,7 @@ def test_a_statement_closes_what_was_gathered_before_it() -> None:
     assert batch.steps == [{1: before}, Statement("DELETE FROM messages WHERE queue = ?", (1,)), {1: after}]
 
 
-async def test_who_waits_is_told_by_the_commit_that_has_it() -> None:
+async def test_the_commit_that_has_an_operation_completes_its_future() -> None:
     commits = Commits()
     commits.sequence = 5
     waiting = [commits.when_committed(sequence) for sequence in (5, 3, 4, 3)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.store import SqliteStore, StoreFailedError, open_store
 from tests.broker_stub.store.contents import ORDERS, declare, messages
 
@@ -46,9 +47,9 @@ async def write_until_failure(store: SqliteStore) -> tuple[int, list[StoreFailed
 async def test_a_full_disk_stops_the_store_and_loses_nothing(small_disk: Path) -> None:
     filler = small_disk / "filler"
     filler.write_bytes(bytes(500_000))
-    store = await open_store(small_disk)
-    told, failures = await write_until_failure(store)
-    assert told >= 10
+    store = await open_store(small_disk, duplicates=DEFAULT_WINDOW)
+    reported, failures = await write_until_failure(store)
+    assert reported >= 10
     assert len(failures) == 1
     assert "full" in str(failures[0])
     queue = store.queue_key(ORDERS)
@@ -70,11 +71,11 @@ async def test_a_full_disk_stops_the_store_and_loses_nothing(small_disk: Path) -
     await store.close()
 
     filler.unlink()
-    store = await open_store(small_disk)
+    store = await open_store(small_disk, duplicates=DEFAULT_WINDOW)
     assert (store.corruption, (await store.load()).was_clean) == ("", False)
     found = [message.id for message in await messages(store, queue)]
     assert found == list(range(1, len(found) + 1))
-    assert len(found) >= told
+    assert len(found) >= reported
     await store.close()
 
 
@@ -86,7 +87,7 @@ def _written(file: io.RawIOBase) -> bool:
 
 
 async def test_a_disk_too_full_to_open_is_an_error_and_moves_nothing(small_disk: Path) -> None:
-    store = await open_store(small_disk)
+    store = await open_store(small_disk, duplicates=DEFAULT_WINDOW)
     await store.write_generation(4)
     await store.close()
     filler = small_disk / "filler"
@@ -94,9 +95,9 @@ async def test_a_disk_too_full_to_open_is_an_error_and_moves_nothing(small_disk:
         while _written(file):
             pass
     with pytest.raises(StoreFailedError, match="cannot be opened"):
-        await open_store(small_disk)
+        await open_store(small_disk, duplicates=DEFAULT_WINDOW)
     filler.unlink()
-    store = await open_store(small_disk)
+    store = await open_store(small_disk, duplicates=DEFAULT_WINDOW)
     assert (store.corruption, (await store.load()).generation) == ("", 4)
     await store.close()
 
@@ -106,7 +107,7 @@ import asyncio, resource, sys, uuid
 from broker_stub.store import QueueRecord, StoreFailedError, open_store
 
 async def main(directory):
-    store = await open_store(directory)
+    store = await open_store(directory, duplicates=10)
     store.put_queue(QueueRecord(identity=uuid.UUID(int=1), name="orders"))
     queue = store.queue_key(uuid.UUID(int=1))
     await store.when_committed(store.sequence)
@@ -130,38 +131,38 @@ async def test_an_error_of_the_file_system_stops_the_store(tmp_path: Path) -> No
     process = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=True, timeout=60
     )
-    told, failures, kind, *words = process.stdout.split()
+    reported, failures, kind, *words = process.stdout.split()
     assert (failures, kind) == ("1", "OperationalError"), words
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     assert store.corruption == ""
     found = await messages(store, declare(store))
-    assert int(told) <= len(found) <= int(told) + 1
+    assert int(reported) <= len(found) <= int(reported) + 1
     assert [message.id for message in found] == list(range(1, len(found) + 1))
     await store.close()
 
 
-async def test_what_a_mark_does_not_record_is_not_reported(
+async def test_a_commit_that_was_not_counted_is_not_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     await store.write_generation(1)
 
     def broken(commits: int) -> None:
-        raise OSError("the mark cannot be written")
+        raise OSError("the commit count cannot be written")
 
-    monkeypatch.setattr(store._writer._mark, "write", broken)
-    with pytest.raises(StoreFailedError, match="mark cannot be written"):
+    monkeypatch.setattr(store._writer._commit_count, "write", broken)
+    with pytest.raises(StoreFailedError, match="count cannot be written"):
         await store.write_generation(2)
     assert store.committed == 1
     await store.close()
 
 
-async def test_a_clean_mark_that_cannot_be_written_is_an_error_of_the_close(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+async def test_a_clean_flag_that_cannot_be_written_is_an_error_of_the_close(tmp_path: Path) -> None:
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     await store.write_generation(1)
     await asyncio.to_thread(store._writer._connection.close)
     with pytest.raises(StoreFailedError):
         await store.close()
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     assert not (await store.load()).was_clean
     await store.close()

@@ -52,8 +52,8 @@ def write_until_killed(directory: Path, first: int, commits: int, delay: float) 
             assert process.stdout.readline(), "the writer died by itself"
         time.sleep(delay)  # so that it dies anywhere in a commit, and not only behind one
         os.kill(process.pid, signal.SIGKILL)
-        told = [int(line) for line in process.stdout.read().split(b"\n")[:-1]]
-    return max(told, default=0)
+        reported = [int(line) for line in process.stdout.read().split(b"\n")[:-1]]
+    return max(reported, default=0)
 
 
 async def live_and_die(directory: Path, source: random.Random) -> None:
@@ -61,13 +61,13 @@ async def live_and_die(directory: Path, source: random.Random) -> None:
     last = 0
     for _ in range(KILLS // STORES):
         commits, delay = source.randrange(1, 60), source.random() * 0.005
-        told = await asyncio.to_thread(write_until_killed, directory, last + 1, commits, delay)
+        reported = await asyncio.to_thread(write_until_killed, directory, last + 1, commits, delay)
         store = await open_store(directory, duplicates=50)
         snapshot = await store.load()
         assert (store.corruption, snapshot.was_clean) == ("", False)
         queue = declare(store)
         last = snapshot.queues[0].last_id
-        assert last >= told
+        assert last >= reported
         # Each tenth removes one, in the turn that put it: nothing is missing in between.
         removed = {number - 5 for number in range(10, last + 1, 10)}
         found = await messages(store, queue)
@@ -79,6 +79,6 @@ async def live_and_die(directory: Path, source: random.Random) -> None:
     assert last > KILLS // STORES
 
 
-async def test_a_killed_writer_loses_nothing_that_it_told() -> None:
+async def test_a_killed_writer_loses_nothing_that_it_reported() -> None:
     with scratch() as path:
         await asyncio.gather(*(live_and_die(path / str(seed), random.Random(seed)) for seed in range(STORES)))

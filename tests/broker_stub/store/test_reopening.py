@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.queueing.message import Replicate
 from broker_stub.store import (
     QueueRecord,
@@ -26,11 +27,11 @@ from tests.broker_stub.store.contents import ORDERS, content, declare, fill, mes
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_everything_is_there_again_and_the_end_is_known(tmp_path: Path, clean: bool) -> None:
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     fill(store)
     before, identity = await content(store), store.identity
     await store.close(clean=clean)
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     assert (await store.load()).was_clean is clean
     assert await content(store) == before
     assert (store.identity, store.corruption) == (identity, "")
@@ -38,13 +39,13 @@ async def test_everything_is_there_again_and_the_end_is_known(tmp_path: Path, cl
 
 
 async def test_a_store_is_dirty_from_the_moment_it_is_open(tmp_path: Path) -> None:
-    store = await open_store(tmp_path / "one")
+    store = await open_store(tmp_path / "one", duplicates=DEFAULT_WINDOW)
     copy = tmp_path / "two"
     copy.mkdir()
     for part in (tmp_path / "one").iterdir():
         (copy / part.name).write_bytes(part.read_bytes())
     await store.close()
-    crashed = await open_store(copy)
+    crashed = await open_store(copy, duplicates=DEFAULT_WINDOW)
     assert not (await crashed.load()).was_clean
     assert crashed.corruption == ""
     await crashed.close()
@@ -63,10 +64,10 @@ async def test_keys_and_positions_go_on_where_they_were(tmp_path: Path) -> None:
 
 
 async def test_a_text_may_be_an_enum(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     store.put_queue(QueueRecord(identity=ORDERS, name="orders", replicate=Replicate.ALL))
     await store.close()
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     assert store.corruption == ""
     [queue] = (await store.load()).queues
     assert queue.record.replicate == "all"
@@ -74,7 +75,7 @@ async def test_a_text_may_be_an_enum(tmp_path: Path) -> None:
 
 
 async def test_a_smaller_window_forgets_the_oldest(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     queue = declare(store)
     store.put_duplicates(queue, [(b"%d" % number, number) for number in range(10)])
     await store.close()
@@ -84,24 +85,24 @@ async def test_a_smaller_window_forgets_the_oldest(tmp_path: Path) -> None:
 
 
 async def test_a_delay_gathers_several_turns_into_one_commit(tmp_path: Path) -> None:
-    store = await open_store(tmp_path, delay=0.05)
-    told: list[int] = []
-    store.on_committed(told.append)
+    store = await open_store(tmp_path, delay=0.05, duplicates=DEFAULT_WINDOW)
+    reported: list[int] = []
+    store.on_committed(reported.append)
     for name in "abc":
-        store.put_cluster(name)
+        store.put_replicas([name])
         await asyncio.sleep(0)
     await store.when_committed(1)
-    assert told == [3]
+    assert reported == [3]
     await store.close()
 
 
 async def test_a_second_store_in_the_directory_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     with pytest.raises(StoreLockedError, match=f"in use by process {os.getpid()}"):
-        await open_store(tmp_path)
+        await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     code = (
         "import asyncio, sys; from broker_stub.store import open_store\n"
-        "try: asyncio.run(open_store(sys.argv[1]))\n"
+        "try: asyncio.run(open_store(sys.argv[1], duplicates=10))\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     other = subprocess.run(
@@ -110,13 +111,13 @@ async def test_a_second_store_in_the_directory_is_refused_and_harms_nothing(tmp_
     assert f"StoreLockedError the store {tmp_path} is in use by process {os.getpid()}" in other.stdout
     await store.write_generation(3)
     await store.close()
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     assert (await store.load()).generation == 3
     await store.close()
 
 
 async def test_a_cancelled_opening_leaves_the_directory_free(tmp_path: Path) -> None:
-    opening = asyncio.ensure_future(open_store(tmp_path))
+    opening = asyncio.ensure_future(open_store(tmp_path, duplicates=DEFAULT_WINDOW))
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -124,7 +125,7 @@ async def test_a_cancelled_opening_leaves_the_directory_free(tmp_path: Path) -> 
     async with asyncio.timeout(10):
         while True:
             try:
-                store = await open_store(tmp_path)
+                store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
             except StoreLockedError:
                 await asyncio.sleep(0.01)
             else:
@@ -133,30 +134,30 @@ async def test_a_cancelled_opening_leaves_the_directory_free(tmp_path: Path) -> 
     await store.close()
 
 
-async def test_a_directory_that_cannot_be_made_is_an_error_and_no_damage(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_made_is_an_error_and_no_corruption(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreFailedError, match="cannot be opened"):
-        await open_store(tmp_path / "file" / "store")
+        await open_store(tmp_path / "file" / "store", duplicates=DEFAULT_WINDOW)
 
 
-async def test_a_database_that_somebody_else_holds_is_an_error_and_no_damage(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+async def test_a_database_that_another_process_holds_is_an_error_and_no_corruption(tmp_path: Path) -> None:
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     await store.write_generation(3)
     await store.close()
     reader = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     reader.execute("BEGIN EXCLUSIVE")
     try:
         with pytest.raises(StoreFailedError, match="locked"):
-            await open_store(tmp_path)
+            await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     finally:
         reader.close()
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     assert ((await store.load()).generation, store.corruption) == (3, "")
     await store.close()
 
 
 async def test_a_deleted_queue_leaves_no_row_behind(tmp_path: Path) -> None:
-    store: Store = await open_store(tmp_path)
+    store: Store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     fill(store)
     for queue in (await store.load()).queues:
         store.delete_queue(queue.key)
@@ -171,14 +172,14 @@ async def test_a_deleted_queue_leaves_no_row_behind(tmp_path: Path) -> None:
 
 
 async def test_large_and_many_messages_come_back(tmp_path: Path) -> None:
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     queue = declare(store)
     for number in range(1, 10_001):
         store.put_message(queue, number, number.to_bytes(4) * 5)
     store.put_message(queue, 10_001, b"\xff" * 5_000_000)
     store.put_message(queue, 10_002, b"\xfe" * 5_000_000)
     await store.close()
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
     sizes = [len(chunk) async for chunk in store.messages(queue)]
     assert sizes == [1000] * 10 + [1, 1], "a chunk ends with a large message"
     found = await messages(store, queue)

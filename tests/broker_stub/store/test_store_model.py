@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from broker_stub.store import Pending, QueueRecord, StoredMessage, open_store
+from broker_stub.election.generation import Pending
+from broker_stub.store import QueueRecord, StoredMessage, open_store
 from tests.broker_stub.store.contents import messages, scratch
 
 WINDOW = 4
@@ -29,7 +30,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.directory = self.stack.enter_context(scratch())
         self.runner = self.stack.enter_context(asyncio.Runner())
         self.store = self.runner.run(open_store(self.directory, duplicates=WINDOW))
-        self.generation: int | None = 0
+        self.own_generation: int | None = 0
         self.pending: Pending | None = None
         self.model: dict[uuid.UUID, dict[str, Any]] = {}
         self.clean = True
@@ -81,7 +82,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(queue=QUEUES)
     def discard(self, queue: int) -> None:
-        self.on_loop(self.store.discard_content, self.key(queue))
+        self.on_loop(self.store.remove_messages, self.key(queue), list(self.of(queue)["messages"]))
+        self.on_loop(self.store.clear_duplicates, self.key(queue))
         self.of(queue).update(messages={}, duplicates=[])
 
     @rule(queue=QUEUES)
@@ -91,9 +93,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, claim=st.none() | st.text(max_size=5))
     def generation(self, number: int | None, claim: str | None) -> None:
-        self.generation = number
+        self.own_generation = number
         self.pending = None if claim is None or number is None else Pending(number, claim)
-        self.on_loop(self.store.write_generation, self.generation)
+        self.on_loop(self.store.write_generation, self.own_generation)
         self.on_loop(self.store.write_pending, self.pending)
 
     @rule()
@@ -117,7 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
     async def compared(self) -> None:
         snapshot = await self.store.load()
         assert (self.store.corruption, snapshot.was_clean) == ("", self.clean)
-        assert (snapshot.generation, snapshot.pending) == (self.generation, self.pending)
+        assert (snapshot.generation, snapshot.pending) == (self.own_generation, self.pending)
         assert {queue.record.identity: queue.last_id for queue in snapshot.queues} == {
             identity: expected["last"] for identity, expected in self.model.items()
         }

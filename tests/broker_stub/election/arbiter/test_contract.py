@@ -81,10 +81,10 @@ async def test_a_process_that_is_killed_leaves_a_record(url: str) -> None:
         lines = [await asyncio.to_thread(victim.stdout.readline) for _ in range(3)]
         victim.kill()
         rest, _ = await asyncio.to_thread(victim.communicate)
-        told = [int(line.split()[0]) for line in [*lines, *rest.splitlines()] if len(line.split()) == 2]
+        reported = [int(line.split()[0]) for line in [*lines, *rest.splitlines()] if len(line.split()) == 2]
         record = await open_arbiter(url).read()
-        assert told[0] in (reached + 1, reached + 2)
+        assert reported[0] in (reached + 1, reached + 2)
         # What it told it had won is there, and at most one more that it could not tell any more.
-        assert told[-1] <= record.generation <= told[-1] + 1
+        assert reported[-1] <= record.generation <= reported[-1] + 1
         reached = record.generation
     assert await open_arbiter(url).compare_and_set(record, ArbiterRecord(reached + 1, "after"))

@@ -56,13 +56,13 @@ async def test_a_truncated_record_is_no_record(
 
 
 @pytest.mark.parametrize(
-    "damage",
+    "corrupt",
     [b"\0" * 90, b'{"number": 1}', b"[]", b"7", b"\xff\xfe", b'{"number": "1", "claim": "a", "check": "x"}'],
 )
 async def test_what_is_not_a_record_is_not_believed(
-    arbiter: DirectoryArbiter, tmp_path: Path, damage: bytes
+    arbiter: DirectoryArbiter, tmp_path: Path, corrupt: bytes
 ) -> None:
-    (tmp_path / "record").write_bytes(damage)
+    (tmp_path / "record").write_bytes(corrupt)
     with pytest.raises(ArbiterUnavailableError, match="record is corrupted"):
         await arbiter.read()
 
@@ -85,7 +85,7 @@ async def test_what_one_left_that_died_before_the_rename_is_no_record(
     assert await arbiter.read() == ArbiterRecord(2, "b")
 
 
-async def test_one_that_died_between_the_record_and_the_mark_loses_neither(
+async def test_one_that_died_between_the_record_and_the_initialised_file_loses_neither(
     arbiter: DirectoryArbiter, tmp_path: Path
 ) -> None:
     (tmp_path / "initialised").unlink()

@@ -116,7 +116,7 @@ async def test_another_server_is_asked_when_the_first_is_down(zookeeper: ZooKeep
 
 
 @pytest.mark.parametrize("forwards", [True, False])
-async def test_when_the_connection_is_lost_in_a_set_the_record_tells_how_it_ended(
+async def test_when_the_connection_is_lost_in_a_set_the_record_shows_how_it_ended(
     zookeeper: ZooKeeper, path: str, *, forwards: bool
 ) -> None:
     assert await open_arbiter(zookeeper.url(path)).compare_and_set(ArbiterRecord(), FIRST)
@@ -151,7 +151,9 @@ async def test_a_deleted_record_is_no_new_cluster(
         await (arbiter.read() if call == "read" else arbiter.compare_and_set(ArbiterRecord(), FIRST))
 
 
-async def test_a_damaged_record_is_not_believed(zookeeper: ZooKeeper, client: KazooClient, path: str) -> None:
+async def test_a_corrupted_record_is_not_believed(
+    zookeeper: ZooKeeper, client: KazooClient, path: str
+) -> None:
     arbiter = open_arbiter(zookeeper.url(path))
     assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
     await asyncio.to_thread(client.set, f"{path}/record", b"")

@@ -11,7 +11,7 @@ from tests.broker_stub.election.model.report import counter_example, summary
 from tests.broker_stub.election.model.rules import MUTANTS, RULES
 from tests.broker_stub.election.model.search import explore
 
-INVARIANTS = {"all": ALL, "safety": SAFETY, "heirs": SAFETY | {Broken.HEIR_LACKS}}
+INVARIANTS = {"all": ALL, "safety": SAFETY, "heirs": SAFETY | {Broken.ELIGIBLE_LACKS}}
 
 
 def main() -> int:

@@ -17,9 +17,9 @@ class Broken(enum.StrEnum):
     PRIMARY_LACKS = "a current primary lacks a settled message"
     TWO_SETTLE = "two members settle in one generation"
     NUMBER_SHRINKS = "the arbiter's number does not grow"
-    HEIR_LACKS = "a member that may be promoted lacks a settled message"
-    NO_HEIR = "no member may be promoted any more"
-    READY_NO_HEIR = "a ready replica could not take over"
+    ELIGIBLE_LACKS = "a member that may be promoted lacks a settled message"
+    NONE_ELIGIBLE = "no member may be promoted any more"
+    READY_NOT_ELIGIBLE = "a ready replica could not take over"
 
 
 # Those that issue 3 asks for, and all: the others see trouble before a promotion
@@ -62,7 +62,9 @@ def of_member(member: Member, record: ArbiterRecord, settled: int) -> tuple[bool
         return eligible, frozenset()
     serving = member.serving
     current = serving is not None and serving.work is None and member.durable.generation == record.generation
-    return eligible, frozenset((Broken.HEIR_LACKS, Broken.PRIMARY_LACKS) if current else (Broken.HEIR_LACKS,))
+    return eligible, frozenset(
+        (Broken.ELIGIBLE_LACKS, Broken.PRIMARY_LACKS) if current else (Broken.ELIGIBLE_LACKS,)
+    )
 
 
 def of_globals(world: Globals) -> frozenset[Broken]:

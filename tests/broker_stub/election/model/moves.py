@@ -232,7 +232,7 @@ class Moves:
         yield from self._replicate(primary, serving, link, two, replica)
         yield from self._become_ready(primary, serving, link, two, replica)
         if replica.inbox:
-            yield self._obey(one, primary, serving, two, replica)
+            yield self._execute(one, primary, serving, two, replica)
 
     def _join(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Iterator[Move]:
         if replica.follows is not None or replica.promotion is not None or replica.serving is not None:
@@ -307,7 +307,7 @@ class Moves:
         after = primary._replace(serving=_linked(serving, two, ready))
         return Move(f"the primary sends number {number} to {two}", after, sent)
 
-    def _obey(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Move:
+    def _execute(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Move:
         order, work = replica.inbox[0], serving.work
         renames: tuple[tuple[str, str], ...] = ()
         if work is not None and isinstance(order, Pending):

@@ -221,8 +221,8 @@ class Tables:
             if judged[1]:
                 broken |= judged[1]
         if not self._ready_can_take_over(state):
-            broken |= {Broken.READY_NO_HEIR}
-        return broken if eligible_members else broken | {Broken.NO_HEIR}
+            broken |= {Broken.READY_NOT_ELIGIBLE}
+        return broken if eligible_members else broken | {Broken.NONE_ELIGIBLE}
 
     def _ready_can_take_over(self, state: State) -> bool:
         count, world = len(state) - 1, state[-1]

@@ -11,7 +11,7 @@ from tests.broker_stub.election.model.report import counter_example
 from tests.broker_stub.election.model.rules import MUTANTS
 from tests.broker_stub.election.model.search import Outcome, explore
 
-HEIRS = SAFETY | {Broken.HEIR_LACKS}
+ELIGIBLE = SAFETY | {Broken.ELIGIBLE_LACKS}
 
 
 def assert_holds(outcome: Outcome) -> None:
@@ -39,13 +39,13 @@ def test_three_members_lose_nothing_in_the_first_states_of_more_generations() ->
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_compare_and_set_that_comes_late_loses_nothing(members: int) -> None:
     """It may leave no heir, so that an arbiter should give up what its caller gave up."""
-    assert_holds(explore(members=members, generations=4, watch=HEIRS, late=True, most_states=100_000))
-    assert explore(members=2, late=True).broken == {Broken.NO_HEIR}
+    assert_holds(explore(members=members, generations=4, watch=ELIGIBLE, late=True, most_states=100_000))
+    assert explore(members=2, late=True).broken == {Broken.NONE_ELIGIBLE}
 
 
 @pytest.mark.parametrize("members", [2, 3])
 def test_a_member_with_a_new_disk_never_takes_over(members: int) -> None:
-    assert_holds(explore(members=members, generations=4, watch=HEIRS, wipes=True, most_states=100_000))
+    assert_holds(explore(members=members, generations=4, watch=ELIGIBLE, wipes=True, most_states=100_000))
 
 
 # With the claim left out, with claims reused, with a bump at the last replica only: the issue's three.

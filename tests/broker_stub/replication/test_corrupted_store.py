@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, send, stop_equal
 
-Damage = Callable[[Path], None]
+Corrupt = Callable[[Path], None]
 
 
 def database(store: Path) -> Path:
@@ -41,27 +41,29 @@ def wipe(store: Path) -> None:
     shutil.rmtree(store)
 
 
-damages = pytest.mark.parametrize("damage", [flip_a_bit, truncate, delete_the_database])
+damages = pytest.mark.parametrize("corrupt", [flip_a_bit, truncate, delete_the_database])
 
 
-async def with_a_damaged_backup(cluster: Cluster, damage: Damage) -> tuple[Member, Member]:
+async def with_a_corrupted_backup(cluster: Cluster, corrupt: Corrupt) -> tuple[Member, Member]:
     """A pair with a hundred messages; the backup comes back with what is left of its store."""
     a, b = await cluster.pair()
     await send(a, "orders", *(f"message {number}" for number in range(100)))
     await b.stop()
-    damage(b.store)
+    corrupt(b.store)
     return a, b
 
 
 @damages
-async def test_a_damaged_store_is_told_and_its_member_is_no_heir(tmp_path: Path, damage: Damage) -> None:
+async def test_a_corrupted_store_is_reported_and_its_member_is_not_eligible(
+    tmp_path: Path, corrupt: Corrupt
+) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         await send(a, "orders", *(f"message {number}" for number in range(100)))
         await a.stop()
         await b.until("connecting")
         await b.stop()
-        damage(b.store)
+        corrupt(b.store)
         await b.start()
         status = await b.status()
         assert status.facts["replication"]["damage"]
@@ -73,10 +75,10 @@ async def test_a_damaged_store_is_told_and_its_member_is_no_heir(tmp_path: Path,
         assert len((await stop_equal(a, b))["orders"]) == 100
 
 
-@pytest.mark.parametrize("damage", [flip_a_bit, truncate, delete_the_database, wipe])
-async def test_it_catches_up_from_nothing_and_can_be_promoted_then(tmp_path: Path, damage: Damage) -> None:
+@pytest.mark.parametrize("corrupt", [flip_a_bit, truncate, delete_the_database, wipe])
+async def test_it_catches_up_from_nothing_and_can_be_promoted_then(tmp_path: Path, corrupt: Corrupt) -> None:
     async with Cluster(tmp_path) as cluster:
-        a, b = await with_a_damaged_backup(cluster, damage)
+        a, b = await with_a_corrupted_backup(cluster, corrupt)
         await send(a, "orders", "after")
         await b.start()
         await b.until("ready")
@@ -85,15 +87,15 @@ async def test_it_catches_up_from_nothing_and_can_be_promoted_then(tmp_path: Pat
         assert await bodies(b, "orders") == [*(f"message {number}" for number in range(100)), "after"]
 
 
-async def test_a_wiped_store_is_no_heir(tmp_path: Path) -> None:
+async def test_a_member_with_a_wiped_store_is_not_eligible(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
-        a, b = await with_a_damaged_backup(cluster, wipe)
+        a, b = await with_a_corrupted_backup(cluster, wipe)
         await a.kill()
         await b.start()
         await b.refused("the arbiter is at generation 2 and this member has generation 0")
 
 
-async def test_a_primary_whose_store_is_damaged_follows_its_heir(tmp_path: Path) -> None:
+async def test_a_primary_whose_store_is_corrupted_follows_its_successor(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         await send(a, "orders", *(f"message {number}" for number in range(100)))

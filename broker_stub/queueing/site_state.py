@@ -1,20 +1,33 @@
-"""What a queue remembers for another site, also when it is empty.  No I/O.
+"""What a queue has for another site: the events it makes, and what it remembers when it is empty.  No I/O.
 
 Rules
 -----
-* Every value only grows.  Two records of one queue are merged by taking the higher of each.
+* Every value of ``SiteProgress`` only grows.  Two records of one queue are merged: the higher of each counts.
 * A backup clears its record when it attaches to a queue, for its own may be from a generation that was cut
   short; its primary sends all of it before the backup is ready.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import Any
 
+SITE_PROPERTY = "x-qpid-site-replicate"
+REPLICATION_QUEUE = "site-replication"
+"""The queue that holds a site's events; there is one, and only the site puts anything into it."""
+
+
+class SiteMode(enum.StrEnum):
+    """Which events a queue has: the values of ``x-qpid-site-replicate``."""
+
+    NONE = "none"
+    ENQUEUES = "enqueues"
+    ALL = "all"
+
 
 class SiteProgress:
-    """The site progress of one queue.
+    """What one queue remembers for another site.
 
     :ivar issued: of the replication queue: the last sequence that was given.
     :ivar evented: of a queue with events: the highest position that has its event.

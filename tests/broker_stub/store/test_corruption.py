@@ -16,11 +16,12 @@ from types import ModuleType
 import pytest
 
 from broker_stub import fsync
+from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.store import StoreFailedError, files, open_store, schema
 from tests.broker_stub.store.contents import Content, content, declare, fill, scratch
 
 FLIPS = 120
-EMPTY = Content(None, None, (), "", {}, (), {}, {})
+EMPTY = Content(None, None, (), {}, (), {}, {})
 
 
 @pytest.fixture
@@ -32,11 +33,11 @@ def memory() -> Iterator[Path]:
 async def make(directory: Path, kind: str) -> Content:
     """A store as a clean end leaves it, or a crash (all in the log, or half of it)."""
     live = directory.with_name("live")
-    store = await open_store(live)
+    store = await open_store(live, duplicates=DEFAULT_WINDOW)
     if kind == "half":
         fill(store, 40)
         await store.close()
-        store = await open_store(live)
+        store = await open_store(live, duplicates=DEFAULT_WINDOW)
     fill(store)
     await store.when_committed(store.sequence)
     store.put_message(declare(store), 100, b"the last commit")
@@ -56,10 +57,10 @@ def parts(directory: Path) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if data or name != "store.db-wal"}
 
 
-async def is_whole_or_damaged(directory: Path, expected: Content) -> bool:
+async def is_whole_or_corrupted(directory: Path, expected: Content) -> bool:
     """Open a store whose files were changed; whether it was found damaged."""
     before = parts(directory)
-    store = await open_store(directory)
+    store = await open_store(directory, duplicates=DEFAULT_WINDOW)
     found = await content(store)
     await store.close()
     if not store.corruption:
@@ -68,7 +69,7 @@ async def is_whole_or_damaged(directory: Path, expected: Content) -> bool:
     assert found == EMPTY
     (aside,) = directory.glob("damaged-*")
     assert parts(aside) == before, "what is damaged is kept as it was"
-    again = await open_store(directory)
+    again = await open_store(directory, duplicates=DEFAULT_WINDOW)
     assert (again.corruption, again.identity, (await again.load()).generation) == ("", store.identity, None)
     await again.close()
     return True
@@ -79,7 +80,7 @@ async def test_flipped_bits_are_detected_or_harmless(memory: Path, kind: str) ->
     expected = await make(memory / "whole", kind)
     files = [name for name, data in parts(memory / "whole").items() if data]
     source = random.Random(f"flips {kind}")
-    damaged = 0
+    corrupted = 0
     for attempt in range(FLIPS):
         copy = memory / "copy"
         shutil.copytree(memory / "whole", copy)
@@ -89,12 +90,12 @@ async def test_flipped_bits_are_detected_or_harmless(memory: Path, kind: str) ->
             data[source.randrange(len(data))] ^= source.choice((1 << source.randrange(8), 0xFF))
         path.write_bytes(data)
         try:
-            damaged += await is_whole_or_damaged(copy, expected)
+            corrupted += await is_whole_or_corrupted(copy, expected)
         except BaseException as error:
             error.add_note(f"flip {attempt} of {kind}, in {path.name}")
             raise
         shutil.rmtree(copy)
-    assert damaged > FLIPS / 3
+    assert corrupted > FLIPS / 3
 
 
 @pytest.mark.parametrize("kind", ["clean", "crashed", "half"])
@@ -109,7 +110,7 @@ async def test_a_truncated_file_is_detected_or_harmless(memory: Path, kind: str)
         copy = memory / "copy"
         shutil.copytree(memory / "whole", copy)
         os.truncate(copy / name, size)
-        found.setdefault(name, []).append(await is_whole_or_damaged(copy, expected))
+        found.setdefault(name, []).append(await is_whole_or_corrupted(copy, expected))
         shutil.rmtree(copy)
     # The database behind a log that has all of it is written anew; nothing else can be done without.
     assert all(all(cuts) for name, cuts in found.items() if (kind, name) != ("crashed", "store.db"))
@@ -120,19 +121,19 @@ async def test_a_truncated_file_is_detected_or_harmless(memory: Path, kind: str)
 async def test_a_part_that_was_taken_away_is_missed(memory: Path, kind: str, name: str) -> None:
     expected = await make(memory / "whole", kind)
     (memory / "whole" / name).unlink(missing_ok=True)
-    damaged = await is_whole_or_damaged(memory / "whole", expected)
-    assert damaged or (kind, name) == ("clean", "store.db-wal")
+    corrupted = await is_whole_or_corrupted(memory / "whole", expected)
+    assert corrupted or (kind, name) == ("clean", "store.db-wal")
 
 
-async def damage_of(directory: Path) -> str:
-    store = await open_store(directory)
+async def corruption_of(directory: Path) -> str:
+    store = await open_store(directory, duplicates=DEFAULT_WINDOW)
     await store.close()
     assert (await reopened_number(directory)) is None
     return store.corruption
 
 
 async def reopened_number(directory: Path) -> int | None:
-    store = await open_store(directory)
+    store = await open_store(directory, duplicates=DEFAULT_WINDOW)
     number = (await store.load()).generation
     await store.close()
     return number
@@ -225,64 +226,66 @@ def other_identity(directory: Path) -> None:
         (other_identity, "belong to different stores"),
     ],
 )
-async def test_damage_is_told_in_words(memory: Path, harm: Callable[[Path], None], words: str) -> None:
+async def test_corruption_is_reported_in_words(
+    memory: Path, harm: Callable[[Path], None], words: str
+) -> None:
     await make(memory / "store", "clean")
     harm(memory / "store")
-    damage = await damage_of(memory / "store")
-    assert words in damage
-    assert "the files are in damaged-" in damage
+    corrupt = await corruption_of(memory / "store")
+    assert words in corrupt
+    assert "the files are in damaged-" in corrupt
 
 
 async def test_an_older_copy_of_the_database_is_missing_commits(memory: Path) -> None:
     await make(memory / "store", "clean")
     old = (memory / "store" / "store.db").read_bytes()
-    store = await open_store(memory / "store")
+    store = await open_store(memory / "store", duplicates=DEFAULT_WINDOW)
     await store.write_generation(8)
     await store.close()
     (memory / "store" / "store.db").write_bytes(old)
-    assert "commits were reported, and the database knows of" in await damage_of(memory / "store")
+    assert "commits were reported, and the database knows of" in await corruption_of(memory / "store")
 
 
 async def test_the_database_of_another_store_is_recognised(memory: Path) -> None:
     for name in ("one", "two"):
-        store = await open_store(memory / name)
+        store = await open_store(memory / name, duplicates=DEFAULT_WINDOW)
         await store.close()
     shutil.copy(memory / "two" / "store.db", memory / "one" / "store.db")
-    assert "belongs to another store" in await damage_of(memory / "one")
+    assert "belongs to another store" in await corruption_of(memory / "one")
 
 
 async def test_an_emptied_directory_is_fresh_unless_somebody_knows_better(memory: Path) -> None:
-    first = await open_store(memory / "store")
+    first = await open_store(memory / "store", duplicates=DEFAULT_WINDOW)
     await first.write_generation(5)
     await first.close()
     shutil.rmtree(memory / "store")
-    wiped = await open_store(memory / "store", expected_identity=first.identity)
+    wiped = await open_store(memory / "store", expected_identity=first.identity, duplicates=DEFAULT_WINDOW)
     assert str(first.identity) in wiped.corruption
     assert (await wiped.load()).generation is None
     await wiped.close()
-    same = await open_store(memory / "store", expected_identity=wiped.identity)
+    same = await open_store(memory / "store", expected_identity=wiped.identity, duplicates=DEFAULT_WINDOW)
     assert same.corruption == ""
     await same.close()
     shutil.rmtree(memory / "store")
-    fresh = await open_store(memory / "store")
+    fresh = await open_store(memory / "store", duplicates=DEFAULT_WINDOW)
     assert (fresh.corruption, (await fresh.load()).generation) == ("", 0)
     await fresh.close()
 
 
 async def test_a_store_that_is_not_the_expected_one_is_set_aside(memory: Path) -> None:
     await make(memory / "store", "clean")
-    store = await open_store(memory / "store", expected_identity=uuid.UUID(int=5))
+    store = await open_store(memory / "store", expected_identity=uuid.UUID(int=5), duplicates=DEFAULT_WINDOW)
     assert "should be here" in store.corruption
     assert (await store.load()).generation is None
     await store.close()
 
 
-async def test_damage_twice_within_a_second_is_kept_twice(memory: Path) -> None:
+async def test_corruption_twice_within_a_second_is_kept_twice(memory: Path) -> None:
     for _ in range(2):
-        store = await open_store(memory, clock=lambda: 0.0)
+        store = await open_store(memory, clock=lambda: 0.0, duplicates=DEFAULT_WINDOW)
         await store.close()
         not_a_database(memory)
-    store = await open_store(memory, clock=lambda: 0.0)
+    store = await open_store(memory, clock=lambda: 0.0, duplicates=DEFAULT_WINDOW)
     await store.close()
     aside = sorted(path.name for path in memory.glob("damaged-*"))
     assert aside == ["damaged-19700101T000000Z", "damaged-19700101T000000Z-2"]
@@ -291,10 +294,10 @@ async def test_damage_twice_within_a_second_is_kept_twice(memory: Path) -> None:
 async def test_a_crash_after_setting_aside_does_not_make_the_store_fresh(memory: Path) -> None:
     await make(memory / "store", "clean")
     not_a_database(memory / "store")
-    await damage_of(memory / "store")
+    await corruption_of(memory / "store")
     for part in ("store.db", "identity", "committed"):
         (memory / "store" / part).unlink()
-    assert await damage_of(memory / "store") == "a former store was set aside as corrupted"
+    assert await corruption_of(memory / "store") == "a former store was set aside as corrupted"
 
 
 @pytest.mark.parametrize(
@@ -306,8 +309,8 @@ async def test_a_crash_while_a_store_is_made_leaves_a_fresh_one(
     with monkeypatch.context() as patch:
         patch.setattr(module, step, crash)
         with pytest.raises(StoreFailedError, match="crash"):
-            await open_store(memory)
-    store = await open_store(memory)
+            await open_store(memory, duplicates=DEFAULT_WINDOW)
+    store = await open_store(memory, duplicates=DEFAULT_WINDOW)
     assert (store.corruption, (await store.load()).generation) == ("", 0)
     await store.close()
 
@@ -316,18 +319,18 @@ def crash(*arguments: object) -> None:
     raise OSError("crash")
 
 
-async def test_damage_that_shows_while_running_stops_the_store(memory: Path) -> None:
-    store = await open_store(memory)
+async def test_corruption_that_shows_while_running_stops_the_store(memory: Path) -> None:
+    store = await open_store(memory, duplicates=DEFAULT_WINDOW)
     queue = declare(store)
     for number in range(1, 4):
         store.put_message(queue, number, b"x")
     await store.close()
-    store = await open_store(memory)
-    told: list[StoreFailedError] = []
-    store.on_failed(told.append)
+    store = await open_store(memory, duplicates=DEFAULT_WINDOW)
+    reported: list[StoreFailedError] = []
+    store.on_failed(reported.append)
     await asyncio.to_thread(store._writer._connection.execute, "UPDATE messages SET data = 'y' WHERE id = 2")
     with pytest.raises(StoreFailedError, match="store failed"):
         _ = [chunk async for chunk in store.messages(queue)]
-    assert len(told) == 1
+    assert len(reported) == 1
     await store.close()
-    assert "cannot be read" in await damage_of(memory)
+    assert "cannot be read" in await corruption_of(memory)

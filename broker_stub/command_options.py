@@ -1,0 +1,34 @@
+"""Exit codes and option types of every command line: of ``cli`` and of the resource agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from broker_stub.amqp.endpoints import parse_endpoint
+from haclient.cluster_url.endpoint import Endpoint
+
+# 2 is click's own, for usage.
+REFUSED, UNREACHABLE = 1, 3
+
+
+class AddressType(click.ParamType[Endpoint]):
+    """``host:port``, with or without a scheme."""
+
+    name = "host:port"
+
+    def convert(
+        self, value: str | Endpoint, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Endpoint:
+        """Parse the value, or fail with the reason."""
+        if isinstance(value, Endpoint):
+            return value
+        try:
+            return parse_endpoint(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+ADDRESS = AddressType()
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

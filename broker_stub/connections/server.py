@@ -1,0 +1,91 @@
+"""The interface of a member that a client connection uses; ``broker.Broker`` implements it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import proton
+
+from broker_stub.admission.auth import Access
+from broker_stub.admission.controller import AdmissionController, Decision
+from broker_stub.connections.incoming_links import RequestHandler
+from broker_stub.election.roles import Membership
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.replication.replica_set import ReplicaSet
+from broker_stub.sites.site import Site
+from haclient.engine.owner import CloseReason
+
+if TYPE_CHECKING:
+    from broker_stub.connections.connection import ClientConnection
+
+
+class AdmissionTelemetry(Protocol):
+    """Records how clients were admitted."""
+
+    def admitted(self, client_id: str | None, membership: Membership) -> None:
+        """A client was admitted."""
+
+    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
+        """A client was refused or redirected at its Open."""
+
+    def parked(self, client_id: str | None, membership: Membership) -> None:
+        """A client is parked until it can be served here or elsewhere."""
+
+    def unparked(
+        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
+    ) -> None:
+        """A client is no longer parked: it is served, closed, or disconnected."""
+
+
+class ConnectionServer(Protocol):
+    """The member that serves a connection."""
+
+    @property
+    def access(self) -> Access:
+        """Who its users are, and what they may do."""
+
+    @property
+    def handshake_timeout(self) -> float:
+        """Seconds that a client has for its Open, and to answer a Close."""
+
+    @property
+    def membership(self) -> Membership:
+        """Its role in the cluster."""
+
+    @property
+    def addresses(self) -> Addresses:
+        """Its queues and exchanges."""
+
+    @property
+    def site(self) -> Site:
+        """Its replication between sites."""
+
+    @property
+    def replica_set(self) -> ReplicaSet | None:
+        """Its backups, while it is primary."""
+
+    @property
+    def admission(self) -> AdmissionController:
+        """Its parked connections and the accept rate."""
+
+    @property
+    def telemetry(self) -> AdmissionTelemetry:
+        """Records how clients were admitted."""
+
+    def decide(self, request: ClientConnection) -> Decision | proton.Condition:
+        """Serve, park or refuse a client that has sent its Open."""
+
+    def open_properties(self) -> dict[str, Any]:
+        """The properties of its Open."""
+
+    def management(self, *, admin: bool) -> RequestHandler:
+        """Its management node.
+
+        :param admin: whether the cluster-admin sends the requests.
+        """
+
+    def connection_ended(self, connection: ClientConnection, reason: CloseReason) -> None:
+        """Remove a connection that has ended."""
+
+    def now_ms(self) -> int:
+        """The wall clock, in milliseconds since the epoch."""

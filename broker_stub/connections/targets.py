@@ -1,0 +1,117 @@
+"""Resolves the addresses of one connection's links, and checks what its user may use.
+
+Rules
+-----
+* A passive member serves the connection's own temporary queues and the management node only.
+* A receiver from an exchange gets a temporary queue of its own, bound with the key in its address
+  ``exchange/key``; without a key it is bound with ``#`` to a topic exchange and with nothing to a fanout
+  exchange, while a direct exchange requires a key.  The queue ends with the link, so this receiver misses
+  the messages between a failover and its new attach; an application that needs them binds a queue.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker_stub.amqp.conditions import ILLEGAL_STATE, INVALID_FIELD, NOT_ALLOWED, UNAUTHORIZED_ACCESS
+from broker_stub.amqp.node_names import MANAGEMENT
+from broker_stub.connections.incoming_links import RequestHandler
+from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.terminus import NO_NODE_PROPERTIES, NodeProperties
+from broker_stub.queueing.exchanges import ExchangeType, Route
+from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.queue import Queue
+
+_DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
+
+
+class Client(Protocol):
+    """The connection whose links are resolved."""
+
+    user: str | None
+    admin: bool
+
+
+class Targets:
+    """The nodes that one connection uses; every method raises ``AddressRefusedError``."""
+
+    __slots__ = ("_client", "_server", "_temporary")
+
+    def __init__(self, server: ConnectionServer, client: Client) -> None:
+        self._server = server
+        self._client = client
+        self._temporary: set[Queue] = set()
+
+    def temporary_queue(self) -> Queue:
+        """A new queue that ends with the connection."""
+        queue = self._server.addresses.temporary(self._client)
+        self._temporary.add(queue)
+        return queue
+
+    def delete_temporary(self) -> None:
+        """Delete the temporary queues of the connection."""
+        self._server.addresses.delete_temporary(self._client, self._temporary)
+
+    def to_send(
+        self, address: str | None, wanted: NodeProperties = NO_NODE_PROPERTIES
+    ) -> Queue | Route | RequestHandler:
+        """The node that the client sends to."""
+        self._check_may_use(address)
+        if address == MANAGEMENT:
+            return self._server.management(admin=self._client.admin)
+        if self._server.site.owns(address):
+            raise AddressRefusedError(NOT_ALLOWED, f"only the site itself sends to {address!r}")
+        target = self._server.addresses.resolve(address, **wanted)
+        if isinstance(target, Route) and target.exchange.type is ExchangeType.REPLICATION:
+            self._check_may_send_site_events(target)
+        return target
+
+    def to_receive(self, address: str | None, wanted: NodeProperties) -> Queue | Route:
+        """The node that the client receives from."""
+        self._check_may_use(address)
+        self._check_may_receive_site_events(address)
+        return self._server.addresses.resolve(address, **wanted)
+
+    def queue_of(self, target: Queue | Route) -> Queue:
+        """The queue to receive from: the target, or a temporary one that is bound to an exchange."""
+        queue = self._bound_queue(target) if isinstance(target, Route) else target
+        if queue.exclusive_to not in (None, self._client):
+            raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"{queue.name} belongs to another connection")
+        return queue
+
+    def _bound_queue(self, route: Route) -> Queue:
+        if route.exchange.type is ExchangeType.REPLICATION:
+            raise AddressRefusedError(NOT_ALLOWED, f"clients cannot receive from {route.exchange.name!r}")
+        key = _DEFAULT_KEYS.get(route.exchange.type) if route.key is None else route.key
+        if key is None:
+            address = f"{route.exchange.name}/key"
+            raise AddressRefusedError(INVALID_FIELD, f"a direct exchange requires an address {address}")
+        queue = self._server.addresses.temporary(self._client)
+        self._server.addresses.bind(route.exchange, queue, key)
+        return queue
+
+    # -- permissions ----------------------------------------------------------------------------
+
+    def _check_may_use(self, address: str | None) -> None:
+        if address == MANAGEMENT:
+            if not self._client.admin:
+                raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"{address} is for the cluster-admin")
+        elif not self._server.membership.role.serves and not self._owns(address):
+            raise AddressRefusedError(ILLEGAL_STATE, "this member is passive")
+
+    def _owns(self, address: str | None) -> bool:
+        return any(queue.name == address for queue in self._temporary)
+
+    def _check_may_send_site_events(self, route: Route) -> None:
+        if not self._server.access.may_send_site_events(self._client.user):
+            raise AddressRefusedError(
+                UNAUTHORIZED_ACCESS, f"{route.name} is for its link and the cluster-admin"
+            )
+
+    def _check_may_receive_site_events(self, address: str | None) -> None:
+        allowed = self._server.access.may_receive_site_events
+        if self._server.site.owns(address) and not allowed(self._client.user):
+            raise AddressRefusedError(
+                UNAUTHORIZED_ACCESS,
+                f"{address} is for the cluster-admin and the link users (serve --link-user)",
+            )

@@ -1,0 +1,60 @@
+"""Requests and answers of the management node are those of version 0.1.0: either version manages the other.
+
+``answers_of_0_1_0.jsonl`` was recorded from that version; what differs in each run is ``...`` there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
+from tests.broker_stub.clients import member
+
+RECORDED = [
+    json.loads(line) for line in Path(__file__).with_name("answers_of_0_1_0.jsonl").read_text().splitlines()
+]
+PASSWORD = "a password"
+VOLATILE = {"identity", "uptime", "pid", "address", "rate", "stream"}
+
+
+def lasting(answer: Any) -> Any:
+    """Without what differs in each run, and without the client's own temporary queue."""
+    if isinstance(answer, dict):
+        return {key: "..." if key in VOLATILE else lasting(value) for key, value in answer.items()}
+    if isinstance(answer, list):
+        return [
+            lasting(value)
+            for value in answer
+            if not (isinstance(value, dict) and str(value.get("name")).startswith("temporary/"))
+        ]
+    return answer
+
+
+async def ask(admin: AdminClient, request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        body = await admin.call(
+            request["operation"], kind=request["type"], name=request["name"], **request["arguments"]
+        )
+    except MemberRefusedError as error:
+        return {"status": error.status, "body": None}
+    if request["operation"] == "QUERY":
+        names = [row[0] for row in body["results"] if not row[0].startswith("temporary/")]
+        body = {"attributeNames": body["attributeNames"], "names": names}
+    return {"status": 200, "body": lasting(body)}
+
+
+async def test_every_answer_has_the_keys_and_values_of_before(tmp_path: Path) -> None:
+    """In the same order of requests: later ones depend on earlier ones."""
+    users = tmp_path / "users"
+    users.mkdir()
+    write_users(users, {DEFAULT_ADMIN: PASSWORD})
+    async with (
+        member(tmp_path, "--users", str(users), "--role", "primary") as address,
+        await AdminClient.connect(address, Credentials(PASSWORD)) as admin,
+    ):
+        for request in RECORDED:
+            expected = {"status": request["status"], "body": request["body"]}
+            assert await ask(admin, request) == expected, request["operation"]
