@@ -1,4 +1,6 @@
-"""Write the generated tables of docs/ anew: run it after changing an option or a telemetry key.
+"""Write anew what is generated from tables in the code: run it after changing an option or a telemetry key.
+
+The tables of docs/, and the signature of the options for type checkers.
 
 .venv/bin/python scripts/readme_tables.py
 """
@@ -10,12 +12,13 @@ from pathlib import Path
 
 from haclient.cluster_url.foreign_options import counterparts_table
 from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_JMS_MEMBER
-from haclient.cluster_url.options import options_table
 from haclient.cluster_url.qpid_options import QPID_CPP
+from haclient.cluster_url.reference import option_types, options_table
 from haclient.telemetry.schema import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 URLS = ROOT / "docs" / "urls.md"
+OPTION_TYPES = ROOT / "haclient" / "cluster_url" / "option_types.py"
 TABLES = (
     (ROOT / "docs" / "options.md", "options", options_table),
     (ROOT / "docs" / "telemetry.md", "keys", markdown_table),
@@ -35,3 +38,4 @@ def fill(text: str, name: str, content: str) -> str:
 if __name__ == "__main__":
     for page, name, table in TABLES:
         page.write_text(fill(page.read_text(), name, table()))
+    OPTION_TYPES.write_text(option_types())

@@ -20,8 +20,8 @@ import ipaddress
 import re
 from urllib.parse import unquote
 
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.seed import Secret
-from haclient.cluster_url.url_error import ClusterURLError
 
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")

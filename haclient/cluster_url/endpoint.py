@@ -56,6 +56,10 @@ class Endpoint:
         """The same endpoint, with another origin."""
         return replace(self, origin=origin)
 
+    @property
+    def authority(self) -> str:
+        """``host:port``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
+        return f"{'amqps' if self.tls else 'amqp'}://{self.authority}"

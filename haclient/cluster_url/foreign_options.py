@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_values import as_text
 from haclient.cluster_url.options import OPTION_NAMES, Options, parse_options
-from haclient.cluster_url.url_error import ClusterURLError
 
 Written = tuple[tuple[str, str], ...]
 """Options of ours, each with the name by which the user spelt it."""

@@ -45,12 +45,18 @@ class Kind:
     """One kind of value.
 
     :param parse: text to value, or ``ValueError``.
-    :param unit: as the option table shows it; empty when there is none.
+    :param type: for people.
+    :param accepts: the annotation of a keyword argument, which may be text in every case.
+    :param unit: for people; empty when there is none.
+    :param range: the values allowed, for people; empty when ``type`` says it all.
     :param choices: every value there is, when they can be listed.
     """
 
     parse: Callable[[str], object]
+    type: str
+    accepts: str = "str"
     unit: str = ""
+    range: str = ""
     choices: tuple[str, ...] = ()
 
 
@@ -64,7 +70,14 @@ def seconds(low: float, high: float = LONGEST_SECONDS, *, or_zero: bool = False)
         value = _scaled(float(match["number"]), match["suffix"] or "s")
         return value if or_zero and value == 0 else _within(value, low, high)
 
-    return Kind(parse=parse, unit="seconds")
+    bounds = _bounds(low, high, LONGEST_SECONDS)
+    return Kind(
+        parse=parse,
+        type="time",
+        accepts="float | str | timedelta",
+        unit="seconds",
+        range=f"0, or {bounds}" if or_zero else bounds,
+    )
 
 
 def whole(low: int, high: int, unit: str = "") -> Kind:
@@ -76,7 +89,8 @@ def whole(low: int, high: int, unit: str = "") -> Kind:
             raise ValueError(f"{text!r} is not a whole number from {low} to {high}")
         return int(_within(int(text), low, high))
 
-    return Kind(parse=parse, unit=unit)
+    bounds = _bounds(low, high, MOST_DELIVERIES)
+    return Kind(parse=parse, type="integer", accepts="int | str", unit=unit, range=bounds)
 
 
 def number(low: float, high: float) -> Kind:
@@ -87,7 +101,7 @@ def number(low: float, high: float) -> Kind:
             raise ValueError(f"{text!r} is not a number from {as_text(low)} to {as_text(high)}")
         return _within(float(text), low, high)
 
-    return Kind(parse=parse)
+    return Kind(parse=parse, type="number", accepts="float | str", range=_bounds(low, high, math.inf))
 
 
 def one_of(choices: tuple[str, ...]) -> Kind:
@@ -98,7 +112,7 @@ def one_of(choices: tuple[str, ...]) -> Kind:
             raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
         return text
 
-    return Kind(parse=parse, choices=choices)
+    return Kind(parse=parse, type="choice", choices=choices)
 
 
 def _boolean(text: str) -> bool:
@@ -148,16 +162,16 @@ def split_nameserver(text: str) -> tuple[str, int]:
     return split_host_port(f"[{text}]" if bare_ipv6 else text, DNS_PORT)
 
 
-BOOLEAN = Kind(parse=_boolean)
-TEXT = Kind(parse=_text)
-PATH = Kind(parse=_text, unit="path")
+BOOLEAN = Kind(parse=_boolean, type="boolean", accepts="bool | str")
+TEXT = Kind(parse=_text, type="text")
+PATH = Kind(parse=_text, type="path", accepts="str | os.PathLike[str]")
 # Empty is a value: off, whatever would be without it.
-DIRECTORY = Kind(parse=_directory, unit="directory")
-HOST = Kind(parse=parse_host)
-MECHANISMS = Kind(parse=_mechanisms)
+DIRECTORY = Kind(parse=_directory, type="directory", accepts="str | os.PathLike[str]")
+HOST = Kind(parse=parse_host, type="host")
+MECHANISMS = Kind(parse=_mechanisms, type="list", accepts="str | tuple[str, ...]")
 # Hosts, each with its port or without.
-MEMBERS = Kind(parse=_members)
-NAMESERVER = Kind(parse=_nameserver)
+MEMBERS = Kind(parse=_members, type="list", accepts="str | tuple[str, ...]")
+NAMESERVER = Kind(parse=_nameserver, type="address")
 
 
 def as_text(value: object) -> str:
@@ -187,6 +201,10 @@ def as_text(value: object) -> str:
 def _scaled(value: float, suffix: str) -> float:
     # Division, not multiplication by 0.001, gives 0.25 for 250ms exactly.
     return value / 1000 if suffix == "ms" else value * _SECONDS[suffix]
+
+
+def _bounds(low: float, high: float, highest: float) -> str:
+    return f"from {as_text(low)}" if high == highest else f"{as_text(low)} to {as_text(high)}"
 
 
 def _within(value: float, low: float, high: float) -> float:

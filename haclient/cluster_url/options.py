@@ -1,11 +1,15 @@
 """Every option of a cluster URL: the fields of ``Options`` are the one table of them.
 
-Each field carries its kind of value, its default and one line of meaning; the parser, the
-keyword overrides, the formatter and the table of docs/options.md all read that.
+Each field carries its kind of value, its default and one line of meaning; the parser, the keyword
+overrides and the formatter read that.  The page docs/options.md and the signature in ``option_types``
+are generated from it, see ``reference``.  An option may be given in the query of the URL, as a keyword
+argument, as a variable ``HACLIENT_<NAME>``, and as a key of a configuration file.
 
 Rules:
 
 - An unknown, repeated, malformed or out-of-range option is an error that names the option.
+- An option that another client has under another name is mapped by that client's table, see
+  ``foreign_options``.
 - The options of ``Policy`` have the names and the defaults of ``Policy``.
 - ``none`` is written for "no limit" or "not set", where an option has such a value.
 - Values are percent-decoded already; a ``+`` is a plus.
@@ -20,6 +24,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 from urllib.parse import quote
 
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_values import (
     BOOLEAN,
     DIRECTORY,
@@ -37,7 +42,6 @@ from haclient.cluster_url.option_values import (
     whole,
 )
 from haclient.cluster_url.option_values import number as _number
-from haclient.cluster_url.url_error import ClusterURLError
 from haclient.retry.policy import Policy, PushedMembers, Redirects, Standby
 from haclient.retry.strategies import STRATEGIES, StrategyName
 
@@ -50,19 +54,23 @@ _PLAIN = "/:,[]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _About:
+class AboutOption:
     """What the table says about an option, beside its name and default.
 
     :param optional: whether ``none`` is a value.
+    :param in_signature: whether the generated signature has it; else the factory declares it itself.
     """
 
     kind: Kind
     meaning: str
     optional: bool = False
+    in_signature: bool = True
 
 
-def _about(kind: Kind, meaning: str, *, optional: bool = False) -> Mapping[str, _About]:
-    return {_KEY: _About(kind=kind, meaning=meaning, optional=optional)}
+def _about(
+    kind: Kind, meaning: str, *, optional: bool = False, in_signature: bool = True
+) -> Mapping[str, AboutOption]:
+    return {_KEY: AboutOption(kind=kind, meaning=meaning, optional=optional, in_signature=in_signature)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +280,8 @@ class Options:
         metadata=_about(
             DIRECTORY,
             "directory for the events of connections, see `docs/telemetry.md`; empty: nowhere;"
-            " when it is not given the variable `HACLIENT_TELEMETRY` says",
+            " when not given: that of the variable `HACLIENT_TELEMETRY`",
+            in_signature=False,
         ),
     )
 
@@ -282,7 +291,9 @@ class Options:
 
 
 _FIELDS = MappingProxyType({each.name: each for each in fields(Options)})
-_ABOUT: Mapping[str, _About] = MappingProxyType({name: each.metadata[_KEY] for name, each in _FIELDS.items()})
+ABOUT: Mapping[str, AboutOption] = MappingProxyType(
+    {name: each.metadata[_KEY] for name, each in _FIELDS.items()}
+)
 OPTION_NAMES = tuple(_FIELDS)
 
 
@@ -321,11 +332,6 @@ def format_options(options: Options) -> str:
     )
 
 
-def options_table() -> str:
-    """Every option as a Markdown table."""
-    return "\n".join(("| option | default | unit | meaning |", "|---|---|---|---|", *map(_row, OPTION_NAMES)))
-
-
 def refuse_unknown(name: str, spelt: str) -> ClusterURLError:
     """The error for an option that does not exist, with the likeliest one that does."""
     near = difflib.get_close_matches(name.lower().replace("-", "_"), OPTION_NAMES, n=1)
@@ -334,7 +340,7 @@ def refuse_unknown(name: str, spelt: str) -> ClusterURLError:
 
 
 def _value(name: str, value: object, spelt: str) -> object:
-    about = _ABOUT.get(name)
+    about = ABOUT.get(name)
     if about is None:
         raise refuse_unknown(name, spelt)
     try:
@@ -344,7 +350,7 @@ def _value(name: str, value: object, spelt: str) -> object:
     raise ClusterURLError(message, spelt)
 
 
-def _parsed(about: _About, value: object) -> object:
+def _parsed(about: AboutOption, value: object) -> object:
     if value is None and not about.optional:
         raise ValueError("none is not a value of it")
     text = as_text(value)
@@ -356,10 +362,3 @@ def _checked(options: Options, values: Mapping[str, object]) -> Options:
     if changed.tls_key and not changed.tls_cert:
         raise ClusterURLError("option 'tls_key': there is no tls_cert that it belongs to", "tls_key")
     return changed
-
-
-def _row(name: str) -> str:
-    about = _ABOUT[name]
-    choices = f": {', '.join(f'`{choice}`' for choice in about.kind.choices)}" if about.kind.choices else ""
-    default = as_text(_FIELDS[name].default)
-    return f"| `{name}` | `{default}` | {about.kind.unit} | {about.meaning}{choices} |"

@@ -37,12 +37,12 @@ from haclient.cluster_url.authority import (
     tls_name,
 )
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.foreign_options import Written
 from haclient.cluster_url.jms_options import parse_failover_options
 from haclient.cluster_url.options import Options, format_options, parse_options
 from haclient.cluster_url.qpid_options import divide_urls, parse_qpid_options
 from haclient.cluster_url.seed import MASK, Secret, Seed
-from haclient.cluster_url.url_error import ClusterURLError
 
 _Pairs = tuple[tuple[str, str], ...]
 

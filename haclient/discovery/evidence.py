@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.retry.backoff import valid_retry_after
 
 RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
@@ -43,13 +44,6 @@ class FailureReason(enum.Enum):
     """Another attempt was usable first, or parked already."""
     STOPPED = "stopped"
     """The episode ended (deadline, close) while the attempt was pending."""
-
-
-def valid_retry_after(value: object) -> float | None:
-    """The delay that a server asked for, in seconds; ``None`` for anything that is not a delay."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if value >= 0 else None  # NaN compares false as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

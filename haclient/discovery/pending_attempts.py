@@ -22,6 +22,14 @@ HISTORY = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """What to dial next, and the members that redirected there, the first one first."""
+
+    endpoint: Endpoint
+    chain: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """What a usable session announced about its member."""
 

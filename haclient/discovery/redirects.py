@@ -1,4 +1,4 @@
-"""Where a redirect leads, or why the client does not follow it.
+"""The redirects of one search: where each leads, or why the client does not follow it.
 
 Three limits keep redirects from becoming a spin or a leak: a target that the chain has
 visited is a loop, a chain has at most ``max_redirects`` hops, and ``Topology.may_follow``
@@ -7,20 +7,16 @@ guards TLS and credentials.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
-from haclient.discovery.pending_attempts import PendingAttempt
+from haclient.discovery.evidence import Failure, FailureReason
+from haclient.discovery.pending_attempts import PendingAttempt, PendingAttempts, Target
+from haclient.discovery.reservation import Reservation
+from haclient.discovery.rounds import Round
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What to dial next, and the members that redirected there, the first one first."""
-
-    endpoint: Endpoint
-    chain: tuple[Endpoint, ...] = ()
 
 
 def targets(
@@ -41,3 +37,60 @@ def _addresses(target: Endpoint, topology: Topology) -> tuple[Endpoint, ...]:
     # endpoint, so that it is not dialled twice and a loop is detected.
     addresses = topology.addresses(target) or (target,)
     return tuple(replace(a, server_name=target.tls_name, origin=Origin.REDIRECT) for a in addresses)
+
+
+class Redirects:
+    """The redirects of one search: those that arrived since its last step, and the targets to dial.
+
+    :param credentials: whether attempts send credentials, which a redirect could divert.
+    """
+
+    __slots__ = ("_arrived", "_credentials", "_policy", "_targets")
+
+    def __init__(self, policy: Policy, *, credentials: bool) -> None:
+        self._policy = policy
+        self._credentials = credentials
+        self._arrived: list[tuple[PendingAttempt, Failure, Endpoint]] = []
+        self._targets: list[Target] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._targets or self._arrived)
+
+    def add(self, pending: PendingAttempt, failure: Failure, target: Endpoint) -> None:
+        """An attempt ended with a redirect."""
+        self._arrived.append((pending, failure, target))
+
+    def check(
+        self, topology: Topology, attempts: PendingAttempts, tried: Round, reservation: Reservation
+    ) -> None:
+        """Refuse those that must not be followed; queue the targets of the others, or reserve them."""
+        for pending, failure, target in self._arrived:
+            found = targets(pending, target, topology, self._policy, credentials=self._credentials)
+            if isinstance(found, str):
+                refused = replace(failure, kind=FailureReason.REDIRECT_REFUSED, detail=found)
+                attempts.amend(pending.attempt, refused)
+                tried.note(pending.endpoint, refused)
+            elif failure.retry_after is None:
+                self._targets.extend(found)
+            elif any(each.endpoint not in tried.redirected for each in found):
+                # Once a round, as without retry_after: else two members could send a client to and fro.
+                tried.retry_after.pop(pending.endpoint, None)
+                reservation.make(found, failure.retry_after)
+        self._arrived.clear()
+
+    def next(self, is_open: Callable[[Endpoint], bool], tried: Round) -> Target | None:
+        """The next target to dial; those that must not be dialled any more are dropped."""
+        while self._targets:
+            target = self._targets[0]
+            if is_open(target.endpoint) and target.endpoint not in tried.redirected:
+                return target
+            del self._targets[0]
+        return None
+
+    def remove(self, endpoint: Endpoint) -> None:
+        """This endpoint is being dialled."""
+        self._targets = [target for target in self._targets if target.endpoint != endpoint]
+
+    def clear(self) -> None:
+        """Only the search owner follows redirects without a reservation."""
+        self._targets.clear()

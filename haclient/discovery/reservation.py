@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.pending_attempts import PendingAttempts
-from haclient.discovery.redirects import Target
+from haclient.discovery.pending_attempts import PendingAttempts, Target
 
 
 class Reservation:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason
-from haclient.discovery.evidence import Failure, FailureReason, valid_retry_after
+from haclient.discovery.evidence import Failure, FailureReason
+from haclient.retry.backoff import valid_retry_after
 
 # Asking the same member again would meet the same answer, or lock the account.
 FATAL = {
@@ -82,6 +83,27 @@ class Round:
             return None
         reason, endpoint, failure = min(verdicts, key=lambda v: v[0] is not GiveUpReason.NOT_FOUND)
         return reason, f"{endpoint}: {failure.detail or failure.condition}"
+
+
+class DialledPrimaries:
+    """The primaries that a search has dialled: each once for one version of the topology."""
+
+    __slots__ = ("_endpoints", "_version")
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._endpoints: frozenset[Endpoint] = frozenset()
+
+    def has(self, primary: Endpoint, version: int) -> bool:
+        """Whether it was dialled under this version of the topology."""
+        return version == self._version and primary in self._endpoints
+
+    def add(self, primary: Endpoint, version: int) -> None:
+        """It is being dialled; the primaries of an older version are forgotten."""
+        if self._version != version:
+            self._version = version
+            self._endpoints = frozenset()
+        self._endpoints |= {primary}
 
 
 def _verdict(failure: Failure) -> GiveUpReason | None:

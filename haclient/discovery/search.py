@@ -34,21 +34,7 @@ Rules
     round stays open until the parked attempt ends, a redirect or a newly known primary arrives, or
     ``park_timeout`` has passed; after that the search starts rounds again.  Two are never parked at once.
 
-Theory of operation
--------------------
-    state     left when               to        dials
-    firm      the wait ends           idle      nothing (rule 9): the wait after a loss, or of ``retry_after``
-    backoff   the wait ends           idle      redirects, a newly known primary
-    idle      ``retry_after`` arrived firm      a reservation, a newly known primary
-              it owns the search      walking
-    walking   the list is tried       backoff   a reservation, the list, redirects,
-                                      or firm   a newly known primary
-              a reservation           firm
-    any       Found, GiveUp           ended     nothing
-
-Only ``firm`` and ``backoff`` precede ``idle``, so every round but the first is preceded by a
-delay.  A round itself is finite: the list as in ``rounds``, redirects as in ``redirects``
-and each endpoint once because of them, the primary once for each version of the topology.
+The states, and every move between them, are in ``states``.
 """
 
 from __future__ import annotations
@@ -67,14 +53,16 @@ from haclient.discovery.decision import (
     StartRound,
     Wait,
 )
-from haclient.discovery.evidence import AttemptRecord, Claimed, Failure, FailureReason, valid_retry_after
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.discovery.limits import Limits, Verdict
-from haclient.discovery.pending_attempts import Claim, PendingAttempt, PendingAttempts
-from haclient.discovery.redirects import Target, targets
+from haclient.discovery.pending_attempts import Claim, PendingAttempt, PendingAttempts, Target
+from haclient.discovery.redirects import Redirects
 from haclient.discovery.reservation import Reservation
-from haclient.discovery.rounds import Round
-from haclient.discovery.topology import Topology, update
-from haclient.retry.backoff import Backoff
+from haclient.discovery.rounds import DialledPrimaries, Round
+from haclient.discovery.states import SearchState, Trigger, after
+from haclient.discovery.topology import Topology
+from haclient.discovery.winner import Loser, choose
+from haclient.retry.backoff import Backoff, valid_retry_after
 from haclient.retry.policy import Policy
 
 
@@ -103,11 +91,10 @@ class Search:
     """
 
     __slots__ = (
-        "_ahead",
         "_announced",
         "_backoff",
-        "_credentials",
         "_dial_at",
+        "_dialled_primaries",
         "_ended",
         "_free_dial_at",
         "_limits",
@@ -115,14 +102,12 @@ class Search:
         "_pause",
         "_pending",
         "_policy",
-        "_referrals",
+        "_redirects",
         "_reservation",
         "_round",
+        "_state",
         "_unstable",
         "_verdict",
-        "_visited",
-        "_visited_version",
-        "_walking",
     )
 
     def __init__(
@@ -138,26 +123,28 @@ class Search:
     ) -> None:
         self._policy = policy
         self._backoff = backoff
-        self._credentials = credentials
         self._unstable = unstable
         self._limits = Limits(policy, now, first=first)
         self._pending = PendingAttempts()
         self._round = Round()
         self._reservation = Reservation()
-        self._walking = False
+        self._state = SearchState.IDLE
+        self._pause: BackOff | None = None
         if peer_close is not None:
             self._apply_retry_after(*peer_close)
-        self._pause = None if first else self._start_backoff(now)
+        if not first:
+            self._start_backoff(now)
         self._announced = first
         self._dial_at = now
         self._other_site_at = now + policy.dr_after if policy.dr else math.inf
         self._free_dial_at = now
-        self._referrals: list[tuple[PendingAttempt, Failure, Endpoint]] = []
-        self._ahead: list[Target] = []
-        self._visited: frozenset[Endpoint] = frozenset()
-        self._visited_version = 0
+        self._redirects = Redirects(policy, credentials=credentials)
+        self._dialled_primaries = DialledPrimaries()
         self._verdict: Verdict | None = None
         self._ended: Found | GiveUp | None = None
+
+    def _move(self, trigger: Trigger) -> None:
+        self._state = after(self._state, trigger)
 
     def _apply_retry_after(self, lost: Endpoint, failure: Failure) -> None:
         seconds = self._honored_retry_after(failure)
@@ -234,12 +221,14 @@ class Search:
         pending = self._pending.end(attempt, now, failure)
         if pending is None:
             return failure
+        if attempt == self._reservation.attempt:
+            self._backoff.charge(now - pending.dialled_at)
         seconds = self._honored_retry_after(failure)
         if failure.retry_after is not None and seconds is None:
             failure = replace(failure, retry_after=None)
         self._note(pending.endpoint, failure, now)
         if failure.kind is FailureReason.REDIRECTED and failure.redirect is not None:
-            self._referrals.append((pending, failure, failure.redirect))
+            self._redirects.add(pending, failure, failure.redirect)
         elif failure.is_reservation and seconds is not None:
             self._reservation.make((Target(pending.endpoint, pending.chain),), seconds)
         return failure
@@ -262,8 +251,10 @@ class Search:
         if self._ended is not None:
             return self._ended
         view = _View(now, topology, self._candidates(topology, now), search_owner, free_dials, resolving)
-        if self._referrals or self._ahead:
-            self._check_redirects(view)
+        if self._redirects:
+            self._redirects.check(topology, self._pending, self._round, self._reservation)
+            if not search_owner:
+                self._redirects.clear()
         return (
             self._pick_winner(view)
             or self._stop(view)
@@ -289,24 +280,11 @@ class Search:
     def _pick_winner(self, view: _View) -> Decision | None:
         if not self._pending.claimed:
             return None
-        claims = [(pending, pending.claim) for pending in self._pending if pending.claim is not None]
-        topology = view.topology
-        for pending, claim in claims:
-            # Two claims may arrive together, before the driver has updated the topology.
-            claimed = Claimed(pending.endpoint, claim.generation, claim.cluster, topology.version)
-            topology = update(topology, claimed)
-        for pending, claim in claims:
-            if topology.is_stale(claim.generation, claim.cluster):
-                detail = f"generation {claim.generation} is not the newest of cluster {claim.cluster}"
-                return self._abandon(pending, view.now, FailureReason.STALE_PRIMARY, detail)
-        return self._win(claims[0][0], view.now)
-
-    def _win(self, winner: PendingAttempt, now: float) -> Decision:
-        for pending in self._pending:
-            if pending.attempt != winner.attempt:
-                detail = f"attempt {winner.attempt} at {winner.endpoint} was usable first"
-                return self._abandon(pending, now, FailureReason.LOST_RACE, detail)
-        self._ended = Found(winner.attempt)
+        choice = choose(self._pending, view.topology)
+        if isinstance(choice, Loser):
+            return self._abandon(choice.pending, view.now, choice.reason, choice.detail)
+        self._move(Trigger.USABLE)
+        self._ended = Found(choice.attempt)
         return self._ended
 
     def _stop(self, view: _View) -> Decision | None:
@@ -319,6 +297,7 @@ class Search:
             return self._abandon(
                 pending, view.now, FailureReason.STOPPED, f"{reason.value}: {pending.phase()}"
             )
+        self._move(Trigger.LIMIT_REACHED)
         self._ended = GiveUp(reason, detail, self.history)
         return self._ended
 
@@ -347,28 +326,12 @@ class Search:
         self._round.note(endpoint, failure)
         self._limits.bar(endpoint, failure)
 
-    def _check_redirects(self, view: _View) -> None:
-        for pending, failure, target in self._referrals:
-            found = targets(pending, target, view.topology, self._policy, credentials=self._credentials)
-            if isinstance(found, str):
-                refused = replace(failure, kind=FailureReason.REDIRECT_REFUSED, detail=found)
-                self._pending.amend(pending.attempt, refused)
-                self._round.note(pending.endpoint, refused)
-            elif failure.retry_after is None:
-                self._ahead.extend(found)
-            elif any(target.endpoint not in self._round.redirected for target in found):
-                # Once a round, as without retry_after: else two members could send a client to and fro.
-                self._round.retry_after.pop(pending.endpoint, None)
-                self._reservation.make(found, failure.retry_after)
-        self._referrals.clear()
-        if not view.search_owner:
-            self._ahead.clear()
-
     def _start_backoff(self, now: float) -> BackOff:
-        self._walking = False
         delay = self._backoff.next(
             self._reservation.take_retry_after() if self._reservation else self._round.take_retry_after()
         )
+        imposed = self._round.number == 0 or delay.retry_after is not None
+        self._move(Trigger.DELAY_IMPOSED if imposed else Trigger.ROUND_FAILED)
         self._pause = BackOff(now + delay.delay, delay, self._round.number)
         self._announced = True
         return self._pause
@@ -383,12 +346,13 @@ class Search:
             return self._pause
         if self._pause.until <= view.now:
             self._pause = None
+            self._move(Trigger.WAIT_ENDED)
         return None
 
     def _use_reservation(self, view: _View) -> Decision | None:
         if not self._reservation or self._pause is not None or self._exhausted:
             return None
-        if view.search_owner and not self._walking:
+        if view.search_owner and self._state is SearchState.IDLE:
             return self._start_round(view)
         target = self._reservation.due(self._is_open)
         if target is None:
@@ -398,41 +362,27 @@ class Search:
             self._reservation.dialled(action.attempt)
         return action
 
-    @property
-    def _firm(self) -> bool:
-        pause = self._pause
-        return pause is not None and (pause.round == 0 or pause.delay.retry_after is not None)
-
     def _skip_ahead(self, view: _View) -> Decision | None:
-        if not (self._ahead or view.topology.primary) or self._exhausted:
+        if not (self._redirects or view.topology.primary) or self._exhausted:
             return None
-        if self._firm:
+        if self._state is SearchState.DELAYED:
             elsewhere = bool(self._reservation) and view.topology.primary not in self._reservation
             target = self._newly_known_primary(view) if elsewhere else None
         elif self._is_alone(view):
             target = self._newly_known_primary(view)
         else:
-            target = self._next_referral() or self._newly_known_primary(view)
+            target = self._redirects.next(self._is_open, self._round) or self._newly_known_primary(view)
         return None if target is None else self._dial(view, target)
 
     def _is_alone(self, view: _View) -> bool:
         reservation = self._reservation
         return reservation.attempt > 0 and reservation.is_alone(self._pending, self._policy.stagger, view.now)
 
-    def _next_referral(self) -> Target | None:
-        while self._ahead:
-            target = self._ahead[0]
-            if self._is_open(target.endpoint) and target.endpoint not in self._round.redirected:
-                return target
-            del self._ahead[0]
-        return None
-
     def _newly_known_primary(self, view: _View) -> Target | None:
         primary = view.topology.primary
         if primary is None or not self._is_open(primary):
             return None
-        visited = view.topology.version == self._visited_version and primary in self._visited
-        return None if visited else Target(primary)
+        return None if self._dialled_primaries.has(primary, view.topology.version) else Target(primary)
 
     def _is_open(self, endpoint: Endpoint) -> bool:
         closed = endpoint in self._limits.barred or endpoint in self._round.retry_after
@@ -441,7 +391,7 @@ class Search:
     def _try_list(self, view: _View) -> Decision | None:
         if self._pause is not None or self._exhausted:
             return None
-        if not self._walking:
+        if self._state is SearchState.IDLE:
             return self._start_round(view)
         if not view.search_owner or self._is_alone(view):
             return None
@@ -455,12 +405,12 @@ class Search:
             return self._start_backoff(view.now)
         if not view.search_owner:
             return None
-        self._walking = True
+        self._move(Trigger.ROUND_STARTS)
         self._round = Round(self._round.number + 1)
         return StartRound(self._round.number)
 
     def _end_round(self, view: _View) -> Decision | None:
-        if self._ahead or self._reservation or view.resolving or self._is_hopeful(view):
+        if self._redirects or self._reservation or view.resolving or self._is_hopeful(view):
             return None
         self._verdict = self._limits.after_round(self._round, view.topology, view.candidates)
         return self._stop(view) or self._start_backoff(view.now)
@@ -507,16 +457,10 @@ class Search:
         self._round.dialled.add(endpoint)
         if chain:
             self._round.redirected |= {endpoint}
-            self._ahead = [t for t in self._ahead if t.endpoint != endpoint]
+            self._redirects.remove(endpoint)
         if endpoint == view.topology.primary:
-            self._visit(endpoint, view.topology.version)
+            self._dialled_primaries.add(endpoint, view.topology.version)
         return Dial(pending.attempt, endpoint, len(chain), chain[-1] if chain else None)
-
-    def _visit(self, primary: Endpoint, version: int) -> None:
-        if self._visited_version != version:
-            self._visited_version = version
-            self._visited = frozenset()
-        self._visited |= {primary}
 
     @property
     def _exhausted(self) -> bool:
@@ -526,7 +470,8 @@ class Search:
         times = [self._limits.deadline, self._other_site_at]
         if self._pause is not None:
             times.append(self._pause.until)
-        looking = bool(self._walking or self._ahead or self._reservation) or view.topology.primary is not None
+        in_round = self._state is SearchState.IN_ROUND
+        looking = in_round or bool(self._redirects or self._reservation) or view.topology.primary is not None
         if looking:
             times += (self._dial_at, self._free_dial_at)
         for pending in self._pending:

@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from haclient.cluster_url.domain import is_literal, parent_domain
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import (
     AttemptEnded,
@@ -57,13 +58,6 @@ SELF_INFLICTED = frozenset({FailureReason.MADE_ROOM, FailureReason.LOST_RACE, Fa
 _MAX_PUSHED = 64
 _MAX_CLUSTERS = 16
 _MAX_FAILURES = 256
-
-# Second-level labels under which country registries sell names: "co.uk" is nobody's domain.
-# The public suffix list would be exact, and out of date in any client older than a year.
-_COUNTRY_CODE = 2
-_REGISTRY_LABELS = frozenset(
-    ["ac", "co", "com", "edu", "go", "gov", "gv", "ltd", "mil", "ne", "net", "nom", "or", "org", "plc", "sch"]
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +125,7 @@ class Topology:
         """The addresses of names, as far as they are known."""
         found: list[Endpoint] = []
         for name in names:
-            found += self.addresses(name) or ([name] if _is_literal(name.host) else [])
+            found += self.addresses(name) or ([name] if is_literal(name.host) else [])
         return found
 
     @property
@@ -149,7 +143,7 @@ class Topology:
 
     def names(self) -> tuple[Endpoint, ...]:
         """The seeds and pushed members that a resolver has to look up, in every round."""
-        return tuple(e for e in dict.fromkeys((*self.listed, *self.pushed)) if not _is_literal(e.host))
+        return tuple(e for e in dict.fromkeys((*self.listed, *self.pushed)) if not is_literal(e.host))
 
     def addresses(self, name: Endpoint) -> tuple[Endpoint, ...]:
         """The last good answer of the resolver for this name; empty when there was none."""
@@ -211,21 +205,6 @@ def update(topology: Topology, evidence: Evidence) -> Topology:
             return _attempt_ended(topology, evidence)
         case Pushed():
             return _pushed(topology, evidence)
-
-
-def parent_domain(host: str) -> str | None:
-    """Everything after the first label, if it is a domain that one owner can be assumed of.
-
-    ``None`` for IP literals, ``localhost``, and names directly below a top-level domain or
-    below a registry such as ``co.uk``.  Domains that a cloud hands out to all its customers
-    look the same here; a client in one of them sets ``redirects=none``, or lists the members.
-    """
-    if _is_literal(host):
-        return None
-    domain = host.lower().rstrip(".").partition(".")[2]
-    above, _, top = domain.rpartition(".")
-    below_registry = above in _REGISTRY_LABELS and len(top) == _COUNTRY_CODE
-    return domain if all(domain.split(".")) and above and not below_registry else None
 
 
 def _claimed(topology: Topology, claim: Claimed) -> Topology:
@@ -290,8 +269,3 @@ def _without(
 
 def _host_port(endpoint: Endpoint) -> tuple[str, int]:
     return endpoint.host.lower(), endpoint.port
-
-
-def _is_literal(host: str) -> bool:
-    # Names have no colon, and no top-level domain is a number (RFC 3696, section 2).
-    return ":" in host or host.replace(".", "").isdigit()

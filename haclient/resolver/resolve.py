@@ -3,7 +3,7 @@
 Rules:
 
 - A literal address is its own answer.  Names of the hosts file, and ``localhost``, need no DNS
-  server; the file is read again when it changes.
+  server (hosts(5); RFC 6761 section 6.3); the file is read again when it changes.
 - Any other name is asked for A and AAAA at once; one of them is enough.  When one has
   answered, the other gets ``RESOLUTION_DELAY`` more (RFC 8305 section 3).
 - IPv6 and IPv4 alternate, each in the order of the answer (RFC 8305 section 4).  IPv6 is
@@ -21,22 +21,20 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
-
-import dns.asyncresolver
-import dns.exception
-import dns.resolver
-from dns.rdatatype import RdataType
+from typing import TYPE_CHECKING
 
 from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.cluster_url.option_values import split_nameserver
 from haclient.resolver.cache import Answer, Answers, ResolutionError, Unanswered
-from haclient.resolver.hosts import local_addresses, parse_hosts
 from haclient.resolver.srv import Service, in_order, verified_name
+
+if TYPE_CHECKING:
+    import dns.asyncresolver
 
 __all__ = ["ResolutionError", "Resolver"]
 
@@ -47,6 +45,7 @@ _PART_FOR_QUESTION = 0.95
 # A datagram may be lost: each server is asked again after this part of the whole time.
 _PART_OF_TIMEOUT = 0.3
 _HOSTS_FILE = Path("/etc/hosts")
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +148,7 @@ class Resolver:
         return _endpoints(addresses, service.port, seed.tls, verified_name(seed.host, service.target))
 
     async def _ask_addresses(self, name: str, last: _Addresses | None) -> Answer[_Addresses]:
-        ipv6, ipv4 = await self._first_then_other(
-            self._query(name, RdataType.AAAA), self._query(name, RdataType.A)
-        )
+        ipv6, ipv4 = await self._first_then_other(self._query(name, "AAAA"), self._query(name, "A"))
         answered = [reply for reply in (ipv6, ipv4) if reply.records]
         if not answered:
             raise Unanswered(self._describe(ipv6, ipv4))
@@ -164,7 +161,7 @@ class Resolver:
     async def _ask_services(
         self, name: str, _last: tuple[Service, ...] | None
     ) -> Answer[tuple[Service, ...]]:
-        reply = await self._query(name, RdataType.SRV)
+        reply = await self._query(name, "SRV")
         services = tuple(_service(record) for record in reply.records)
         # RFC 2782: a target "." says that the service is decidedly not available.
         usable = tuple(each for each in services if each.target != "." and each.port)
@@ -174,15 +171,16 @@ class Resolver:
             )
         return Answer(usable, reply.ttl)
 
-    async def _query(self, name: str, rdtype: RdataType) -> _Reply:
+    async def _query(self, name: str, rdtype: str) -> _Reply:
+        import dns.exception  # noqa: PLC0415 - loads for 60 ms, and literal addresses need no DNS
+        import dns.resolver  # noqa: PLC0415 - the same
+
         try:
             async with asyncio.timeout(self._timeout * _PART_FOR_QUESTION):
                 resolver = await self._configured()
                 answer = await resolver.resolve(name, rdtype, search=self._server is None)
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer) as error:
-            absent = (
-                "no such name" if isinstance(error, dns.resolver.NXDOMAIN) else f"no {rdtype.name} record"
-            )
+            absent = "no such name" if isinstance(error, dns.resolver.NXDOMAIN) else f"no {rdtype} record"
             return _Reply(problem=absent)
         except (dns.exception.Timeout, TimeoutError):
             return _Reply(problem=f"no answer within {self._timeout:g} s", known=False)
@@ -191,6 +189,8 @@ class Resolver:
         return _Reply(tuple(record.to_text() for record in answer), answer.chaining_result.minimum_ttl)
 
     async def _configured(self) -> dns.asyncresolver.Resolver:
+        import dns.asyncresolver  # noqa: PLC0415 - as in _query
+
         # Made for each query, so that a changed /etc/resolv.conf is seen.
         resolver = dns.asyncresolver.Resolver(configure=self._server is None)
         if self._server is not None:
@@ -226,6 +226,26 @@ class Resolver:
         )
         problems = dict.fromkeys(reply.problem for reply in replies if reply.problem)
         return f"{server}: {', '.join(problems)}"
+
+
+def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
+    """Addresses by lower-case name, in the order of the file; lines that make no sense are skipped."""
+    found: dict[str, dict[str, None]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        if not is_address(address):
+            continue
+        for name in names:
+            found.setdefault(name.lower(), {})[address] = None
+    return {name: tuple(addresses) for name, addresses in found.items()}
+
+
+def local_addresses(name: str, hosts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What is known of a name without DNS; empty when nothing is."""
+    plain = name.removesuffix(".").lower()
+    if plain in hosts:
+        return hosts[plain]
+    return _LOOPBACK if plain == "localhost" or plain.endswith(".localhost") else ()
 
 
 class _HostsFile:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from haclient.discovery.topology import parent_domain
+from haclient.cluster_url.domain import parent_domain
 
 
 @dataclass(frozen=True, slots=True)

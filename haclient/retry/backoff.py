@@ -6,9 +6,10 @@ Rules
    failure, from ``backoff_base`` up to ``backoff_max``.
 2. The ``retry_after`` of a server wins over 1.  The wait is ``retry_after`` plus a little jitter (0 to
    ``backoff_base``), for many clients may get the same value.
-3. All waits that servers asked for since the last reset together never exceed ``max_retry_after``.  A value
-   that is too long is cut to what is left, minus the jitter, so that clients whose value was cut do not
-   connect at the same instant.  When less is left than the jitter takes, the client ignores
+3. All waits that servers asked for since the last reset together never exceed ``max_retry_after``.  The
+   attempts after them count too (``charge``): a server may ask for no wait at all, again and again.  A
+   value that is too long is cut to what is left, minus the jitter, so that clients whose value was cut do
+   not connect at the same instant.  When less is left than the jitter takes, the client ignores
    ``retry_after``: a server that always says "later" gets the client's own backoff.
 4. The client ignores a value that is no delay (negative, NaN, no number): it was sent by a peer.
 5. Only ``reset`` shrinks the ceiling and restores the whole ``max_retry_after``; the caller has seen the
@@ -21,9 +22,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from haclient.discovery.evidence import valid_retry_after
 from haclient.retry.policy import Policy
 from haclient.retry.strategies import STRATEGIES
+
+
+def valid_retry_after(value: object) -> float | None:
+    """The delay that a server asked for, in seconds; ``None`` for anything that is not a delay."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if value >= 0 else None  # NaN compares false as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,10 @@ class Backoff:
         if seconds is not None and self.honors_retry_after:
             return self._honor(seconds)
         return Delay(base=ceiling, delay=delay)
+
+    def charge(self, seconds: float) -> None:
+        """An attempt at a time that a server asked for took so long, and failed (rule 3)."""
+        self._honored += seconds
 
     @property
     def _spread(self) -> float:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.foreign_options import Counterpart, counterparts_table
 from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_JMS_MEMBER
 from haclient.cluster_url.options import OPTION_NAMES, Options
 from haclient.cluster_url.qpid_options import QPID_CPP, RECONNECT_URLS
 from haclient.cluster_url.seed import Secret, Seed
 from haclient.cluster_url.url import ClusterURL
-from haclient.cluster_url.url_error import ClusterURLError
 
 PAGE = Path(__file__).parents[2] / "docs" / "urls.md"
 SECRET = "hunter2"

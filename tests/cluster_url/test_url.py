@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import MASK, Secret, Seed
 from haclient.cluster_url.url import ClusterURL
-from haclient.cluster_url.url_error import ClusterURLError
 
 A = Endpoint("a", 5672)
 B = Endpoint("b", 5672)

@@ -212,6 +212,17 @@ def test_a_listed_primary_is_found_whatever_the_passive_members_do(
     assert len(factory.of_type(Found)) == 2
 
 
+def test_a_passive_member_that_asks_for_no_delay_is_not_dialled_for_ever() -> None:
+    """It claims to be full and gives a reservation at once, each time; nobody dials the primary."""
+    full = Fails(Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT, retry_after=0.0), 0.1)
+    policy = Policy(
+        max_dials=1, attempt_timeout=0.2, startup_deadline=2.0, backoff_base=0.05, max_retry_after=1.0
+    )
+    dead = [Fails(REFUSED, 0.0)] * (len(MEMBERS) - 2)
+    factory = run([full, Serves(after=0.01), *dead], policy, seeds=2, connections=2)
+    assert len(factory.of_type(Found)) == 2
+
+
 ENDPOINTS = st.sampled_from(MEMBERS[:4])
 EVIDENCE: st.SearchStrategy[Evidence] = st.one_of(
     st.builds(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL, second_site
-from haclient.cluster_url.url_error import ClusterURLError
 from haclient.discovery.evidence import Claimed, Pushed, Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy

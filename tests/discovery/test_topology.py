@@ -19,7 +19,7 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
-from haclient.discovery.topology import SELF_INFLICTED, Topology, parent_domain, update
+from haclient.discovery.topology import SELF_INFLICTED, Topology, update
 from haclient.retry.policy import Policy, PushedMembers, Redirects
 
 A, B, C = (Endpoint(f"10.0.0.{n}", 5672) for n in (1, 2, 3))
@@ -235,26 +235,6 @@ class TestMembership:
         assert topology.is_member(Endpoint("BROKER.example.com", 5672))
         assert not topology.is_member(C)
         assert not topology.is_member(replace(A, port=5673))
-
-    @pytest.mark.parametrize(
-        ("host", "domain"),
-        [
-            ("a.example.com", "example.com"),
-            ("A.Example.COM.", "example.com"),
-            ("a.b.example.com", "b.example.com"),
-            ("a.com", None),
-            ("localhost", None),
-            ("a.co.uk", None),
-            ("a.firm.co.uk", "firm.co.uk"),
-            ("10.1.2.3", None),
-            ("fd00::1", None),
-            ("a..com", None),
-            ("", None),
-        ],
-    )
-    def test_the_parent_domain_needs_an_owner(self, host: str, domain: str | None) -> None:
-        """Nobody owns ``com`` or ``co.uk``, and an address has no parent."""
-        assert parent_domain(host) == domain
 
 
 class TestRedirects:

@@ -19,8 +19,7 @@ import pytest
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.resolver.cache import Answer, Answers
-from haclient.resolver.hosts import local_addresses, parse_hosts
-from haclient.resolver.resolve import ResolutionError, Resolver
+from haclient.resolver.resolve import ResolutionError, Resolver, local_addresses, parse_hosts
 from tests.dnsmasq import Dnsmasq, free_port
 
 SEED = Endpoint("broker.test", 5672)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import parse_options
-from haclient.cluster_url.url_error import ClusterURLError
 from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 from haclient.retry.strategies import STRATEGIES

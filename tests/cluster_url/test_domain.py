@@ -1,0 +1,28 @@
+"""Which domains one owner can be assumed of."""
+
+from __future__ import annotations
+
+import pytest
+
+from haclient.cluster_url.domain import parent_domain
+
+
+@pytest.mark.parametrize(
+    ("host", "domain"),
+    [
+        ("a.example.com", "example.com"),
+        ("A.Example.COM.", "example.com"),
+        ("a.b.example.com", "b.example.com"),
+        ("a.com", None),
+        ("localhost", None),
+        ("a.co.uk", None),
+        ("a.firm.co.uk", "firm.co.uk"),
+        ("10.1.2.3", None),
+        ("fd00::1", None),
+        ("a..com", None),
+        ("", None),
+    ],
+)
+def test_the_parent_domain_needs_an_owner(host: str, domain: str | None) -> None:
+    """Nobody owns ``com`` or ``co.uk``, and an address has no parent."""
+    assert parent_domain(host) == domain
