@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import proton
 
-from haclient.cluster_url.url_error import ClusterURLError
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.engine.sasl import SaslUnavailableError
 from haclient.resolver.resolve import ResolutionError
 

@@ -26,7 +26,8 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine, EngineOwner
+from haclient.engine.owner import CloseReason, EngineOwner
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import PARK, Settings
 from haclient.resolver.resolve import ResolutionError, Resolver
 

@@ -1,10 +1,11 @@
-"""One connection: its episodes, its links, its events.
+"""One connection: it searches, uses the session that it finds, and searches again after each loss.
 
 Theory of operation
 -------------------
 ``_supervise`` is the one task of a connection.  It searches (``episode``), which ends with a session that
 was adopted and has every link attached, waits for its end, calls ``on_disconnected`` on the links, and
-searches again, until the application closes it or the search gives up.  The application sees
+searches again, until the application closes it or the search gives up.  Its links are a ``link_set``, its
+events go through an ``event_publisher``.  The application sees
 one connection all the while; ``session_number`` counts its sessions.  Beside the live session it keeps the
 warm ``standby``, where the policy says so, and gives it to the next search.
 
@@ -21,39 +22,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import itertools
 import logging
 import random
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
 import proton
 
-from haclient import errors, events
+from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.core import episode as episodes
 from haclient.core import failures, quirks
 from haclient.core.attempt import Attempt, ConnectParams, ParamsProvider
 from haclient.core.cluster import Cluster
-from haclient.core.receiver import ReceiverCore
-from haclient.core.sender import SenderCore
+from haclient.core.event_publisher import EventPublisher
+from haclient.core.link_set import LinkSet
 from haclient.core.standby import Standby
 from haclient.discovery import decision as decide
-from haclient.discovery.evidence import AttemptRecord, Claimed, Failure, FailureReason
+from haclient.discovery.evidence import Claimed, Failure, PrimaryLost
 from haclient.discovery.search import Search
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine
-from haclient.engine.settings import MOST_HELD, NUMBER
-from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError, LinkClosed
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
+from haclient.engine.settings import CONNECTION_NUMBER
+from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.retry.backoff import Backoff
 
 logger = logging.getLogger("haclient")
-
-LinkCore = SenderCore | ReceiverCore
-L = TypeVar("L", SenderCore, ReceiverCore)
 
 
 class State(enum.Enum):
@@ -97,28 +93,23 @@ class ConnectionCore:
         self.on_closed: Callable[[], None] = lambda: None
         self._shared = shared
         self._loop = asyncio.get_running_loop()
+        self.links = LinkSet(
+            self._loop, shared.options, f"{shared.client_id}-{number}", self._read_generation
+        )
+        self._events = EventPublisher(self._loop, shared.publish, shared.client_id, number)
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
         self._search: Search | None = None
-        self._links: dict[LinkCore, None] = {}
         self._engine: Engine | None = None
-        self._session: proton.Session | None = None
         self._session_end: asyncio.Future[CloseReason] | None = None
         self._first = self._loop.create_future()
         self._task: asyncio.Task[None] | None = None
-        self._sequence = 0
-        self._episode = 0
-        self._link_number = 0
-        self._began = 0.0
         self._usable_at = 0.0
         self._topology_version = 0
-        self._unresolved: dict[Endpoint, AttemptRecord] = {}
         self._peer_close: tuple[Endpoint, Failure] | None = None
         self._unstable: Endpoint | None = None
         self._was_parked = False
-        self._attached_ahead: dict[LinkCore, Engine] = {}
-        """Which links are attached already to a session that may become usable."""
         self._cluster_id: str | None = None
 
     # -- the application's side ---------------------------------------------------------------
@@ -135,49 +126,6 @@ class ConnectionCore:
             await self.close()
             raise
 
-    def create_sender(
-        self,
-        address: str | None,
-        *,
-        name: str | None = None,
-        configure: Callable[[proton.Sender], None] | None = None,
-    ) -> SenderCore:
-        """Create a sender; its ``opened`` is done when the primary accepts the link."""
-        if address == "":
-            raise ValueError("an address is a name; None asks for the anonymous terminus")
-        options = self._shared.options
-        core = SenderCore(
-            self._loop,
-            name or self._link_name(),
-            address,
-            window=options.window,
-            at_most_once=options.delivery == "at-most-once",
-            configure=configure,
-        )
-        return self._register(core)
-
-    def create_receiver(
-        self,
-        address: str | None,
-        *,
-        name: str | None = None,
-        credit: int | None = None,
-        dynamic: bool = False,
-        browse: bool = False,
-        configure: Callable[[proton.Receiver], None] | None = None,
-    ) -> ReceiverCore:
-        """Create a receiver; its ``opened`` is done when the primary accepts the link."""
-        core = ReceiverCore(
-            self._loop,
-            name or self._link_name(),
-            address,
-            credit=self._shared.options.credit if credit is None else credit,
-            dynamic=dynamic,
-            browse=browse,
-            configure=configure,
-        )
-        return self._register(core)
-
     async def close(self) -> None:
         """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in."""
         if self.state in (State.CLOSED, State.FAILED):
@@ -191,7 +139,7 @@ class ConnectionCore:
                     await asyncio.shield(session_end)
             engine.abort()
         await self._end_task()
-        self._emit(events.Closed)
+        self._events.connection_closed()
 
     async def cut(self, reason: str) -> None:
         """Drop the socket as a network failure would; the connection recovers (for tests)."""
@@ -225,21 +173,20 @@ class ConnectionCore:
 
     async def _find(self, spare: Attempt | None) -> Attempt:
         shared = self._shared
-        self._episode += 1
-        self._unresolved.clear()
+        self._events.next_episode()
         if self.session_number == 0:
-            self._began = self._loop.time()  # a later episode began with the loss
+            self._events.began = self._loop.time()  # a later episode began with the loss
         peer_close, self._peer_close = self._peer_close, None
         self._search = search = Search(
             policy=self._policy,
             backoff=self._backoff,
-            now=self._began,
+            now=self._events.began,
             first=self.session_number == 0,
             credentials=shared.credentials,
             unstable=self._unstable,
             peer_close=peer_close,
         )
-        episode = episodes.Episode(shared.cluster, search, self._connect_params, self, self)
+        episode = episodes.Episode(shared.cluster, search, self._connect_params, self._events, self)
         if spare is not None:
             episode.resume(spare)
         return await episode.run()
@@ -247,7 +194,7 @@ class ConnectionCore:
     async def _connect_params(self, endpoint: Endpoint) -> ConnectParams:
         """The factory's parameters, with the number of this connection: a busy primary reserves by number."""
         params = await self._shared.params_provider(endpoint)
-        properties = {**params.settings.properties, NUMBER: self.number}
+        properties = {**params.settings.properties, CONNECTION_NUMBER: self.number}
         return replace(params, settings=replace(params.settings, properties=properties))
 
     def attach_ahead(self, attempt: Attempt) -> None:
@@ -255,10 +202,7 @@ class ConnectionCore:
         engine, session = attempt.engine, attempt.begun
         assert engine is not None
         assert session is not None
-        may = (link for link in self._links if link.may_attach_ahead)
-        self._attached_ahead = dict.fromkeys(itertools.islice(may, MOST_HELD), engine)
-        for link in self._attached_ahead:
-            self._attach(link, engine, session)
+        self.links.attach_ahead(engine, session)
 
     def adopt(self, attempt: Attempt) -> None:
         """Use the session that the search found."""
@@ -266,7 +210,7 @@ class ConnectionCore:
         engine, session = attempt.adopt(self)
         if engine.close_reason is not None:
             self._session_end.set_result(engine.close_reason)
-        self._engine, self._session = engine, session
+        self._engine = engine
         self.endpoint = attempt.endpoint
         properties = engine.peer_properties
         self._was_parked, self._cluster_id = attempt.parked, episodes.cluster_of(properties)
@@ -275,57 +219,36 @@ class ConnectionCore:
         self._topology_version = self._shared.cluster.topology.version
         self.session_number += 1
         self.state = State.CONNECTED
-        replayed = 0
-        for link in tuple(self._links):
-            replayed += link.to_replay
-            if engine.close_reason is None and self._attached_ahead.get(link) is not engine:
-                self._attach(link, engine, session)
-        self._attached_ahead.clear()
+        replayed = self.links.on_connected(engine, session)
         quirks.apply(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
         if not self._first.done():
             self._first.set_result(None)
 
     def _announce(self, endpoint: Endpoint, replayed: int) -> None:
-        now = self._loop.time()
-        known = {
-            "cluster": self._cluster_id,
-            "endpoint": endpoint,
-            "generation": self.generation,
-            "attempts": self._attempts_made,
-            "duration": now - self._began,
-        }
+        generation, cluster, attempts = self.generation, self._cluster_id, self._attempts_made
         if self.session_number == 1:
-            self._emit(events.Connected, at=now, **known)
+            self._events.connected(endpoint, generation, cluster, attempts=attempts)
         else:
-            self._emit(events.Reconnected, at=now, **known, replayed=replayed)
+            self._events.reconnected(endpoint, generation, cluster, attempts=attempts, replayed=replayed)
 
     async def _wait_session_end(self) -> CloseReason:
         assert self._session_end is not None
         return await asyncio.shield(self._session_end)
 
     def _drop(self, reason: CloseReason) -> None:
-        self._engine = self._session = self._session_end = None
+        self._engine = self._session_end = None
         self.state = State.RECONNECTING
         assert self.endpoint is not None
-        self._began = self._loop.time()
-        stable = self._began - self._usable_at >= self._policy.stable_after
+        self._events.began = now = self._loop.time()
+        stable = now - self._usable_at >= self._policy.stable_after
         self._unstable = None if stable else self.endpoint
         if stable:
             self._backoff.reset()
-        unsettled = sum(link.unsettled for link in self._links)
-        for link in tuple(self._links):
-            link.on_disconnected()
+        unsettled = self.links.on_disconnected()
         condition = None if reason.condition is None else str(reason.condition.name)
-        self._emit(
-            events.Disconnected,
-            at=self._began,
-            endpoint=self.endpoint,
-            reason=str(reason),
-            unsettled=unsettled,
-            condition=condition,
-        )
-        episodes.report_primary_lost(self._shared.cluster, self.endpoint, self._topology_version)
+        self._events.disconnected(self.endpoint, reason=str(reason), condition=condition, unsettled=unsettled)
+        self._shared.cluster.learn(PrimaryLost(self.endpoint, self._topology_version))
         if self._peer_close is not None and (target := self._peer_close[1].redirect) is not None:
             self._follow(self.endpoint, target)
 
@@ -335,26 +258,16 @@ class ConnectionCore:
         refusal_reason = cluster.topology.may_follow(
             source, target, self._policy, credentials=self._shared.credentials
         )
-        followed = refusal_reason is None
-        self._emit(
-            events.Redirected, by=source, target=target, followed=followed, detail=refusal_reason or ""
-        )
-        if followed and cluster.topology.primary is None:
+        self._events.successor_named(source, target, refusal_reason)
+        if refusal_reason is None and cluster.topology.primary is None:
             cluster.learn(Claimed(target, None, None, cluster.topology.version))
 
     def _give_up(self, verdict: decide.GiveUp) -> None:
-        attempts = (*self._unresolved.values(), *verdict.attempts)
+        attempts = (*self._events.unresolved_names.values(), *verdict.attempts)
         verdict = replace(verdict, attempts=attempts)
         last = attempts[-1].failure if attempts else None
-        self._emit(
-            events.GaveUp,
-            reason=verdict.detail,
-            last=last,
-            cause=verdict.reason.value,
-            attempts=self._attempts_made,
-            duration=self._loop.time() - self._began,
-        )
-        self._set_failed(give_up_error(verdict))
+        self._events.gave_up(verdict.detail, verdict.reason.value, last, attempts=self._attempts_made)
+        self._set_failed(episodes.give_up_error(verdict))
 
     @property
     def _attempts_made(self) -> int:
@@ -363,14 +276,7 @@ class ConnectionCore:
     def _fail_inside(self, error: Exception) -> None:
         reason = f"internal error: {type(error).__name__}"
         try:
-            self._emit(
-                events.GaveUp,
-                reason=reason,
-                last=None,
-                cause=events.INTERNAL_ERROR,
-                attempts=self._attempts_made,
-                duration=self._loop.time() - self._began,
-            )
+            self._events.gave_up(reason, events.INTERNAL_ERROR, None, attempts=self._attempts_made)
         finally:
             self._set_failed(ConnectionGaveUp(f"internal error: {error!r}"))
 
@@ -381,9 +287,8 @@ class ConnectionCore:
     def _set_closed(self, error: HaclientError) -> None:
         self.state = State.CLOSED
         self.error = error
-        for link in tuple(self._links):
-            link.fail(error)
-        self._links.clear()
+        self._events.closed = True
+        self.links.fail(error)
         if not self._first.done():
             self._first.set_exception(error)
             self._first.exception()
@@ -395,26 +300,7 @@ class ConnectionCore:
             task.cancel()
             await asyncio.wait([task])
 
-    # -- links --------------------------------------------------------------------------------
-
-    def _register(self, core: L) -> L:
-        if self.error is not None:
-            raise self.error
-        if self._engine is not None and self._session is not None and self._engine.close_reason is None:
-            core.attach(self._engine, self._session)
-        self._links[core] = None
-        core.on_attached = self._attached
-        core.on_closed = lambda: self._links.pop(core, None)
-        return core
-
-    def _attach(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
-        try:
-            link.attach(engine, session)
-        except Exception as error:  # the application's ``configure``: its link fails, and no other
-            logger.exception("the link to %r cannot be attached", link.address)
-            link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
-
-    def _attached(self, link: SenderLink | ReceiverLink) -> None:
+    def _read_generation(self, link: SenderLink | ReceiverLink) -> None:
         """Read the generation from the first answered Attach, after a parked Open."""
         if not self._was_parked or self._engine is None:
             return
@@ -429,10 +315,6 @@ class ConnectionCore:
             self._engine.abort(proton.Condition("haclient:stale-primary", detail))
         elif self.endpoint is not None:
             known.learn(Claimed(self.endpoint, generation, cluster, self._topology_version))
-
-    def _link_name(self) -> str:
-        self._link_number += 1
-        return f"{self._shared.client_id}-{self.number}-{self._link_number}"
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -456,8 +338,7 @@ class ConnectionCore:
 
     def writable_again(self, engine: Engine) -> None:
         """Let every link send again: the socket takes bytes."""
-        for link in tuple(self._links):
-            link.writable_again()
+        self.links.writable_again()
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """End the session: the socket is closed."""
@@ -466,92 +347,3 @@ class ConnectionCore:
     def _finish(self, reason: CloseReason) -> None:
         if self._session_end is not None and not self._session_end.done():
             self._session_end.set_result(reason)
-
-    # -- what the search reports --------------------------------------------------------------
-
-    def attempt_started(self, number: int, endpoint: Endpoint) -> None:
-        """Publish a dial."""
-        self._emit(events.AttemptStarted, attempt=number, endpoint=endpoint)
-
-    def attempt_failed(self, record: AttemptRecord) -> None:
-        """Publish an attempt that failed."""
-        self._emit(events.AttemptFailed, record=record)
-
-    def attempt_parked(self, number: int, endpoint: Endpoint) -> None:
-        """Publish an attempt that a member parks until it serves."""
-        self._emit(events.Parked, attempt=number, endpoint=endpoint)
-
-    def redirected(self, record: AttemptRecord) -> None:
-        """Publish that a passive member named another endpoint."""
-        failure = record.failure
-        assert failure.redirect is not None
-        followed = failure.kind is FailureReason.REDIRECTED
-        detail = "" if followed else failure.detail
-        self._emit(
-            events.Redirected,
-            by=record.endpoint,
-            target=failure.redirect,
-            followed=followed,
-            detail=detail,
-            record=record,
-        )
-
-    def backing_off(self, decision: decide.BackOff) -> None:
-        """Publish the wait before the next round: no member served."""
-        delay = decision.delay
-        self._emit(
-            events.BackingOff,
-            delay=delay.delay,
-            base=delay.base,
-            retry_after=delay.retry_after,
-            round=decision.round,
-        )
-
-    def unresolved(self, name: Endpoint, reason: str) -> None:
-        """Publish a name without an address, even if another member was found meanwhile."""
-        if self.error is None:
-            now = self._loop.time()
-            failure = Failure(kind=FailureReason.UNRESOLVED, detail=reason)
-            record = AttemptRecord(number=0, endpoint=name, started=self._began, ended=now, failure=failure)
-            self._unresolved[name] = record
-            self.attempt_failed(record)
-
-    def _emit(self, kind: Callable[..., events.Event], *, at: float | None = None, **facts: Any) -> None:
-        """Publish an event.
-
-        :param at: when it happened, by the loop's clock; ``None`` for now.
-        """
-        self._sequence += 1
-        stamp = events.Stamp(
-            client_id=self._shared.client_id,
-            connection=self.number,
-            sequence=self._sequence,
-            time=time.time(),
-            monotonic=self._loop.time() if at is None else at,
-            episode=self._episode,
-        )
-        self._shared.publish(self.number, kind(stamp, **facts))
-
-
-def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
-    """The error that says why the search gave up."""
-    reason, attempts = verdict.reason, verdict.attempts
-    if reason is decide.GiveUpReason.AUTHENTICATION:
-        record = _last(attempts, FailureReason.AUTHENTICATION)
-        mechanism = record.failure.mechanism if record else None
-        where = f" at {record.endpoint}" if record else ""
-        text = f"authentication failed{where} ({mechanism or 'no mechanism'})"
-        return errors.AuthenticationFailed(text, attempts, mechanism, record.endpoint if record else None)
-    if reason is decide.GiveUpReason.TLS_VERIFICATION:
-        return errors.TLSVerificationFailed(f"the certificate was not accepted: {verdict.detail}", attempts)
-    if reason is decide.GiveUpReason.DEADLINE:
-        return errors.DeadlineExceeded(f"no primary was found in time: {verdict.detail}", attempts)
-    return ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
-
-
-def _last(attempts: Iterable[AttemptRecord], kind: FailureReason) -> AttemptRecord | None:
-    found = [record for record in attempts if record.failure.kind is kind]
-    return found[-1] if found else None
-
-
-__all__ = ["ConnectionCore", "Failure", "Shared", "State", "give_up_error"]

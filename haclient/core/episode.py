@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from haclient import errors
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core import failures
 from haclient.core.attempt import Attempt, AttemptCallbacks, ParamsProvider
@@ -26,10 +27,10 @@ from haclient.discovery.evidence import (
     Claimed,
     Failure,
     FailureReason,
-    PrimaryLost,
     Pushed,
 )
 from haclient.discovery.search import Search
+from haclient.errors import ConnectionGaveUp
 
 
 class Observer(Protocol):
@@ -285,9 +286,21 @@ class Episode:
                 self._observer.attempt_failed(record)
 
 
-def report_primary_lost(cluster: Cluster, endpoint: Endpoint, topology_version: int) -> None:
-    """Report to all searches that the connection to this primary is lost."""
-    cluster.learn(PrimaryLost(endpoint, topology_version))
+def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
+    """The error for the application that says why a search gave up."""
+    reason, attempts = verdict.reason, verdict.attempts
+    if reason is decide.GiveUpReason.AUTHENTICATION:
+        refused = [record for record in attempts if record.failure.kind is FailureReason.AUTHENTICATION]
+        record = refused[-1] if refused else None
+        mechanism = record.failure.mechanism if record else None
+        where = f" at {record.endpoint}" if record else ""
+        text = f"authentication failed{where} ({mechanism or 'no mechanism'})"
+        return errors.AuthenticationFailed(text, attempts, mechanism, record.endpoint if record else None)
+    if reason is decide.GiveUpReason.TLS_VERIFICATION:
+        return errors.TLSVerificationFailed(f"the certificate was not accepted: {verdict.detail}", attempts)
+    if reason is decide.GiveUpReason.DEADLINE:
+        return errors.DeadlineExceeded(f"no primary was found in time: {verdict.detail}", attempts)
+    return ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
 
 
 def _claimed(attempt: Attempt) -> tuple[int | None, str | None]:

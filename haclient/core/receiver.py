@@ -127,12 +127,11 @@ class ReceiverCore:
         engine.attach(link)
         link.grant(self._credit)
 
-    def on_disconnected(self) -> int:
+    def on_disconnected(self) -> None:
         """Empty the inbox after a loss: the new primary delivers its messages again."""
         self._link = None
         self.session_number += 1
         self.inbox.clear()
-        return 0
 
     def writable_again(self) -> None:
         """Do nothing: a receiver queues no output."""

@@ -160,13 +160,12 @@ class SenderCore:
         self._engine, self._link, self._credit = engine, link, 0
         engine.attach(link)
 
-    def on_disconnected(self) -> int:
-        """Handle a loss.  Returns how many messages the next connection must send again."""
+    def on_disconnected(self) -> None:
+        """Keep the entries for the next session; at most once, those that were sent are given up."""
         self._clear_link()
         for entry in self.ledger.on_disconnected(keep_sent=not self._at_most_once):
             _fail(entry.waiter, DeliveryUnknown("the connection was lost before the message was settled"))
         self._wake_waiters()
-        return sum(entry.sent for entry in self.ledger.unsent)
 
     def writable_again(self) -> None:
         """Go on sending: the socket takes bytes again."""

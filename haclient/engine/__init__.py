@@ -1,6 +1,8 @@
 """Bytes in, proton events out: one AMQP 1.0 connection over one asyncio transport.
 
 * ``protocol``    the asyncio protocol around proton's sans-I/O engine, client and server side
+* ``owner``       what an engine calls on its owner, and how a connection ended
+* ``proton_objects``  proton's objects of one connection, made and released together
 * ``link_table``  the links of a connection, and what the peer's Attach, Flow, Detach and End do to them
 * ``links``       sender and receiver links of one connection: the hot path, in proton's C calls
 * ``codec``       a message to bytes and back

@@ -20,6 +20,7 @@ message); part 3 (messaging), section 3.4 (delivery state).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cproton
@@ -147,12 +148,10 @@ class SenderLink:
         """Close the link, with the reason when there is one."""
         _close(self, condition)
 
-    def kill(self) -> list[Any]:
-        """Drop proton's objects after the connection ended, and return the unsettled tokens."""
+    def kill(self) -> None:
+        """Drop proton's objects after the connection ended."""
         self.dead = True
-        tokens = list(self._unsettled.values())
         self._unsettled.clear()
-        return tokens
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """The peer changed the state of a delivery (called by the engine only)."""
@@ -221,12 +220,11 @@ class ReceiverLink:
             lib.pn_delivery_settle(delivery)
         self._unsettled.clear()
 
-    def kill(self) -> list[Any]:
+    def kill(self) -> None:
         """Drop proton's objects after the connection ended."""
         self.dead = True
         self._unsettled.clear()
         self._partial = None
-        return []
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """Data or a state change arrived for a delivery (called by the engine only)."""
@@ -297,6 +295,29 @@ def _close(link: Link, condition: proton.Condition | None) -> None:
         link.endpoint.condition = condition
     link.endpoint.close()
     link._engine.wake()
+
+
+def repeat_credit(connection: proton.Connection, transport: Any) -> None:
+    """Send a Flow with the credit of each receiver link again.
+
+    proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
+
+    :param transport: proton's pointer.
+    """
+    links = [pn for pn in _receivers(connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]
+    for change in (-1, 1):
+        for pn in links:
+            lib.pn_link_flow(pn, change)
+        lib.pn_transport_pending(transport)
+
+
+def _receivers(connection: proton.Connection) -> Iterator[Any]:
+    """The receivers that are attached and do not drain, by pointer."""
+    pn = lib.pn_link_head(connection._impl, proton.Endpoint.LOCAL_ACTIVE)
+    while pn:
+        if lib.pn_link_is_receiver(pn) and not lib.pn_link_get_drain(pn):
+            yield pn
+        pn = lib.pn_link_next(pn, proton.Endpoint.LOCAL_ACTIVE)
 
 
 def _outcome(delivery: DeliveryPointer, state: int) -> Outcome | None:

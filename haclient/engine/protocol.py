@@ -24,91 +24,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import proton
 from cproton_ffi import ffi, lib
 from proton import symbol
 
-from haclient.engine import sasl
 from haclient.engine.link_table import LinkTable
-from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner
+from haclient.engine.links import (
+    Link,
+    ReceiverLink,
+    ReceiverOwner,
+    SenderLink,
+    SenderOwner,
+    repeat_credit,
+)
+from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
+from haclient.engine.proton_objects import ProtonObjects
 from haclient.engine.settings import Settings
 
 logger = logging.getLogger("haclient.engine")
 
 _PN_DELIVERY: int = lib.PN_DELIVERY
-_PN_LINK_FLOW: int = lib.PN_LINK_FLOW
 _PN_EOS: int = lib.PN_EOS
 # Enough for a turn's worth of small messages in one write; proton refills it as often as needed.
 _WRITE_HIGH_WATER = 256 * 1024
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.
 _PEER_CLOSE_TIMEOUT = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class CloseReason:
-    """How a connection ended.
-
-    :param condition: the peer's Close condition, or what the engine found wrong.
-    :param by_peer: whether the peer closed the AMQP connection (not just the socket).
-    :param error: the socket error, if that was it.
-    """
-
-    condition: proton.Condition | None = None
-    by_peer: bool = False
-    error: Exception | None = None
-
-    def __str__(self) -> str:
-        if self.condition is not None:
-            detail = f": {self.condition.description}" if self.condition.description else ""
-            return f"{self.condition.name}{detail}"
-        if self.by_peer:
-            return "closed by the peer"
-        return str(self.error) if self.error else "the peer closed the socket"
-
-
-class EngineOwner(Protocol):
-    """What an engine calls on its creator.
-
-    Calls must not block; if one raises, the connection is ended.
-    """
-
-    def opened(self, engine: Engine) -> None:
-        """The peer sent Open; see ``Engine.connection`` for its fields."""
-
-    def session_opened(self, engine: Engine, session: proton.Session) -> None:
-        """Client: the Begin was answered.  Server: the peer began a session.
-
-        A server answers with ``session.open()`` and ``engine.wake()``, or later, or never.
-        """
-
-    def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        """Server: the peer attached a link; set its owner and ``accept`` it, or ``refuse``."""
-
-    def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """The peer sent Close.  The engine answers it; ``ended`` follows."""
-
-    def writable_again(self, engine: Engine) -> None:
-        """The socket takes bytes again after ``Engine.writable`` was false."""
-
-    def ended(self, engine: Engine, reason: CloseReason) -> None:
-        """The connection ended.  All its links are dead already."""
-
-
-class ProtonEventHandler(Protocol):
-    """Handles proton's events in place of the engine (``haclient.reactor``)."""
-
-    def handle_events(self, engine: Engine) -> None:
-        """Empty the collector, after bytes arrived or a local change.
-
-        The events of the connection itself go to ``Engine.handle`` as well.
-        """
-
-    def connection_ended(self, engine: Engine) -> None:
-        """The connection ended; proton's objects are still usable, and released after this call."""
 
 
 class Engine(asyncio.Protocol):
@@ -129,29 +72,12 @@ class Engine(asyncio.Protocol):
         self._closing_socket = False
         self._pending_reason: CloseReason | None = None
         self._peer_properties: Mapping[str, Any] | None = None
-        self._create(settings)
+        self._objects = ProtonObjects(settings)
+        self.connection, self.transport = self._objects.connection, self._objects.transport
+        self._collector = self._objects.collector
+        self._pt, self._pc = self.transport._impl, self._collector._impl
 
     # -- life ---------------------------------------------------------------------------------
-
-    def _create(self, settings: Settings) -> None:
-        server = settings.sasl_server is not None
-        self.connection = proton.Connection()
-        self.transport = proton.Transport(proton.Transport.SERVER if server else proton.Transport.CLIENT)
-        self._collector = proton.Collector()
-        self.connection.collect(self._collector)
-        self.connection.container = settings.container_id
-        if settings.hostname:
-            self.connection.hostname = settings.hostname
-        self.transport.max_frame_size = settings.max_frame_size
-        self.transport.idle_timeout = settings.heartbeat
-        if settings.tls_domain is not None:
-            tls = proton.SSL(self.transport, settings.tls_domain)
-            if settings.tls_name:
-                tls.peer_hostname = settings.tls_name
-        sasl.configure(self.transport, self.connection, settings)
-        self.transport.bind(self.connection)
-        self._pt = self.transport._impl
-        self._pc = self._collector._impl
 
     @property
     def peer_properties(self) -> Mapping[str, Any]:
@@ -255,24 +181,9 @@ class Engine(asyncio.Protocol):
         link.close(condition)
 
     def repeat_credit(self) -> None:
-        """Send a Flow with the credit of each receiver again.
-
-        proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
-        """
-        granted = [link for link in self._receivers() if lib.pn_link_credit(link) > lib.pn_link_queued(link)]
-        for change in (-1, 1):
-            for link in granted:
-                lib.pn_link_flow(link, change)
-            lib.pn_transport_pending(self._pt)
+        """Send a Flow with the credit of each receiver again."""
+        repeat_credit(self.connection, self._pt)
         self.wake()
-
-    def _receivers(self) -> Iterator[Any]:
-        """The receivers that are attached and do not drain."""
-        link = lib.pn_link_head(self.connection._impl, proton.Endpoint.LOCAL_ACTIVE)
-        while link:
-            if lib.pn_link_is_receiver(link) and not lib.pn_link_get_drain(link):
-                yield link
-            link = lib.pn_link_next(link, proton.Endpoint.LOCAL_ACTIVE)
 
     # -- bytes in -----------------------------------------------------------------------------
 
@@ -500,16 +411,9 @@ class Engine(asyncio.Protocol):
             self.owner.ended(self, self.close_reason)
         except Exception:
             logger.exception("the owner of a connection failed at its end")
-        self._release()
-
-    def _release(self) -> None:
-        """Drop proton's objects: links and sessions are freed with their connection."""
         self._links.by_pointer.clear()
         self._socket = None
-        self.transport.unbind()
-        self._collector.release()
-        lib.pn_connection_collect(self.connection._impl, ffi.NULL)
-        lib.pn_connection_release(self.connection._impl)
+        self._objects.release()
 
 
 _RARE_EVENTS = {

@@ -16,10 +16,10 @@ DEFAULT_HEARTBEAT = 10.0
 DEFAULT_MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 # The capability of connections that a member may park: it answers the Begin when it serves (docs/storms.md).
 PARK = "haclient:park"
-# Links that such a client may attach while it is held; they are answered together with the Begin.
-MOST_HELD = 100
-# Which connection of its container it is (an Open property): each has its own slot at a busy primary.
-NUMBER = "haclient:connection"
+# Links that a client may attach while parked; the member answers them together with the Begin.
+MAX_PARKED_LINKS = 100
+# Which connection of its container it is (an Open property): a busy primary reserves a time for each.
+CONNECTION_NUMBER = "haclient:connection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,26 @@ A factory's recorder (``record``) turns its events into lines (``jsonl``, by the
 them into files (``files``), as ``settings`` says.
 
 The same events as metrics and spans: a ``sink`` counts them (``event_counter``, ``connection_tracker``) for
-``prometheus`` or
-``opentelemetry``, which need the extra ``metrics``.
+``prometheus`` or ``opentelemetry``, which need the extra ``metrics``.
+
+The writer is imported when telemetry is on, and not before.
 """
 
+from __future__ import annotations
+
 from haclient.telemetry.settings import TelemetrySettings
-from haclient.telemetry.writer import flush
 
 __all__ = ["TelemetrySettings", "flush"]
+
+
+def flush(timeout: float = 10.0) -> bool:
+    """Wait until all events so far are written.
+
+    Needed before ``os._exit`` and ``exec`` only; a process that exits normally flushes by itself.
+
+    :param timeout: seconds.
+    :returns: whether it finished in time; also when the disk did not take the lines.
+    """
+    from haclient.telemetry import writer  # noqa: PLC0415 - not loaded where telemetry is off
+
+    return writer.flush(timeout)

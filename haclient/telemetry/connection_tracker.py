@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, FailureReason
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.events import Event
 
 CONNECTED = "connected"
@@ -22,24 +22,25 @@ class Ended:
     """An attempt that ended.
 
     :param number: within the episode; 0 for a name without an address, which was not dialled.
-    :param result: ``CONNECTED``, or the kind of failure.
     :param began: monotonic seconds, as ``ended``.
-    :param condition: the AMQP condition as the peer wrote it.
-    :param retry_after: seconds that the server asked to wait.
+    :param failure: why it failed; ``None`` for an attempt that connected.
     """
 
     number: int
     endpoint: Endpoint
-    result: str
     began: float
     ended: float
-    condition: str | None = None
-    retry_after: float | None = None
+    failure: Failure | None = None
 
     @property
-    def duration(self) -> float:
-        """Seconds."""
-        return self.ended - self.began
+    def duration(self) -> float | None:
+        """Seconds; ``None`` where nothing was dialled."""
+        return self.ended - self.began if self.number else None
+
+    @property
+    def result(self) -> str:
+        """``CONNECTED``, or the kind of failure."""
+        return CONNECTED if self.failure is None else self.failure.kind.value
 
 
 class ConnectionTracker:
@@ -81,35 +82,33 @@ class ConnectionTracker:
 
     def _failed(self, record: AttemptRecord) -> Ended:
         self._pending.pop(record.number, None)
-        failure = record.failure
         return Ended(
             number=record.number,
             endpoint=record.endpoint,
-            result=failure.kind.value,
             began=record.started,
             ended=record.ended,
-            condition=failure.condition,
-            retry_after=failure.retry_after,
+            failure=record.failure,
         )
 
     def _succeeded(self, event: events.Connected | events.Reconnected) -> list[Ended]:
         for number, started in reversed(self._pending.items()):
             if started.endpoint == event.endpoint:
                 del self._pending[number]
-                return [_ended(started, CONNECTED, event.stamp.monotonic)]
+                return [_ended(started, event.stamp.monotonic, None)]
         return []
 
     def _stopped(self, now: float) -> list[Ended]:
-        ended = [_ended(started, FailureReason.STOPPED.value, now) for started in self._pending.values()]
+        stopped = Failure(kind=FailureReason.STOPPED)
+        ended = [_ended(started, now, stopped) for started in self._pending.values()]
         self._pending.clear()
         return ended
 
 
-def _ended(started: events.AttemptStarted, result: str, now: float) -> Ended:
+def _ended(started: events.AttemptStarted, now: float, failure: Failure | None) -> Ended:
     return Ended(
         number=started.attempt,
         endpoint=started.endpoint,
-        result=result,
         began=started.stamp.monotonic,
         ended=now,
+        failure=failure,
     )

@@ -47,7 +47,7 @@ class Measures(Protocol):
     def redirected(self, *, followed: bool) -> None:
         """Count a redirect by a passive member."""
 
-    def backing_off(self, delay: float, *, hinted: bool) -> None:
+    def backing_off(self, delay: float, *, server_requested: bool) -> None:
         """Measure a wait between two rounds, at its start."""
 
     def replayed(self, messages: int) -> None:
@@ -118,7 +118,7 @@ class EventCounter:
             case events.Redirected():
                 measures.redirected(followed=event.followed)
             case events.BackingOff():
-                measures.backing_off(event.delay, hinted=event.retry_after is not None)
+                measures.backing_off(event.delay, server_requested=event.retry_after is not None)
 
     def _move(self, connection: _Connection, event: Event) -> None:
         new = connection.state or RECONNECTING

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.events import Event, Stamp
-from haclient.telemetry.connection_tracker import CONNECTED, ConnectionTracker, Ended
+from haclient.telemetry.connection_tracker import ConnectionTracker, Ended
 from haclient.telemetry.event_counter import RECONNECT, EndpointLabel, EventCounter, Labels, kind_of
 from haclient.telemetry.jsonl import long
 from haclient.telemetry.redact import Redactor
@@ -119,7 +119,7 @@ class _Measures:
         )
 
     def attempt(self, label: EndpointLabel, ended: Ended) -> None:
-        if ended.number:
+        if ended.duration is not None:
             self._attempts.record(ended.duration, {**_server(label), **_error(ended)})
 
     def episode(self, kind: str, duration: float, cause: str | None) -> None:
@@ -134,8 +134,8 @@ class _Measures:
     def redirected(self, *, followed: bool) -> None:
         self._redirects.add(1, {**SYSTEM, "haclient.redirect.followed": followed})
 
-    def backing_off(self, delay: float, *, hinted: bool) -> None:
-        self._backoff.record(delay, {**SYSTEM, "haclient.hinted": hinted})
+    def backing_off(self, delay: float, *, server_requested: bool) -> None:
+        self._backoff.record(delay, {**SYSTEM, "haclient.backoff.retry_after": server_requested})
 
     def replayed(self, messages: int) -> None:
         self._replayed.add(messages, SYSTEM)
@@ -155,7 +155,7 @@ def _server(label: EndpointLabel) -> Attributes:
 
 
 def _error(ended: Ended) -> Attributes:
-    return {} if ended.result == CONNECTED else {"error.type": ended.result}
+    return {} if ended.failure is None else {"error.type": ended.result}
 
 
 # -- spans ----------------------------------------------------------------------------------------
@@ -270,14 +270,16 @@ class _Episodes:
         return {"server.address": self._redactor.name(endpoint.host), "server.port": endpoint.port}
 
     def _attempt(self, ended: Ended) -> dict[str, Attribute | None]:
-        return {
+        attempt: dict[str, Attribute | None] = {
             **self._where(ended.endpoint),
             **_error(ended),
             "haclient.attempt.number": ended.number,
-            "haclient.attempt.duration": ended.duration if ended.number else None,
-            "haclient.close.condition": self._redactor.condition(ended.condition),
-            "haclient.hint": ended.retry_after,
+            "haclient.attempt.duration": ended.duration,
         }
+        if ended.failure is not None:
+            attempt["haclient.close.condition"] = self._redactor.condition(ended.failure.condition)
+            attempt["haclient.retry_after"] = ended.failure.retry_after
+        return attempt
 
     def _redirect(self, event: events.Redirected) -> dict[str, Attribute | None]:
         return {
@@ -302,7 +304,7 @@ def _backoff(event: events.BackingOff) -> dict[str, Attribute | None]:
         "haclient.backoff.delay": event.delay,
         "haclient.backoff.base": event.base,
         "haclient.backoff.round": event.round,
-        "haclient.hint": event.retry_after,
+        "haclient.retry_after": event.retry_after,
     }
 
 

@@ -61,7 +61,7 @@ class _Measures:
         self._unsettled = counter("unsettled_messages_total", "Messages that were unsettled at a loss.")
         self._replayed = counter("replayed_messages_total", "Messages sent again after a loss.")
         self._redirects = counter("redirects_total", "Redirects by passive members.", "followed")
-        self._backoff = histogram("backoff_delay_seconds", "Waits between two rounds.", "hinted")
+        self._backoff = histogram("backoff_delay_seconds", "Waits between two rounds.", "retry_after")
         self._dropped_events = counter("dropped_events_total", "Events that this sink was too slow for.")
         self._connections = Gauge(
             "connections",
@@ -74,7 +74,7 @@ class _Measures:
 
     def attempt(self, label: EndpointLabel, ended: Ended) -> None:
         self._attempts.labels(_name(label), ended.result).inc()
-        if ended.number:
+        if ended.duration is not None:
             self._attempt_seconds.labels(ended.result).observe(ended.duration)
 
     def episode(self, kind: str, duration: float, cause: str | None) -> None:
@@ -90,8 +90,8 @@ class _Measures:
     def redirected(self, *, followed: bool) -> None:
         self._redirects.labels(_word(value=followed)).inc()
 
-    def backing_off(self, delay: float, *, hinted: bool) -> None:
-        self._backoff.labels(_word(value=hinted)).observe(delay)
+    def backing_off(self, delay: float, *, server_requested: bool) -> None:
+        self._backoff.labels(_word(value=server_requested)).observe(delay)
 
     def replayed(self, messages: int) -> None:
         self._replayed.inc(messages)

@@ -20,9 +20,10 @@ from typing import Any
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+from haclient.discovery.evidence import Failure
 from haclient.events import Event, Stamp
 from haclient.telemetry import writer
+from haclient.telemetry.connection_tracker import ConnectionTracker, Ended
 from haclient.telemetry.jsonl import Lines, Subject, Value, long
 from haclient.telemetry.redact import Redactor
 from haclient.telemetry.schema import Kind
@@ -44,11 +45,10 @@ class _Connection:
     subject: Subject
     outage: int = 1
     sequence: int = 0
-    last_event: int = 0
     state: str = RECONNECTING
     endpoint: Endpoint | None = None
     generation: int | None = None
-    pending: dict[int, events.AttemptStarted] = field(default_factory=dict)
+    tracker: ConnectionTracker = field(default_factory=ConnectionTracker)
 
 
 class Recorder:
@@ -96,7 +96,11 @@ class Recorder:
         if isinstance(entry, Alive):
             return self._alive(entry)
         connection = self._connection(entry.stamp)
-        return _MAKERS[type(entry)](self, connection, entry)
+        ended = connection.tracker.update(entry)
+        # Dropped events are numbered too.
+        connection.sequence += connection.tracker.dropped_events
+        connection.outage = max(connection.outage, entry.stamp.episode)
+        return _MAKERS[type(entry)](self, connection, entry, ended)
 
     def alive(self) -> Iterable[Alive]:
         """One for each connection that is neither closed nor given up."""
@@ -120,13 +124,6 @@ class Recorder:
             subject = self._lines.subject(f"{stamp.client_id}/{stamp.connection}", constant)
             connection = _Connection(stamp.client_id, stamp.connection, subject)
             self._connections[stamp.connection] = connection
-        missing = stamp.sequence - connection.last_event - 1
-        connection.sequence += missing
-        connection.last_event = stamp.sequence
-        if missing or stamp.episode > connection.outage:
-            # The events of their ends were dropped.
-            connection.pending.clear()
-        connection.outage = max(connection.outage, stamp.episode)
         return connection
 
     def _line(
@@ -158,21 +155,21 @@ class Recorder:
 
     # -- one for each kind of event -----------------------------------------------------------
 
-    def _attempt_started(self, connection: _Connection, event: events.AttemptStarted) -> Iterator[str]:
-        connection.pending[event.attempt] = event
+    def _nothing(
+        self, _connection: _Connection, _event: events.AttemptStarted | events.Parked, _ended: list[Ended]
+    ) -> Iterator[str]:
         # No line, so no gap in their numbers either.
         return iter(())
 
-    def _parked(self, _connection: _Connection, _event: events.Parked) -> Iterator[str]:
-        return iter(())
+    def _attempt_failed(
+        self, connection: _Connection, event: events.AttemptFailed, ended: list[Ended]
+    ) -> Iterator[str]:
+        return self._attempts(connection, event.stamp, ended)
 
-    def _attempt_failed(self, connection: _Connection, event: events.AttemptFailed) -> Iterator[str]:
-        yield self._attempt(connection, event.stamp, event.record)
-
-    def _redirected(self, connection: _Connection, event: events.Redirected) -> Iterator[str]:
-        record = event.record
-        if record is not None and record.failure.kind is FailureReason.REDIRECTED:
-            yield self._attempt(connection, event.stamp, record)
+    def _redirected(
+        self, connection: _Connection, event: events.Redirected, ended: list[Ended]
+    ) -> Iterator[str]:
+        yield from self._attempts(connection, event.stamp, ended)
         yield self._line(
             Kind.REDIRECT,
             connection,
@@ -184,7 +181,9 @@ class Recorder:
             reason=self._redactor.text(event.detail),
         )
 
-    def _backing_off(self, connection: _Connection, event: events.BackingOff) -> Iterator[str]:
+    def _backing_off(
+        self, connection: _Connection, event: events.BackingOff, _ended: list[Ended]
+    ) -> Iterator[str]:
         yield self._line(
             Kind.BACKOFF,
             connection,
@@ -195,16 +194,16 @@ class Recorder:
             backoff_round=event.round,
             backoff_strategy=self._backoff_strategy,
             backoff_max=self._backoff_max,
-            hint=event.retry_after,
+            retry_after=event.retry_after,
         )
 
     def _connected(
-        self, connection: _Connection, event: events.Connected | events.Reconnected
+        self, connection: _Connection, event: events.Connected | events.Reconnected, ended: list[Ended]
     ) -> Iterator[str]:
         self._cluster = self._redactor.name(event.cluster) or self._cluster
         connection.state, connection.endpoint = CONNECTED, event.endpoint
         connection.generation = long(event.generation)
-        yield from self._succeeded(connection, event)
+        yield from self._attempts(connection, event.stamp, ended, connection.generation)
         yield self._line(
             Kind.CONNECTED,
             connection,
@@ -216,28 +215,11 @@ class Recorder:
             replayed=event.replayed if isinstance(event, events.Reconnected) else 0,
         )
 
-    def _succeeded(
-        self, connection: _Connection, event: events.Connected | events.Reconnected
+    def _disconnected(
+        self, connection: _Connection, event: events.Disconnected, _ended: list[Ended]
     ) -> Iterator[str]:
-        for started in reversed(connection.pending.values()):
-            if started.endpoint == event.endpoint:
-                del connection.pending[started.attempt]
-                duration = event.stamp.monotonic - started.stamp.monotonic
-                yield self._line(
-                    Kind.ATTEMPT,
-                    connection,
-                    event.stamp,
-                    event.endpoint,
-                    attempt=started.attempt,
-                    attempt_duration=duration,
-                    generation=connection.generation,
-                )
-                return
-
-    def _disconnected(self, connection: _Connection, event: events.Disconnected) -> Iterator[str]:
         connection.state = RECONNECTING
         connection.outage = event.stamp.episode + 1
-        connection.pending.clear()
         yield self._line(
             Kind.LOST,
             connection,
@@ -249,8 +231,8 @@ class Recorder:
             unsettled=event.unsettled,
         )
 
-    def _gave_up(self, connection: _Connection, event: events.GaveUp) -> Iterator[str]:
-        yield from self._stopped(connection, event.stamp)
+    def _gave_up(self, connection: _Connection, event: events.GaveUp, ended: list[Ended]) -> Iterator[str]:
+        yield from self._attempts(connection, event.stamp, ended)
         failure = event.last
         yield self._line(
             Kind.GAVE_UP,
@@ -265,8 +247,8 @@ class Recorder:
         )
         del self._connections[connection.number]
 
-    def _closed(self, connection: _Connection, event: events.Closed) -> Iterator[str]:
-        yield from self._stopped(connection, event.stamp)
+    def _closed(self, connection: _Connection, event: events.Closed, ended: list[Ended]) -> Iterator[str]:
+        yield from self._attempts(connection, event.stamp, ended)
         yield self._line(Kind.CLOSED, connection, event.stamp, connection.endpoint)
         del self._connections[connection.number]
 
@@ -282,46 +264,37 @@ class Recorder:
 
     # -- attempts -----------------------------------------------------------------------------
 
-    def _attempt(self, connection: _Connection, stamp: Stamp, record: AttemptRecord) -> str:
-        connection.pending.pop(record.number, None)
-        # Number 0: a name without an address, for which nothing was dialled.
-        duration = record.ended - record.started if record.number else None
-        return self._ended(connection, stamp, record.endpoint, record.number, duration, record.failure)
+    def _attempts(
+        self, connection: _Connection, stamp: Stamp, ended: list[Ended], generation: int | None = None
+    ) -> Iterator[str]:
+        """A line for each attempt that ended.
 
-    def _stopped(self, connection: _Connection, stamp: Stamp) -> Iterator[str]:
-        failure = Failure(kind=FailureReason.STOPPED)
-        for number, started in connection.pending.items():
-            duration = stamp.monotonic - started.stamp.monotonic
-            yield self._ended(connection, stamp, started.endpoint, number, duration, failure)
-        connection.pending.clear()
+        :param generation: of the primary, for an attempt that connected.
+        """
+        for each in ended:
+            yield self._line(
+                Kind.ATTEMPT,
+                connection,
+                stamp,
+                each.endpoint,
+                attempt=each.number,
+                attempt_duration=each.duration,
+                **({"generation": generation} if each.failure is None else self._facts_of(each.failure)),
+            )
 
-    def _ended(  # noqa: PLR0917  (the two callers are above)
-        self,
-        connection: _Connection,
-        stamp: Stamp,
-        endpoint: Endpoint,
-        number: int,
-        duration: float | None,
-        failure: Failure,
-    ) -> str:
-        return self._line(
-            Kind.ATTEMPT,
-            connection,
-            stamp,
-            endpoint,
-            attempt=number,
-            attempt_duration=duration,
-            error_type=failure.kind.value,
-            condition=self._redactor.condition(failure.condition),
-            reason=self._redactor.detail(failure),
-            hint=failure.retry_after,
-        )
+    def _facts_of(self, failure: Failure) -> Facts:
+        return {
+            "error_type": failure.kind.value,
+            "condition": self._redactor.condition(failure.condition),
+            "reason": self._redactor.detail(failure),
+            "retry_after": failure.retry_after,
+        }
 
 
-_MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any], Iterator[str]]] = {
-    events.AttemptStarted: Recorder._attempt_started,  # noqa: SLF001
+_MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any, list[Ended]], Iterator[str]]] = {
+    events.AttemptStarted: Recorder._nothing,  # noqa: SLF001
     events.AttemptFailed: Recorder._attempt_failed,  # noqa: SLF001
-    events.Parked: Recorder._parked,  # noqa: SLF001
+    events.Parked: Recorder._nothing,  # noqa: SLF001
     events.Redirected: Recorder._redirected,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001

@@ -31,7 +31,7 @@ _OWN_TEXT = frozenset(FailureReason) - {
     FailureReason.AUTHENTICATION,
     FailureReason.AUTHENTICATION_TEMPORARY,
 }
-# Of the other kinds, see links.misses, these are not the peer's.
+# Texts of the other kinds that the peer does not write, see ``core.failures``.
 _OWN_BEGINNINGS = (
     "the peer closed the socket",
     "closed without a condition",

@@ -11,6 +11,7 @@ Sources: CloudEvents 1.0; OpenTelemetry semantic conventions 1.27 (messaging, se
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 VERSION = 1
@@ -35,7 +36,7 @@ class Kind(enum.StrEnum):
     MEMBER_UNPARKED = "haclient.member.unparked"
     MEMBER_ROLE = "haclient.member.role"
     MEMBER_SITE = "haclient.member.site"
-    MEMBER_ANOMALY = "haclient.member.odd_event"
+    MEMBER_ANOMALY = "haclient.member.anomaly"
 
 
 class Type(enum.StrEnum):
@@ -177,7 +178,7 @@ DATA = (
     ),
     Key("haclient.backoff.strategy", "backoff_strategy", Type.STRING, "strategy, an option of that name"),
     Key("haclient.backoff.max", "backoff_max", Type.DOUBLE, "cap of the ceiling", "s"),
-    Key("haclient.hint", "hint", Type.DOUBLE, "delay that the server asked for", "s"),
+    Key("haclient.retry_after", "retry_after", Type.DOUBLE, "delay that the server asked for", "s"),
     Key("haclient.redirect.address", "redirect_address", Type.STRING, "host that a passive member named"),
     Key("haclient.redirect.port", "redirect_port", Type.LONG, "its port"),
     Key("haclient.redirect.followed", "redirect_followed", Type.BOOLEAN, "whether it is tried"),
@@ -210,7 +211,7 @@ DATA = (
         "haclient.site.sequence",
         "site_sequence",
         Type.LONG,
-        "last sequence that was given, or carried out; on `odd_event` that of the last one",
+        "last sequence that was given, or carried out; on `anomaly` that of the last one",
     ),
     Key(
         "haclient.site.lag.events",
@@ -228,7 +229,7 @@ DATA = (
     ),
     Key("haclient.site.duplicates", "site_duplicates", Type.LONG, "duplicate events, which were dropped"),
     Key("haclient.site.gaps", "site_gaps", Type.LONG, "gaps in the sequences"),
-    Key("haclient.site.case", "site_case", Type.STRING, "what was odd about events of another site"),
+    Key("haclient.site.case", "site_case", Type.STRING, "which anomaly of the events of another site"),
     Key(
         "haclient.site.count",
         "site_count",
@@ -240,10 +241,24 @@ DATA = (
 
 KEYS = (*ENVELOPE, *DATA)
 
+FORMER_KEYS: Mapping[str, str] = {"haclient.retry_after": "haclient.hint"}
+"""Keys of ``DATA``, and the name that each had before: readers accept both."""
+
+FORMER_COLUMNS: Mapping[str, str] = {"retry_after": "hint"}
+"""Columns of those keys, and the name that each has in tables that were stored before."""
+
+FORMER_KINDS: Mapping[str, Kind] = {"haclient.member.odd_event": Kind.MEMBER_ANOMALY}
+"""Types as they were written before, and what they are now."""
+
 
 def ddl() -> str:
-    """The schema of a line as Spark reads it: ``spark.read.schema(ddl())``; times are text there."""
-    inner = ", ".join(f"`{key.name}`: {key.type}" for key in DATA)
+    """The schema of a line as Spark reads it: ``spark.read.schema(ddl())``; times are text there.
+
+    It has the former names of keys too.
+    """
+    types = {key.name: key.type for key in DATA}
+    types |= {former: types[name] for name, former in FORMER_KEYS.items()}
+    inner = ", ".join(f"`{name}`: {type_}" for name, type_ in types.items())
     outer = ", ".join(f"{key.name} STRING" for key in ENVELOPE)
     return f"{outer}, data STRUCT<{inner}>"
 

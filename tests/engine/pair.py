@@ -11,7 +11,8 @@ from typing import Any
 import proton
 
 from haclient.engine.links import Link, ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 from haclient.testing.peers.listening import Peer, PeerEngine, listening, settings

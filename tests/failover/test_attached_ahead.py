@@ -10,7 +10,7 @@ import proton
 
 from broker_stub.broker import Broker
 from haclient import aio
-from haclient.engine.settings import MOST_HELD
+from haclient.engine.settings import MAX_PARKED_LINKS
 from tests.broker_stub.admission.test_parking import PASSIVE
 from tests.broker_stub.clients import running, until
 
@@ -79,9 +79,9 @@ async def test_what_is_closed_or_made_while_the_connection_is_held_counts_when_i
 
 async def test_more_links_than_a_member_holds_are_attached_when_it_serves() -> None:
     async with pair() as (first, second), connect(first, second) as connection:
-        senders = [await connection.create_sender(f"q{number}") for number in range(MOST_HELD + 5)]
+        senders = [await connection.create_sender(f"q{number}") for number in range(MAX_PARKED_LINKS + 5)]
         await first.stop()
-        await held(second, MOST_HELD)
+        await held(second, MAX_PARKED_LINKS)
         await second.promote()
         for sender in senders:
             assert (await sender.send(proton.Message(body="x"), timeout=10)).accepted

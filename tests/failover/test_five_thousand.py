@@ -73,4 +73,4 @@ async def test_five_thousand_connections_of_one_process_stay_up_and_heartbeat(
         sender = await connections[-1].create_sender("still here")
         assert (await sender.send(Message(body="yes"), timeout=10)).accepted
     assert watch.counts["Connected"] == CONNECTIONS
-    assert watch.counts["Lost"] == 0
+    assert watch.counts["Disconnected"] == 0

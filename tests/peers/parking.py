@@ -11,7 +11,7 @@ import proton
 
 from haclient.core.failures import ESTABLISHMENT_FAILED
 from haclient.engine.links import Link
-from haclient.engine.protocol import CloseReason
+from haclient.engine.owner import CloseReason
 from haclient.engine.settings import PARK
 from haclient.testing.peers.listening import PeerEngine, listening, settings
 from tests.peers.primary import Primary

@@ -17,7 +17,7 @@ import proton
 
 from haclient.engine import codec
 from haclient.engine.links import Link, ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason
+from haclient.engine.owner import CloseReason
 from haclient.engine.settings import SaslServer
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 from haclient.testing.peers.listening import ANONYMOUS, Peer, PeerEngine, listening, settings

@@ -29,7 +29,7 @@ class Watched:
     @property
     def results(self) -> Counter[str]:
         """How the attempts ended, by the events; one that succeeded has the event of the connection."""
-        missed = [
+        failed = [
             event.record.failure.kind.value for event in self.events if isinstance(event, AttemptFailed)
         ]
         redirected = [
@@ -39,7 +39,7 @@ class Watched:
             and event.record is not None
             and event.record.failure.kind is FailureReason.REDIRECTED
         ]
-        return Counter([*missed, *redirected, *("connected" for _ in self.of(Connected, Reconnected))])
+        return Counter([*failed, *redirected, *("connected" for _ in self.of(Connected, Reconnected))])
 
     @property
     def durations(self) -> list[float]:

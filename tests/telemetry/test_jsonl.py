@@ -46,11 +46,11 @@ def test_times_are_rfc_3339_to_the_microsecond(now: float) -> None:
 def test_any_text_makes_one_line_of_ascii(subject: str, reason: str, delay: float) -> None:
     lines = Lines("/haclient/x")
     who = lines.subject(subject, {"client_id": subject})
-    line = lines.line(Kind.BACKOFF, who, 1.5, {"reason": reason, "backoff_delay": delay, "hint": None})
+    line = lines.line(Kind.BACKOFF, who, 1.5, {"reason": reason, "backoff_delay": delay, "retry_after": None})
     assert line.isascii()
     assert line.count("\n") == 1
     found = json.loads(line)
     assert found["subject"] == found["data"]["messaging.client.id"] == subject
     assert found["data"]["haclient.close.reason"] == reason
     assert found["data"]["haclient.backoff.delay"] == delay
-    assert "haclient.hint" not in found["data"]
+    assert "haclient.retry_after" not in found["data"]

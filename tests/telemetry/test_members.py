@@ -8,11 +8,11 @@ from pathlib import Path
 import proton
 import pytest
 
-from broker_stub.address import Address
 from broker_stub.election.roles import Membership, Role
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
 from broker_stub.telemetry import MemberTelemetryWriter
 from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.telemetry import TelemetrySettings, flush
 from tests.members import Members
 from tests.telemetry.lines import lines, until, words
@@ -80,12 +80,12 @@ async def test_a_pair_hands_it_to_its_members_and_their_own_links_are_no_clients
 def test_a_refusal_records_its_retry_after(tmp_path: Path) -> None:
     log = MemberTelemetryWriter(TelemetrySettings(tmp_path), cluster="c", name="m")
     log.became(Membership(Role.PASSIVE))
-    log.listens(Address("127.0.0.1", 5672))
+    log.listens(Endpoint("127.0.0.1", 5672))
     condition = proton.Condition("amqp:connection:forced", "later", {proton.symbol("retry-after"): 1500})
     log.refused("x" * 1000, Membership(Role.PRIMARY, 2**64), condition)
     flush()
     (line,) = lines(tmp_path)
     data = line["data"]
-    assert (data["haclient.hint"], data["error.type"]) == (1.5, "closed")
+    assert (data["haclient.retry_after"], data["error.type"]) == (1.5, "closed")
     assert len(data["messaging.client.id"]) == 300
     assert "haclient.generation" not in data

@@ -39,7 +39,7 @@ from tests.telemetry.recorded import Recorded
 PASSWORD = "Vq7PlantedPasswordZx"
 BODY = "Vq7PlantedBodyZx"
 HERE, THERE = Endpoint("broker-a", 5672), Endpoint("broker-b", 5672)
-OWN_NAMES = {"messaging.system", "haclient.episode", "haclient.hinted"}
+OWN_NAMES = {"messaging.system", "haclient.episode", "haclient.backoff.retry_after"}
 
 
 @pytest.fixture

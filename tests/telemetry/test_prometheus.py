@@ -54,7 +54,9 @@ def stamp(sequence: int, connection: int = 1, episode: int = 1) -> Stamp:
     )
 
 
-def missed(sequence: int, endpoint: Endpoint, kind: FailureReason = FailureReason.REFUSED) -> AttemptFailed:
+def attempt_failed(
+    sequence: int, endpoint: Endpoint, kind: FailureReason = FailureReason.REFUSED
+) -> AttemptFailed:
     record = AttemptRecord(number=1, endpoint=endpoint, started=1.0, ended=1.5, failure=Failure(kind=kind))
     return AttemptFailed(stamp(sequence), record)
 
@@ -95,7 +97,7 @@ def check_against(registry: CollectorRegistry, watched: Watched) -> None:
     assert value(registry, "unsettled_messages_total") == lost.unsettled
     assert value(registry, "replayed_messages_total") == back.replayed
     waits = [event for event in watched.events if isinstance(event, BackingOff)]
-    counted = [value(registry, "backoff_delay_seconds_count", hinted=each) for each in ("true", "false")]
+    counted = [value(registry, "backoff_delay_seconds_count", retry_after=each) for each in ("true", "false")]
     assert sum(counted) == len(waits)
     assert value(registry, "redirects_total", followed="true") == len(watched.of(Redirected)) > 0
     assert labels(registry, "connections", "state") == {"connected", "reconnecting"}
@@ -148,7 +150,7 @@ async def test_several_connections_and_factories_share_a_sink(
 
 def every_kind(listen: EventCallback) -> None:
     listen(AttemptStarted(stamp(1), 1, HERE))
-    listen(missed(2, HERE))
+    listen(attempt_failed(2, HERE))
     listen(BackingOff(stamp(3), 0.1, 0.2, None, 1))
     listen(Redirected(stamp(4), HERE, Endpoint("broker-b", 5672), followed=True))
     listen(Connected(stamp(5), HERE, 1, 2, 0.5))
@@ -179,7 +181,7 @@ def test_events_that_were_dropped_are_counted(registry: CollectorRegistry) -> No
 def test_labels_have_few_values(registry: CollectorRegistry) -> None:
     listen = PrometheusSink(registry).listener(Redactor())
     for number in range(10 * MOST_NAMES):
-        listen(missed(2 * number + 1, Endpoint(f"h{number}", 5672)))
+        listen(attempt_failed(2 * number + 1, Endpoint(f"h{number}", 5672)))
         listen(Disconnected(stamp(2 * number + 2), HERE, "gone", 0, f"x:{number}"))
     assert len(labels(registry, "attempts_total", "endpoint")) <= MOST_NAMES + 1
     assert len(labels(registry, "connections_lost_total", "condition")) == MOST_NAMES + 1
@@ -190,7 +192,7 @@ def test_a_password_that_a_peer_sends_back_is_no_label(registry: CollectorRegist
     redactor = Redactor()
     redactor.add("app", PASSWORD)
     listen = PrometheusSink(registry).listener(redactor)
-    listen(missed(1, Endpoint(f"{PASSWORD.lower()}.example", 5672)))
+    listen(attempt_failed(1, Endpoint(f"{PASSWORD.lower()}.example", 5672)))
     listen(Disconnected(stamp(2), HERE, f"refused {BODY}", 0, f"amqp:{PASSWORD}"))
     listen(
         GaveUp(stamp(3), f"no primary: {BODY}", Failure(kind=FailureReason.CLOSED, detail=BODY), "deadline")
@@ -206,7 +208,7 @@ def test_a_second_sink_needs_a_namespace_of_its_own(registry: CollectorRegistry)
     with pytest.raises(ValueError, match="Duplicated"):
         PrometheusSink(registry)
     listen = PrometheusSink(registry, namespace="orders").listener(Redactor())
-    listen(missed(1, HERE))
+    listen(attempt_failed(1, HERE))
     assert registry.get_sample_value(
         "orders_attempts_total", {"endpoint": "broker-a:5672", "result": "refused"}
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from haclient import aio
-from haclient.cluster_url.url_error import ClusterURLError
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.factory import FactoryCore
 from haclient.telemetry import TelemetrySettings
 from haclient.telemetry.settings import file_stem, resolve

@@ -1,4 +1,4 @@
-"""Hints on real sockets: obeyed, and never for longer than the ceiling, whatever a server says."""
+"""``retry-after`` on real sockets: honored, but never for longer than the ceiling, whatever a server says."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ NONSENSE: list[Any] = [
 ]
 
 
-def hinting(
+def closing_with(
     name: str, retry_after_values: Iterable[Any], target: Peer | None = None
 ) -> AbstractAsyncContextManager[Peer]:
-    """A member that closes each connection with the next hint."""
+    """A member that closes each connection with the next value as its `retry-after`."""
     each = iter(retry_after_values)
 
     def refuse(engine: PeerEngine) -> None:
@@ -56,8 +56,8 @@ def hinting(
     return speaking(refuse)
 
 
-def hinted(seen: list[Event]) -> list[BackingOff]:
-    """The waits that a hint decided."""
+def server_requested(seen: list[Event]) -> list[BackingOff]:
+    """The waits that `retry-after` decided."""
     return [event for event in seen if isinstance(event, BackingOff) and event.retry_after is not None]
 
 
@@ -66,12 +66,12 @@ def hinted(seen: list[Event]) -> list[BackingOff]:
 async def test_no_retry_after_keeps_a_client_from_the_primary(name: str, retry_after: Any) -> None:
     """Beyond the ceiling, and nothing crashes."""
     seen: list[Event] = []
-    async with hinting(name, itertools.repeat(retry_after)) as bad, primary() as good:
+    async with closing_with(name, itertools.repeat(retry_after)) as bad, primary() as good:
         connection = await aio.connect(url(bad, good, max_retry_after="0.3", **QUICK), on_event=seen.append)
         assert connection.endpoint is not None
         assert connection.endpoint.port == good.port
         await connection.close()
-    assert sum(event.delay for event in hinted(seen)) <= 0.3
+    assert sum(event.delay for event in server_requested(seen)) <= 0.3
 
 
 async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
@@ -87,7 +87,7 @@ async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
 
     with bound() as reserved:
         host, port = reserved.getsockname()
-    async with hinting(LIMIT, moods()) as bad:
+    async with closing_with(LIMIT, moods()) as bad:
         options = url(bad, Peer(host, port), max_retry_after="0.3", startup_deadline="none", **QUICK)
         connecting = asyncio.create_task(aio.connect(options, on_event=seen.append)._connect())
         async with asyncio.timeout(30):
@@ -97,8 +97,8 @@ async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
             assert connection.endpoint is not None
             assert connection.endpoint.port == good.port
             await connection.close()
-    assert hinted(seen)
-    assert sum(event.delay for event in hinted(seen)) <= 0.3
+    assert server_requested(seen)
+    assert sum(event.delay for event in server_requested(seen)) <= 0.3
 
 
 @pytest.mark.parametrize("retry_after", [HOUR, *NONSENSE], ids=repr)
@@ -106,7 +106,7 @@ async def test_a_redirect_with_any_retry_after_leads_to_its_target(retry_after: 
     """At once, or after the wait."""
     async with (
         primary() as good,
-        hinting(REDIRECT, itertools.repeat(retry_after), good) as bad,
+        closing_with(REDIRECT, itertools.repeat(retry_after), good) as bad,
         aio.connect(url(bad, max_retry_after="0.3", **QUICK)) as connection,
     ):
         assert connection.endpoint is not None
@@ -130,7 +130,7 @@ async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
         await connection.close()
         assert not other.accepted
     assert [event.endpoint.port for event in seen if isinstance(event, AttemptStarted)] == [busy.port] * 2
-    (wait,) = hinted(seen)
+    (wait,) = server_requested(seen)
     assert wait.retry_after == 0.2
     assert 0.2 <= wait.delay <= 0.3
 
@@ -152,7 +152,7 @@ async def test_the_close_of_a_usable_connection_says_when_to_reconnect(name: str
         back = await next_of(stream, Reconnected)
         assert back.endpoint.port == to.port
         await connection.close()
-    (wait,) = hinted(seen)
+    (wait,) = server_requested(seen)
     assert wait.retry_after == 0.2
     assert back.duration >= wait.delay >= 0.2
 

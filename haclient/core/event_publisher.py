@@ -1,0 +1,182 @@
+"""Publishes the events of one connection, each with its stamp.
+
+The episode reports its search here (``episode.Observer``), the connection everything else.  Sequence numbers
+have no gaps, and every event carries the number of the current episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from haclient import events
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery import decision as decide
+from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+
+
+class EventPublisher:
+    """Belongs to the event loop of its connection.
+
+    :param connection: number of the connection.
+    :ivar began: when the current episode began, by the loop's clock; a loss sets it for the next one.
+    :ivar closed: the connection is closed: the lookups that still run report nothing.
+    :ivar unresolved_names: the names without an address in the current episode.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        publish: Callable[[int, events.Event], None],
+        client_id: str,
+        connection: int,
+    ) -> None:
+        self.began = 0.0
+        self.closed = False
+        self.unresolved_names: dict[Endpoint, AttemptRecord] = {}
+        self._loop = loop
+        self._publish = publish
+        self._client_id = client_id
+        self._connection = connection
+        self._sequence = 0
+        self._episode = 0
+
+    def next_episode(self) -> None:
+        """Count the episode that begins."""
+        self._episode += 1
+        self.unresolved_names.clear()
+
+    # -- reports of the search (``episode.Observer``) -----------------------------------------
+
+    def attempt_started(self, number: int, endpoint: Endpoint) -> None:
+        """Publish a dial."""
+        self._emit(events.AttemptStarted, attempt=number, endpoint=endpoint)
+
+    def attempt_failed(self, record: AttemptRecord) -> None:
+        """Publish an attempt that failed."""
+        self._emit(events.AttemptFailed, record=record)
+
+    def attempt_parked(self, number: int, endpoint: Endpoint) -> None:
+        """Publish an attempt that a member parks until it serves."""
+        self._emit(events.Parked, attempt=number, endpoint=endpoint)
+
+    def redirected(self, record: AttemptRecord) -> None:
+        """Publish that a passive member named another endpoint."""
+        failure = record.failure
+        assert failure.redirect is not None
+        followed = failure.kind is FailureReason.REDIRECTED
+        detail = "" if followed else failure.detail
+        self._emit(
+            events.Redirected,
+            by=record.endpoint,
+            target=failure.redirect,
+            followed=followed,
+            detail=detail,
+            record=record,
+        )
+
+    def backing_off(self, decision: decide.BackOff) -> None:
+        """Publish the wait before the next round: no member served."""
+        delay = decision.delay
+        self._emit(
+            events.BackingOff,
+            delay=delay.delay,
+            base=delay.base,
+            retry_after=delay.retry_after,
+            round=decision.round,
+        )
+
+    def unresolved(self, name: Endpoint, reason: str) -> None:
+        """Publish a name without an address, even if another member was found meanwhile."""
+        if self.closed:
+            return
+        failure = Failure(kind=FailureReason.UNRESOLVED, detail=reason)
+        now = self._loop.time()
+        record = AttemptRecord(number=0, endpoint=name, started=self.began, ended=now, failure=failure)
+        self.unresolved_names[name] = record
+        self.attempt_failed(record)
+
+    # -- reports of the connection ------------------------------------------------------------
+
+    def connected(
+        self, endpoint: Endpoint, generation: int | None, cluster: str | None, *, attempts: int
+    ) -> None:
+        """Publish the first usable session."""
+        now = self._loop.time()
+        self._emit(
+            events.Connected,
+            at=now,
+            cluster=cluster,
+            endpoint=endpoint,
+            generation=generation,
+            attempts=attempts,
+            duration=now - self.began,
+        )
+
+    def reconnected(
+        self, endpoint: Endpoint, generation: int | None, cluster: str | None, *, attempts: int, replayed: int
+    ) -> None:
+        """Publish a usable session after a loss."""
+        now = self._loop.time()
+        self._emit(
+            events.Reconnected,
+            at=now,
+            cluster=cluster,
+            endpoint=endpoint,
+            generation=generation,
+            attempts=attempts,
+            duration=now - self.began,
+            replayed=replayed,
+        )
+
+    def disconnected(self, endpoint: Endpoint, *, reason: str, condition: str | None, unsettled: int) -> None:
+        """Publish a loss, as of the time when it began the next episode."""
+        self._emit(
+            events.Disconnected,
+            at=self.began,
+            endpoint=endpoint,
+            reason=reason,
+            unsettled=unsettled,
+            condition=condition,
+        )
+
+    def successor_named(self, by: Endpoint, target: Endpoint, refusal_reason: str | None) -> None:
+        """Publish that the lost primary named its successor.
+
+        :param refusal_reason: why the client does not follow; ``None`` if it does.
+        """
+        followed = refusal_reason is None
+        self._emit(events.Redirected, by=by, target=target, followed=followed, detail=refusal_reason or "")
+
+    def gave_up(self, reason: str, cause: str, last: Failure | None, *, attempts: int) -> None:
+        """Publish the end of a search without a session."""
+        self._emit(
+            events.GaveUp,
+            reason=reason,
+            last=last,
+            cause=cause,
+            attempts=attempts,
+            duration=self._loop.time() - self.began,
+        )
+
+    def connection_closed(self) -> None:
+        """Publish that the application closed the connection."""
+        self._emit(events.Closed)
+
+    def _emit(self, kind: Callable[..., events.Event], *, at: float | None = None, **facts: Any) -> None:
+        """Publish an event.
+
+        :param at: when it happened, by the loop's clock; ``None`` for now.
+        """
+        self._sequence += 1
+        stamp = events.Stamp(
+            client_id=self._client_id,
+            connection=self._connection,
+            sequence=self._sequence,
+            time=time.time(),
+            monotonic=self._loop.time() if at is None else at,
+            episode=self._episode,
+        )
+        self._publish(self._connection, kind(stamp, **facts))
