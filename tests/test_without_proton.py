@@ -24,10 +24,10 @@ def run_without_proton(program: str) -> subprocess.CompletedProcess[str]:
 def test_the_analysis_and_its_command_do_without() -> None:
     modules = "haclient.analysis.job, haclient.analysis.stream, haclient.analysis.generate"
     done = run_without_proton(
-        f"import {modules}; from haclient.cli import main; main(['analyze', '--figures'])"
+        f"import {modules}; from haclient.cli import main; main(['analyze', '--metrics'])"
     )
     assert done.returncode == 0, done.stderr
-    assert "p99_away" in done.stdout
+    assert "p99_downtime" in done.stdout
 
 
 def test_what_is_pure_does_without() -> None:

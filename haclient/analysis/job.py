@@ -1,6 +1,6 @@
 """The batch job: telemetry in, tables, a summary and a report out.
 
-    spark-submit --py-files haclient.zip haclient_analyze.py DIR --out DIR
+    spark-submit --py-files dist/haclient.zip dist/haclient_analyze.py DIR --out DIR
 
 Rules
 -----

@@ -1,17 +1,22 @@
-"""Events as text, one line each, and as JSON."""
+"""Events as text, one line each, and as JSON; the console that tables are printed to."""
 
 from __future__ import annotations
 
 import enum
 import re
+import sys
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from rich.console import Console
 
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Failure
 from haclient.events import Event
+
+_WIDE = 400  # columns where standard output is no terminal: nothing wraps and nothing is cut
 
 
 def name_of(event: Event) -> str:
@@ -82,3 +87,10 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     return value
+
+
+def wide_console() -> Console:
+    """Standard output, as wide as the terminal, or as wide as it takes."""
+    return Console(
+        highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE
+    )

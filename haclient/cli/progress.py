@@ -64,7 +64,7 @@ class MessageProgress:
         self.count = 0
         self.failovers = 0
         self._verb = verb
-        self._quiet, self._verbose = quiet, verbose
+        self._verbose = verbose
         self._began = time.monotonic()
         self._console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
         self._bar = Progress(

@@ -43,7 +43,7 @@ WITH facts AS (
          map_from_entries(list_sort(map_entries(histogram(error_type) FILTER (type = 'attempt'
                                                              AND error_type IS NOT NULL)))) AS reasons,
          max(reason) FILTER (type = 'lost') AS lost_reason,
-         count(hint) FILTER (type = 'backoff') AS retry_after_honored,
+         count(retry_after) FILTER (type = 'backoff') AS retry_after_honored,
          count(*) FILTER (type = 'backoff') AS backoffs,
          sum(backoff_delay) FILTER (type = 'backoff') AS backoff_total,
          max(generation) FILTER (type = 'lost') AS generation_before,
@@ -144,7 +144,8 @@ WITH drawn AS (
   SELECT backoff_strategy AS strategy, backoff_base, backoff_round AS round, cluster,
          backoff_delay / backoff_base AS ratio, time + CAST(round(backoff_delay * 1e6) AS BIGINT) AS wake,
          coalesce(backoff_base >= backoff_max AND backoff_delay > 0.95 * backoff_base, false) AS at_cap
-  FROM events WHERE type = 'backoff' AND hint IS NULL AND backoff_base > 0 AND backoff_delay IS NOT NULL),
+  FROM events WHERE type = 'backoff' AND retry_after IS NULL AND backoff_base > 0
+                AND backoff_delay IS NOT NULL),
 ranked AS (
   SELECT *, row_number() OVER (PARTITION BY strategy, backoff_base, round ORDER BY ratio) AS rank,
          count(*) OVER (PARTITION BY strategy, backoff_base, round) AS n FROM drawn),

@@ -62,10 +62,10 @@ def _buckets(spark: SparkSession, *rows: tuple[float, str, int, int]) -> DataFra
     )
 
 
-def _backoffs(spark: SparkSession, *ratios: float, hint: float | None = None) -> DataFrame:
+def _backoffs(spark: SparkSession, *ratios: float, retry_after: float | None = None) -> DataFrame:
     return spark.createDataFrame(
-        [("haclient.connection.backoff", "full", 2.0, 2.0 * ratio, hint) for ratio in ratios],
-        "type string, backoff_strategy string, backoff_base double, backoff_delay double, hint double",
+        [("haclient.connection.backoff", "full", 2.0, 2.0 * ratio, retry_after) for ratio in ratios],
+        "type string, backoff_strategy string, backoff_base double, backoff_delay double, retry_after double",
     )
 
 
@@ -134,7 +134,7 @@ def test_delays_are_counted_by_their_share_of_the_base(spark: SparkSession) -> N
 
 
 def test_delays_that_a_server_asked_for_are_not_judged(spark: SparkSession) -> None:
-    assert _dicts(data.jitter_histogram(_backoffs(spark, 0.5, hint=1.0))) == []
+    assert _dicts(data.jitter_histogram(_backoffs(spark, 0.5, retry_after=1.0))) == []
 
 
 def test_only_the_biggest_storms_are_drawn(spark: SparkSession) -> None:

@@ -114,7 +114,7 @@ SEARCH = STORIES.tell(
         (Kind.ATTEMPT, 2.0, A | {"error_type": "refused"}),
         (Kind.REDIRECT, 3.0, B),
         (Kind.ATTEMPT, 3.0, B | {"error_type": "redirected"}),
-        (Kind.BACKOFF, 3.0, {"backoff_delay": 0.5, "hint": 0.4}),
+        (Kind.BACKOFF, 3.0, {"backoff_delay": 0.5, "retry_after": 0.4}),
         (Kind.ATTEMPT, 4.0, B),
         (Kind.CONNECTED, 4.0, B | {"generation": 5, "replayed": 7, "attempt_duration": None}),
     ],

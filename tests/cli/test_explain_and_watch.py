@@ -130,7 +130,7 @@ def test_watch_prints_a_line_for_each_event_as_it_happens(members: Members) -> N
         assert watching.line().split()[1:] == ["attempt-started", "1:", primary.url]
         assert watching.line().split()[1:4] == ["connected", f"{primary.url},", "generation"]
         primary.kill()
-        assert watching.line().split()[1:3] == ["lost", f"{primary.url}:"]
+        assert watching.line().split()[1:3] == ["disconnected", f"{primary.url}:"]
         passive.promote()
         while " reconnected " not in (line := watching.line()):
             pass
@@ -164,4 +164,4 @@ def test_watch_fails_when_the_search_gives_up() -> None:
     assert done.returncode == 4
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["event"] for event in events] == ["attempt-started", "attempt-failed", "gave-up"]
-    assert events[1]["record"]["miss"]["kind"] == "refused"
+    assert events[1]["record"]["failure"]["kind"] == "refused"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from broker_stub.address import Address
 from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cli import main
+from haclient.cluster_url.endpoint import Endpoint
 from tests.certificates import Authority
 from tests.cli.command import run
 from tests.members import Members
@@ -181,6 +181,6 @@ def test_a_timeout_that_is_none_is_refused(timeout: str) -> None:
 
 
 def test_nobody_there_is_reported_at_once() -> None:
-    (free,) = free_addresses((Address("127.0.0.1", 0),))
+    (free,) = free_addresses((Endpoint("127.0.0.1", 0),))
     document, _ = asked(f"amqp://{free.authority}", code=1)
     assert document["seconds"] < 3

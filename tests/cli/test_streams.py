@@ -138,7 +138,7 @@ def test_a_reader_that_stands_still_holds_up_neither_heartbeats_nor_a_signal(pri
         time.sleep(1)  # five heartbeats, of which two missed are enough for the peer
         receiving.send_signal(signal.SIGINT)
         assert receiving.wait(PATIENCE) == 0
-        assert " lost " not in receiving.stderr.read()
+        assert " disconnected " not in receiving.stderr.read()
     primary.wait_for(lambda _: primary.depth(QUEUE) == 20)
 
 

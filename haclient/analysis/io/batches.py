@@ -10,6 +10,7 @@ Rules
   batch job would not.
 * Many small batches become one when the stream rests.  ``CURRENT`` names the folder that counts, and
   changes by a rename.
+* Batches that an older version wrote are read under today's names (``former``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, StructType
 
-from haclient.analysis.io import ingest
+from haclient.analysis.io import former, ingest
 
 MANY = 200
 """Batches that are made one: listing and opening as many files takes longer than rewriting them."""
@@ -99,7 +100,8 @@ class Batches:
         root = self._root()
         if not any(root.rglob("*.parquet")):
             return self._nothing()
-        return self._spark.read.schema(self._schema).parquet(str(root))
+        stored = self._spark.read.schema(former.with_former(self._schema)).parquet(str(root))
+        return former.current(stored).select(*self._schema.names)
 
     def _nothing(self) -> DataFrame:
         """No rows; from ``createDataFrame`` they would come through a Python process."""

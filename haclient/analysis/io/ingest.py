@@ -8,7 +8,8 @@ Rules
 2. An ``event_id`` counts once.  Lines are written at least once: a second one is a copy.
 3. ``store`` marks its ``event_id`` column as unique, in the metadata of the Parquet schema.  Such a
    store is not searched for copies again; that would cost one more shuffle of every line.
-4. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
+4. Former names of keys, columns and types are read as today's (``former``).
+5. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
    plain or in a compression that Spark recognises by the file's name (``.gz``).
 
 Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp, and
@@ -25,8 +26,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 
+from haclient.analysis.io import former
 from haclient.telemetry import schema
-from haclient.telemetry.schema import DATA, ENVELOPE, KEYS, Key, Type
+from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Type
 
 UNIQUE = {"haclient.unique": True}
 _LARGEST = 2**31 - 1  # bytes of a file that Spark takes as one value
@@ -111,11 +113,23 @@ def parse(text: DataFrame) -> DataFrame:
 def events_of(parsed: DataFrame) -> DataFrame:
     """The flat rows of the good lines, copies included."""
     outer = [
-        sf.col(f"line.{key.name}").alias(key.column) for key in ENVELOPE if key.type is not Type.TIMESTAMP
+        (
+            former.current_kind(sf.col("line.type")) if key.name == "type" else sf.col(f"line.{key.name}")
+        ).alias(key.column)
+        for key in ENVELOPE
+        if key.type is not Type.TIMESTAMP
     ]
-    inner = [sf.col(f"line.data.`{key.name}`").alias(key.column) for key in DATA]
+    inner = [_value(key).alias(key.column) for key in DATA]
     rows = parsed.where(_error().isNull()).select("time", *outer, *inner)
     return rows.select(*(key.column for key in KEYS), sf.to_date("time").alias("date"))
+
+
+def _value(key: Key) -> Column:
+    """The value of a key in ``data``, under its name or its former one."""
+    value = sf.col(f"line.data.`{key.name}`")
+    if key.name in FORMER_KEYS:
+        return sf.coalesce(value, sf.col(f"line.data.`{FORMER_KEYS[key.name]}`"))
+    return value
 
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
@@ -127,7 +141,7 @@ def quarantine_of(parsed: DataFrame) -> DataFrame:
 def read_parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Parquet with the columns of the schema; those that it lacks are null."""
     frames = (spark.read.parquet(path) for path in paths)
-    rows = reduce(DataFrame.unionByName, (_complete(frame) for frame in frames))
+    rows = reduce(DataFrame.unionByName, (_complete(former.current(frame)) for frame in frames))
     return rows.withColumn("date", sf.to_date("time"))
 
 

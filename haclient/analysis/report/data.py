@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.report import lag
 from haclient.analysis.report.charts import OTHERS
-from haclient.analysis.tables.materialize import materialize
+from haclient.analysis.tables.rollup import materialize
 from haclient.telemetry.schema import Kind
 
 Rows = Sequence[Mapping[str, Any]]
@@ -186,7 +186,7 @@ def jitter_histogram(events: DataFrame) -> DataFrame:
     """
     ratio = sf.col("backoff_delay") / sf.col("backoff_base")
     drawn = events.where(
-        (sf.col("type") == Kind.BACKOFF.value) & sf.col("hint").isNull() & (sf.col("backoff_base") > 0)
+        (sf.col("type") == Kind.BACKOFF.value) & sf.col("retry_after").isNull() & (sf.col("backoff_base") > 0)
     )
     cell = sf.least(sf.floor(ratio * _BINS), sf.lit(_BINS - 1)).alias("cell")
     counts = drawn.groupBy(sf.col("backoff_strategy").alias("strategy"), cell).agg(sf.count("*").alias("n"))

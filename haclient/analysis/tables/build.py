@@ -10,7 +10,7 @@ Passes
    columns and leaves a small table.
 4. ``site_lag``, where the roll-up has lines about sites.
 
-Spark persists the facts in memory and then on disk; small tables are materialized (``materialize``).
+Spark persists the facts in memory and then on disk; small tables are materialized (``rollup.materialize``).
 
 ``each`` computes a table when it is asked for; later tables reuse what it persisted.
 """
@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame
 
 from haclient.analysis.tables import (
     advice,
+    dictionary,
     episodes,
     jitter,
     members,
@@ -33,7 +34,7 @@ from haclient.analysis.tables import (
     site_lag,
     storms,
 )
-from haclient.analysis.tables.materialize import materialize
+from haclient.analysis.tables.rollup import materialize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     yield members.members(rolled_up, members.connects(events), rows)
     missing = materialize(members.gaps(rows))
     yield members.alarms(rolled_up, rows, missing, events)
-    yield not_recovered.not_recovered(rows, rollup.dictionary(rolled_up))
+    yield not_recovered.not_recovered(rows, dictionary.dictionary(rolled_up))
     yield advice.advice(rows, storm_rows, rolled_up)
     yield members.coverage(rolled_up, missing, events)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))

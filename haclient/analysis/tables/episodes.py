@@ -16,7 +16,7 @@ Rules
 million lines is a million rows of input and no row of any size.  ``classified`` adds the result of each.
 
 Why it looks as it does: Spark aggregates in a hash table, compiled, as long as every intermediate result is a
-number; one text or one list among them, and it sorts all lines.  So names are hashes there (``rollup``),
+number; one text or one list among them, and it sorts all lines.  So names are hashes there (``dictionary``),
 errors a counter each, and endpoints bits.  Where there are too many for that, their
 tables are aggregated apart and joined.
 """
@@ -29,16 +29,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.rollup import (
-    SeenValues,
-    dictionary,
-    endpoint_hash,
-    micros,
-    name_hash,
-    roll_up,
-    seen_values,
-    with_names,
-)
+from haclient.analysis.tables.dictionary import dictionary, endpoint_hash, name_hash, with_names
+from haclient.analysis.tables.rollup import SeenValues, micros, roll_up, seen_values
 from haclient.telemetry.schema import Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines
@@ -105,7 +97,7 @@ def _aggregates() -> list[Column]:
         "attempts": _on(Kind.ATTEMPT, sf.lit(1)),
         "redirects": _on(Kind.REDIRECT, sf.lit(1)),
         "backoffs": _on(Kind.BACKOFF, sf.lit(1)),
-        "retry_after_honored": _on(Kind.BACKOFF, "hint"),
+        "retry_after_honored": _on(Kind.BACKOFF, "retry_after"),
         "gave_up": _on(Kind.GAVE_UP, sf.lit(1)),
         "closed": _on(Kind.CLOSED, sf.lit(1)),
         "lines": sf.col("sequence"),
@@ -247,10 +239,10 @@ def classified(
     )
     back = found.where(sf.col("back_at").isNotNull()).select("*", sf.lit("back").alias("episode_result"))
     rows = back.unionByName(rest.select(*found.columns, episode_result.alias("episode_result")))
-    return rows.select("*", *_conclusions())
+    return rows.select("*", *_downtime_columns())
 
 
-def _conclusions() -> list[Column]:
+def _downtime_columns() -> list[Column]:
     by_clock = sf.coalesce(micros(sf.col("back_clock") - sf.col("lost_clock")) / 1e6, "reported_duration")
     by_wall = (sf.unix_micros("back_at") - sf.unix_micros("lost_at")) / 1e6
     back = sf.col("back_at").isNotNull()

@@ -35,7 +35,7 @@ GROUP = ("strategy", "backoff_base", "round")
 def delays(events: DataFrame) -> DataFrame:
     """One row a delay; ``wake`` is when it ends, in microseconds since the epoch."""
     lines = events.where(
-        (sf.col("type") == Kind.BACKOFF.value) & sf.col("hint").isNull() & (sf.col("backoff_base") > 0)
+        (sf.col("type") == Kind.BACKOFF.value) & sf.col("retry_after").isNull() & (sf.col("backoff_base") > 0)
     )
     delay, base = sf.col("backoff_delay"), sf.col("backoff_base")
     at_cap = (base >= sf.col("backoff_max")) & (delay > NEAR_CAP * base)
@@ -50,14 +50,12 @@ def delays(events: DataFrame) -> DataFrame:
     )
 
 
-def jitter(events: DataFrame) -> DataFrame:
-    """One row for each strategy, base and round; docs/analysis.md has the columns."""
-    drawn = delays(events)
-    return statistics(drawn, histogram(drawn))
-
-
 def statistics(drawn: DataFrame, histogram: DataFrame) -> DataFrame:
-    """The same, of ``delays`` and of ``histogram``, which is read twice: materialize it."""
+    """One row for each strategy, base and round; docs/analysis.md has the columns.
+
+    :param drawn: of ``delays``.
+    :param histogram: of the same; it is read twice: materialize it.
+    """
     groups = histogram.groupBy(*GROUP).agg(
         sf.sum("delays").alias("delays"),
         (sf.sum("ratios") / sf.sum("delays")).alias("mean_ratio"),

@@ -20,8 +20,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables.dictionary import endpoint_hash
 from haclient.analysis.tables.episodes import CONNECTION
-from haclient.analysis.tables.rollup import endpoint_hash, micros, only
+from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.rollup import with_names
+from haclient.analysis.tables.dictionary import with_names
 from haclient.telemetry.schema import Kind
 
 
@@ -13,7 +13,7 @@ def not_recovered(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
     """One row a connection whose last outage did not end in a connection, or that gave up.
 
     :param outages: rows of ``episodes.classified``; docs/analysis.md has the columns.
-    :param dictionary: of ``rollup.dictionary``.
+    :param dictionary: of ``dictionary.dictionary``.
     """
     gave_up = sf.col("episode_result") == "gave_up"
     then = sf.when(gave_up, "gave up").when(sf.col("last_type") == Kind.LOST.value, "lost")

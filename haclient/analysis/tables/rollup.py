@@ -4,8 +4,9 @@ Rules
 -----
 * ``roll_up`` has as many rows as there are combinations of names, not lines.
 * ``seen_values`` is what expressions over lines are built from: which errors and which endpoints there are.
-* Aggregations hold a name as its 64-bit hash: Spark aggregates numbers in a hash table,
-  and for text sorts every line first.  ``dictionary`` maps hashes back to names.
+* Small tables are materialized: Spark goes through the whole plan of a frame at each step that is added
+  to it, and a plan that uses another one several times grows by as much; a checkpoint has no plan.  One
+  partition is grouped, joined and sorted where it is; otherwise each of these steps is a shuffle.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables.dictionary import endpoint_hash
 from haclient.telemetry.schema import Kind
-
-_NAMES = ("cluster", "service", "error_type", "reason", "state")
-_ENDPOINT = ("server_address", "server_port")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,17 @@ def micros(seconds: str | Column) -> Column:
     return sf.rint(column * 1e6).cast("bigint")
 
 
+def materialize(frame: DataFrame) -> DataFrame:
+    """A checkpoint of ``frame`` in one partition: for tables that one task reads at once."""
+    return frame.localCheckpoint().coalesce(1)
+
+
 def roll_up(events: DataFrame) -> DataFrame:
     """For each combination: how many lines, their first and last time, the highest cap of a delay."""
-    keys = [sf.col(name) for name in ("type", "cluster", "service", "error_type", "state", *_ENDPOINT)]
+    keys = [
+        sf.col(name)
+        for name in ("type", "cluster", "service", "error_type", "state", "server_address", "server_port")
+    ]
     generation = only(Kind.CONNECTED, "generation").alias("generation")
     return events.groupBy(*keys, generation, only(Kind.LOST, "reason").alias("reason")).agg(
         sf.count("*").alias("lines"),
@@ -67,34 +74,3 @@ def seen_values(rolled_up: DataFrame) -> SeenValues:
     ).first()
     assert row is not None
     return SeenValues(row["last"], tuple(row["errors"]), tuple(row["endpoints"]))
-
-
-def name_hash(name: str | Column) -> Column:
-    """The hash of a name; null of null."""
-    column = sf.col(name) if isinstance(name, str) else name
-    return sf.when(column.isNotNull(), sf.xxhash64(column))
-
-
-def endpoint_hash() -> Column:
-    """The hash of a line's endpoint; null without a host."""
-    return sf.when(sf.col("server_address").isNotNull(), sf.xxhash64(*_ENDPOINT))
-
-
-def dictionary(rolled_up: DataFrame) -> DataFrame:
-    """``hash`` and ``name``, of every name and every endpoint (``host:port``)."""
-    pairs = [sf.struct(name_hash(name).alias("hash"), sf.col(name).alias("name")) for name in _NAMES]
-    endpoint = sf.struct(endpoint_hash().alias("hash"), sf.concat_ws(":", *_ENDPOINT).alias("name"))
-    every = rolled_up.select(sf.inline(sf.array(*pairs, endpoint)))
-    return every.where("hash IS NOT NULL").groupBy("hash").agg(sf.max("name").alias("name"))
-
-
-def with_names(rows: DataFrame, dictionary: DataFrame, *names: str) -> DataFrame:
-    """``rows`` with names instead of hashes in the columns ``names``.
-
-    :param dictionary: of ``dictionary``.
-    """
-    others = [name for name in rows.columns if name not in names]
-    for name in names:
-        its = dictionary.select(sf.col("hash").alias(f"{name}_hash"), sf.col("name").alias(f"{name}_name"))
-        rows = rows.join(its, sf.col(name) == sf.col(f"{name}_hash"), "left")
-    return rows.select(*others, *(sf.col(f"{name}_name").alias(name) for name in names))

@@ -3,7 +3,7 @@
 The lines are those of members that serve, one a second (``haclient.member.site``): without a link's
 name they are of the source, and report how much the other site lacks; with one, of the site that follows.
 
-Anomalies in the events of another site have lines of their own (``haclient.member.odd_event``), each
+Anomalies in the events of another site have lines of their own (``haclient.member.anomaly``), each
 with a number of events.
 
 Percentiles are exact, over the lines of a window.

@@ -175,7 +175,7 @@ def _slices(found: DataFrame) -> DataFrame:
 
 
 def summary(found: DataFrame, buckets: DataFrame) -> DataFrame:
-    """The table ``storms``, of ``extents`` and ``time_buckets``."""
+    """The table ``storms``, of ``extents`` and ``time_buckets``; docs/analysis.md has the columns."""
     tenths = buckets.groupBy("storm_id", "tenth").agg(
         sf.sum("attempts").alias("attempts"), sf.sum("connected").alias("connected")
     )
@@ -223,9 +223,3 @@ def reasons(buckets: DataFrame) -> DataFrame:
     failed = buckets.where(sf.col("error_type").isNotNull())
     second = sf.floor(sf.col("tenth") / 10).cast("double").alias("second")
     return failed.groupBy("storm_id", second, "error_type").agg(sf.sum("attempts").alias("failures"))
-
-
-def storms(episodes: DataFrame, events: DataFrame, *, gap: float = GAP, least: int = LEAST) -> DataFrame:
-    """One row a storm; docs/analysis.md has the columns."""
-    found = extents(losses(episodes, gap=gap), least=least).persist()
-    return summary(found, time_buckets(events, found))

@@ -60,7 +60,7 @@ ERRORS = Console(stderr=True)
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="With --follow: seconds between looks.",
+    help="With --follow: seconds between two reads of new lines.",
 )
 @click.option(
     "--refresh",
@@ -79,9 +79,9 @@ ERRORS = Console(stderr=True)
 @click.option(
     "--package", type=click.Path(dir_okay=False, path_type=Path), help="Only write the zip for spark-submit."
 )
-@click.option("--metrics", "list_metrics", is_flag=True, help="Only list the summary that --fail-if knows.")
+@click.option("--metrics", "list_metrics", is_flag=True, help="Only list the metrics that --fail-if knows.")
 def analyze(**given: Any) -> None:
-    """Say what connections went through, from the telemetry in DIR.
+    """Analyse the telemetry in DIR: what happened to connections.
 
     Writes tables (Parquet, JSON), summary.json and report.html to --out.
     """

@@ -11,8 +11,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from haclient.cli.consoles import wide_console
 from haclient.cli.exit_codes import client_errors, examples
+from haclient.cli.formatting import wide_console
 from haclient.cli.probe import name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, VARIABLE, Target, target_of
 from haclient.cluster_url.endpoint import Endpoint
@@ -20,9 +20,9 @@ from haclient.cluster_url.option_values import as_text
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import MASK
 from haclient.cluster_url.url import ClusterURL, second_site
+from haclient.connect_params import Credentials
 from haclient.discovery.evidence import Resolved
 from haclient.discovery.topology import Topology, update
-from haclient.factory import Credentials
 from haclient.resolver.resolve import ResolutionError, Resolver
 
 _DEFAULTS = {each.name: each.default for each in fields(Options)}

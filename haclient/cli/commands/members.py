@@ -12,8 +12,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from haclient.cli.consoles import wide_console
 from haclient.cli.exit_codes import LESS, client_errors, examples
+from haclient.cli.formatting import wide_console
 from haclient.cli.probe import ClusterProbe, Finding, name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 

@@ -17,14 +17,14 @@ from haclient.analysis.io.session import spark_session
 from haclient.cli.options import UnusableError, check_reachable, plain_errors
 from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES
-from haclient.simulation import cases, plot, sweep
+from haclient.simulation import arrivals, cases, plot, sweep
 from haclient.simulation.presets import PRESETS
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Scenario, WhenFull
 
 _COLUMNS = {
     "last": "last",
-    "ratio": plot.IDEAL,
+    "ratio": "last/best",
     "p50": "p50",
     "p99": "p99",
     "peak_per_second": "peak/s",
@@ -132,7 +132,9 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page that needs no network."
 )
 def simulate(**given: Any) -> None:
-    """Let a reconnect storm happen in virtual time, with the real client code.
+    """Run a reconnect storm in virtual time, with the real client code.
+
+    "best" is the best possible time until the last client is back, given the accept rate.
 
     Without --strategy, --preset and --park it compares all of them: haclient with retry-after and, like the
     others, with an ordinary broker.
@@ -262,7 +264,7 @@ def _cell(value: object) -> str:
 
 def _draw(results: Sequence[Result], rows: Sequence[Mapping[str, object]], given: Mapping[str, Any]) -> None:
     series = [
-        plot.Arrivals(result.name, result.back, result.attempts, result.scenario.setup_rate)
+        arrivals.Arrivals(result.name, result.back, result.attempts, result.scenario.setup_rate)
         for result in results
     ]
     rate, outage = given["setup_rate"], given["outage"]

@@ -17,6 +17,7 @@ from broker_stub.local_cluster.member_process import MemberStartError
 from haclient.cli.options import BROKEN, UnusableError
 from haclient.errors import HaclientError
 from haclient.simulation import plot as pictures
+from haclient.simulation.arrivals import Arrivals
 from haclient.storm import report
 from haclient.storm.environment import EnvironmentUnavailable
 from haclient.storm.fleet import FleetError, Kind
@@ -158,9 +159,7 @@ def draw(outcomes: Sequence[Outcome], png: Path | None, html: Path | None) -> No
     """Write the pictures that are asked for."""
     storms = [outcome.figures for outcome in outcomes]
     series = [
-        pictures.Arrivals(
-            name=one.name, back=one.arrivals, attempts=one.dials, setup_rate=one.setup_rate or 1.0
-        )
+        Arrivals(name=one.name, back=one.arrivals, attempts=one.dials, setup_rate=one.setup_rate or 1.0)
         for one in storms
     ]
     title = f"{max(one.clients for one in storms):,} connections, the primary killed"

@@ -51,9 +51,9 @@ def watch(
 ) -> None:
     """Keep a connection to the primary, and print what it goes through, one line for each event.
 
-    Attempts, redirects, delays, connected, lost, reconnected.  Ends with Ctrl-C or SIGTERM, after --count
-    events or --duration seconds, or when the search for a primary gives up (see the options `deadline` and
-    `startup_deadline`), which is an error.
+    Attempts, redirects, delays, connected, disconnected, reconnected.  Ends on Ctrl-C or SIGTERM, after
+    --count events or --duration seconds, or when the search for a primary gives up (see the options
+    `deadline` and `startup_deadline`), which is an error.
     """
     target = target_of(url, overrides)
     arguments = WatchArguments(count=count, duration=duration, as_json=as_json)

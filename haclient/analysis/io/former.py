@@ -1,0 +1,46 @@
+"""Reads rows that were stored under former names of columns and types, as today's.
+
+Rules
+-----
+* Only reading knows former names: what is written, and every table, has today's.
+* A frame without a former column is left as it is: its types are today's too, for both changed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
+
+from haclient.telemetry.schema import FORMER_COLUMNS, FORMER_KINDS
+
+COLUMNS: Mapping[str, str] = {**FORMER_COLUMNS, "error": "why"}
+"""Today's columns of events and of the quarantine, and what they were called."""
+
+
+def with_former(schema: StructType) -> StructType:
+    """``schema`` with the former columns of those that it has: for files that may hold either."""
+    former = [
+        StructField(COLUMNS[field.name], field.dataType) for field in schema.fields if field.name in COLUMNS
+    ]
+    return StructType([*schema.fields, *former])
+
+
+def current(rows: DataFrame) -> DataFrame:
+    """The rows under today's names; a row may have its value under either."""
+    present = {name: former for name, former in COLUMNS.items() if former in rows.columns}
+    for name, former in present.items():
+        value = sf.coalesce(name, former) if name in rows.columns else sf.col(former)
+        rows = rows.withColumn(name, value).drop(former)
+    if present and "type" in rows.columns:
+        return rows.withColumn("type", current_kind(sf.col("type")))
+    return rows
+
+
+def current_kind(kind: Column) -> Column:
+    """Today's name of a type."""
+    for former, today in FORMER_KINDS.items():
+        kind = sf.when(kind == former, today.value).otherwise(kind)
+    return kind

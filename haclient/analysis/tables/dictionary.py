@@ -1,0 +1,47 @@
+"""Names as hashes in aggregations, and the dictionary that turns the hashes back into names.
+
+Spark aggregates numbers in a hash table, and for text sorts every line first: an aggregation over lines
+holds a name as its 64-bit hash.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+_NAMES = ("cluster", "service", "error_type", "reason", "state")
+_ENDPOINT = ("server_address", "server_port")
+
+
+def name_hash(name: str | Column) -> Column:
+    """The hash of a name; null of null."""
+    column = sf.col(name) if isinstance(name, str) else name
+    return sf.when(column.isNotNull(), sf.xxhash64(column))
+
+
+def endpoint_hash() -> Column:
+    """The hash of a line's endpoint; null without a host."""
+    return sf.when(sf.col("server_address").isNotNull(), sf.xxhash64(*_ENDPOINT))
+
+
+def dictionary(rolled_up: DataFrame) -> DataFrame:
+    """``hash`` and ``name``, of every name and every endpoint (``host:port``).
+
+    :param rolled_up: of ``rollup.roll_up``.
+    """
+    pairs = [sf.struct(name_hash(name).alias("hash"), sf.col(name).alias("name")) for name in _NAMES]
+    endpoint = sf.struct(endpoint_hash().alias("hash"), sf.concat_ws(":", *_ENDPOINT).alias("name"))
+    every = rolled_up.select(sf.inline(sf.array(*pairs, endpoint)))
+    return every.where("hash IS NOT NULL").groupBy("hash").agg(sf.max("name").alias("name"))
+
+
+def with_names(rows: DataFrame, dictionary: DataFrame, *names: str) -> DataFrame:
+    """``rows`` with names instead of hashes in the columns ``names``.
+
+    :param dictionary: of ``dictionary``.
+    """
+    others = [name for name in rows.columns if name not in names]
+    for name in names:
+        its = dictionary.select(sf.col("hash").alias(f"{name}_hash"), sf.col("name").alias(f"{name}_name"))
+        rows = rows.join(its, sf.col(name) == sf.col(f"{name}_hash"), "left")
+    return rows.select(*others, *(sf.col(f"{name}_name").alias(name) for name in names))
