@@ -60,7 +60,7 @@ _EPISODES = f"""
         count(DISTINCT server_address || ':' || server_port)
             FILTER (type = '{_KIND}.attempt') AS members_tried,
         histogram(error_type) FILTER (type = '{_KIND}.attempt') AS reasons,
-        count(hint) FILTER (type = '{_KIND}.backoff') AS retry_after_honored,
+        count(retry_after) FILTER (type = '{_KIND}.backoff') AS retry_after_honored,
         count(*) FILTER (type = '{_KIND}.backoff') AS backoffs, sum(backoff_delay) AS backoff_total,
         max(generation) FILTER (type = '{_KIND}.lost') AS generation_before,
         max(generation) FILTER (type = '{_KIND}.connected') AS generation_after,
@@ -102,7 +102,7 @@ TABLES_SQL = {
         WITH drawn AS (
             SELECT backoff_strategy, backoff_base, backoff_round, backoff_max, backoff_delay,
                 backoff_delay / backoff_base AS ratio
-            FROM events WHERE type = '{_KIND}.backoff' AND backoff_base > 0 AND hint IS NULL),
+            FROM events WHERE type = '{_KIND}.backoff' AND backoff_base > 0 AND retry_after IS NULL),
         placed AS (
             SELECT *, row_number() OVER w AS place, count(*) OVER (
                 PARTITION BY backoff_strategy, backoff_base, backoff_round) AS n
@@ -289,7 +289,7 @@ def _polars_episodes(events: Any, _: Any) -> Any:
         of("attempt", "type").len().alias("attempts"),
         of("redirect", "type").len().alias("redirects"),
         of("attempt", "endpoint").n_unique().alias("members_tried"),
-        of("backoff", "hint").count().alias("retry_after_honored"),
+        of("backoff", "retry_after").count().alias("retry_after_honored"),
         of("backoff", "type").len().alias("backoffs"),
         pl.col("backoff_delay").sum().alias("backoff_total"),
         of("lost", "generation").max().alias("generation_before"),
@@ -352,7 +352,9 @@ def _polars_jitter(events: Any, _: Any) -> Any:
 
     keys = ["backoff_strategy", "backoff_base", "backoff_round"]
     drawn = events.filter(
-        (pl.col("type") == f"{_KIND}.backoff") & (pl.col("backoff_base") > 0) & pl.col("hint").is_null()
+        (pl.col("type") == f"{_KIND}.backoff")
+        & (pl.col("backoff_base") > 0)
+        & pl.col("retry_after").is_null()
     ).with_columns((pl.col("backoff_delay") / pl.col("backoff_base")).alias("ratio"))
     place, count = pl.col("ratio").rank("ordinal"), pl.len()
     distance = pl.max_horizontal(place / count - pl.col("ratio"), pl.col("ratio") - (place - 1) / count)

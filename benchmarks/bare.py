@@ -13,7 +13,8 @@ from typing import Any
 import proton
 
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 from haclient.outcome import Outcome
 

@@ -32,11 +32,11 @@ import measure
 from measure import BrokerProcess
 
 import haclient
-from broker_stub.address import Address
-from broker_stub.admission.auth import write_users
+from broker_stub.admission.user_database import write_users
 from broker_stub.local_cluster.member_process import free_addresses
 from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
 from haclient.storm.member_lines import served_between
 
@@ -69,7 +69,7 @@ class Pair:
     """
 
     def __init__(self, folder: Path) -> None:
-        any_port = Address("127.0.0.1", 0)
+        any_port = Endpoint("127.0.0.1", 0)
         self._users, self._telemetry = str(folder), folder / "telemetry"
         self.addresses = free_addresses((any_port, any_port))
         self._primary = 0
@@ -83,7 +83,7 @@ class Pair:
         return "amqp://" + ",".join(address.authority for address in self.addresses)
 
     @property
-    def passive(self) -> Address:
+    def passive(self) -> Endpoint:
         """Where the passive member is."""
         return self.addresses[1 - self._primary]
 
@@ -140,7 +140,7 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     await pair.revive()
 
 
-async def _bare(primary: Address) -> float:
+async def _bare(primary: Endpoint) -> float:
     encoder = Encoder()
     loop = asyncio.get_running_loop()
     began = loop.time()

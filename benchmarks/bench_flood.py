@@ -43,11 +43,12 @@ import proton
 import psutil
 from measure import percentile, print_bar, print_header
 
-from broker_stub.address import Address
-from broker_stub.admission.auth import write_users
+from broker_stub.admission.user_database import write_users
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import Settings
 
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -64,13 +65,13 @@ _BEFORE = 4.0
 
 
 @contextlib.asynccontextmanager
-async def member(*arguments: str) -> AsyncIterator[tuple[Address, psutil.Process]]:
+async def member(*arguments: str) -> AsyncIterator[tuple[Endpoint, psutil.Process]]:
     with tempfile.TemporaryDirectory(prefix="bench-flood-") as scratch:
         directory = Path(scratch)
         if "--users" in arguments:
             write_users(directory, {_USER: _PASSWORD})
             arguments = tuple(str(directory) if each == "USERS" else each for each in arguments)
-        [address] = free_addresses((Address("127.0.0.1", 0),))
+        [address] = free_addresses((Endpoint("127.0.0.1", 0),))
         common = ("--listen", address.authority, "--role", "primary", "--log-level", "error")
         process = MemberProcess((*common, *arguments), directory / "log")
         await process.start()
@@ -85,7 +86,7 @@ def mebibytes(process: psutil.Process) -> float:
 
 
 @contextlib.asynccontextmanager
-async def pair(*arguments: str) -> AsyncIterator[tuple[Address, psutil.Process]]:
+async def pair(*arguments: str) -> AsyncIterator[tuple[Endpoint, psutil.Process]]:
     """The primary of a pair with its default stores."""
     with tempfile.TemporaryDirectory(prefix="bench-flood-") as scratch:
         if "--users" in arguments:
@@ -114,7 +115,7 @@ class Good:
         self.retry_after: float | None = None
         self.engine: Engine | None = None
 
-    async def come(self, address: Address, *, sends: bool = True, **settings: Any) -> Good:
+    async def come(self, address: Endpoint, *, sends: bool = True, **settings: Any) -> Good:
         """Dial, and send Open and Begin."""
         self._sends = sends
         loop = asyncio.get_running_loop()
@@ -178,7 +179,7 @@ class Good:
             self.done.set_exception(ConnectionError(str(reason)))
 
 
-async def good_clients(address: Address, count: int) -> list[float]:
+async def good_clients(address: Endpoint, count: int) -> list[float]:
     """Seconds that each of them took, from the dial to the settled message."""
     seconds = []
     for number in range(count):
@@ -193,13 +194,13 @@ async def good_clients(address: Address, count: int) -> list[float]:
 # -- the bad ----------------------------------------------------------------------------------------
 
 
-def flood(address: Address, count: int, standing: Any) -> None:
+def flood(address: Endpoint, count: int, standing: Any) -> None:
     """Keep so many bad connections, for ever; report when all of them connected once."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     asyncio.run(_flood(address, count, standing))
 
 
-async def _flood(address: Address, count: int, standing: Any) -> None:
+async def _flood(address: Endpoint, count: int, standing: Any) -> None:
     came = 0
 
     async def bad(number: int) -> None:
@@ -238,7 +239,7 @@ async def _misbehave(kind: int, reader: asyncio.StreamReader, writer: asyncio.St
 
 
 @contextlib.contextmanager
-def flooded(address: Address, count: int) -> Iterator[Any]:
+def flooded(address: Endpoint, count: int) -> Iterator[Any]:
     context = multiprocessing.get_context("spawn")
     standing = context.Event()
     process = context.Process(target=flood, args=(address, count, standing), daemon=True)
@@ -309,7 +310,7 @@ class Regular(Good):
         asyncio.get_running_loop().call_later(_PAUSE, self._send)
 
 
-def storm(address: Address, count: int, settings: dict[str, Any], begin: Any, over: Any) -> None:
+def storm(address: Endpoint, count: int, settings: dict[str, Any], begin: Any, over: Any) -> None:
     """So many newcomers at once, until all of them are in; then until the end of the process."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     _make_nice()
@@ -325,7 +326,7 @@ def _make_nice() -> None:
         session.write_text(str(_NICE))
 
 
-async def _storm(address: Address, count: int, settings: dict[str, Any], over: Any) -> None:
+async def _storm(address: Endpoint, count: int, settings: dict[str, Any], over: Any) -> None:
     attempts = 0
 
     async def newcomer(number: int) -> Good:

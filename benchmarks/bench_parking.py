@@ -38,10 +38,11 @@ from bare import BareClient
 from bench_failover import _ADDRESS, _OUTAGE, _PASSWORD, Pair
 
 import haclient
-from broker_stub.address import Address
-from broker_stub.admission.auth import write_users
+from broker_stub.admission.user_database import write_users
+from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
 
 _BARE_ADDRESS = "bare"
@@ -70,7 +71,7 @@ async def _parked(admin: AdminClient) -> None:
 
 async def _command(member: str) -> None:
     """The commander: promotes the member when a line comes, and says when that was."""
-    async with await AdminClient.connect(Address.parse(member), Credentials(_PASSWORD)) as admin:
+    async with await AdminClient.connect(parse_endpoint(member), Credentials(_PASSWORD)) as admin:
         await _parked(admin)
         print("parked", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
@@ -80,7 +81,7 @@ async def _command(member: str) -> None:
         print(commanded)
 
 
-async def _commander(member: Address) -> Process:
+async def _commander(member: Endpoint) -> Process:
     """A process with a connection to a member that holds the client."""
     command = (sys.executable, __file__, "--command", str(member))
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
@@ -115,7 +116,7 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     await pair.revive()
 
 
-async def _bare(primary: Address) -> float:
+async def _bare(primary: Endpoint) -> float:
     encoder = Encoder()
     client = BareClient(_BARE_ADDRESS)
     await client.connect(primary.host, primary.port)

@@ -9,7 +9,7 @@ pipelined, every outcome awaited:
 
 Before each turn the link has caught up.  The lag is then measured at 80 % of the rate of ``enqueues``:
 the source is asked for it ten times a second.  Five processes share the machine, so on two cores the
-rates tell more of the processor than of the design; the ratio is of the same run.
+rates measure the processor rather than the design; the ratio is of the same run.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import measure
 from measure import Sample, Stopwatch
 
 import haclient
+from broker_stub.amqp.node_names import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
-from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient
-from broker_stub.sites.modes import SITE_PROPERTY, SiteMode
+from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from broker_stub.sites.source_config import FROM, PASSWORD_FILE
 from haclient import aio
 

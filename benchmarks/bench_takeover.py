@@ -7,7 +7,7 @@ to the primary, then ``promote`` to its backup.  Then the time to the first sett
 ``noticed``    the manager knows that the process is dead (not for a hand-over)
 ``promoted``   the backup is primary: the arbiter's record and the store are written
 ``found``      the client has a usable session at the new primary
-``settled``    the message that was under way is settled there
+``settled``    the message in flight is settled there
 
 Default settings mean: the client's first delay after a loss is drawn from 0 to ``backoff_base``.  Only
 ``stable_after`` is shorter, or each round would back off longer than the one before.

@@ -2,8 +2,8 @@
 
     python examples/request_response.py [URL]
 
-Replies come to a dynamic address, which the primary makes and which dies with it.  So the client
-reads ``receiver.address`` anew for every request, and asks again when no reply came in time: the
+Replies go to a dynamic address, which the primary makes and which dies with it.  So the client
+reads ``receiver.address`` anew for every request, and asks again when no reply arrived in time: the
 reply may be lost, and the request too.  A correlation id says which reply belongs to which
 request, and lets late ones be dropped.  Ctrl-C ends it.
 """

@@ -5,7 +5,7 @@
 The other variables are those of docs/configuration.md: HACLIENT_USER, HACLIENT_PASSWORD_FILE, any option.
 A job is a number: the seconds of work it takes.  Send some to the queue "jobs", and stop the
 worker with Ctrl-C or SIGTERM.  Jobs are delivered at least once, so the work must bear repeating:
-when the connection is lost before ``accept``, the job is done again by whoever gets it next.
+when the connection is lost before ``accept``, the job is done again by the consumer that gets it next.
 """
 
 from __future__ import annotations

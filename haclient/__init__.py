@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from haclient.blocking import Connection, ConnectionFactory, Delivery, Receiver, Sender, connect
     from haclient.cluster_url.endpoint import Endpoint
     from haclient.cluster_url.url import ClusterURL
+    from haclient.connect_params import Credentials
     from haclient.core.connection import State
+    from haclient.core.message_encoder import Additions, OutgoingMessage
     from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
     from haclient.discovery.topology import Topology
-    from haclient.factory import Credentials
     from haclient.outcome import Outcome, OutcomeState
 
 __all__ = [
+    "Additions",
     "AttemptRecord",
     "ClusterURL",
     "Connection",
@@ -40,6 +42,7 @@ __all__ = [
     "Message",
     "Outcome",
     "OutcomeState",
+    "OutgoingMessage",
     "Receiver",
     "Sender",
     "State",
@@ -52,18 +55,20 @@ __all__ = [
 
 _MODULES = ("aio", "blocking", "errors", "events")
 _HOMES = {
+    "Additions": "haclient.core.message_encoder",
     "AttemptRecord": "haclient.discovery.evidence",
     "ClusterURL": "haclient.cluster_url.url",
     "Connection": "haclient.blocking",
     "ConnectionFactory": "haclient.blocking",
-    "Credentials": "haclient.factory",
+    "Credentials": "haclient.connect_params",
     "Delivery": "haclient.blocking",
     "Endpoint": "haclient.cluster_url.endpoint",
-    "Message": "proton",
     "Failure": "haclient.discovery.evidence",
     "FailureReason": "haclient.discovery.evidence",
+    "Message": "proton",
     "Outcome": "haclient.outcome",
     "OutcomeState": "haclient.outcome",
+    "OutgoingMessage": "haclient.core.message_encoder",
     "Receiver": "haclient.blocking",
     "Sender": "haclient.blocking",
     "State": "haclient.core.connection",

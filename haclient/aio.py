@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -24,14 +23,15 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
+from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
-from haclient.engine.codec import Encoder
 from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
 from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.telemetry.redact import Redactor
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 
@@ -42,8 +42,8 @@ def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Con
     :param url: a cluster URL.
     :param arguments: those of ``ConnectionFactory``: URL options by name, ``credentials``,
         ``ssl_context``, ``on_event``.
-    :raises ClusterURLError: at once, when the URL or an option is wrong.
-    :raises ConnectionGaveUp: when awaited, when no primary is found in time.
+    :raises ClusterURLError: when the URL or an option is wrong.
+    :raises ConnectionGaveUp: when no primary is found in time.
     """
     return Connecting(ConnectionFactory(url, **arguments), own_factory=True)
 
@@ -83,12 +83,25 @@ class ConnectionFactory:
         """What is known about the cluster; ``None`` before the first connect."""
         return self._core.topology
 
+    @property
+    def client_id(self) -> str:
+        """The container id of its connections."""
+        return self._core.client_id
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows the credentials in use, for observers that write hosts or errors somewhere."""
+        return self._core.redactor
+
     def connect(self) -> Connecting:
-        """A new connection: await it, or enter it."""
+        """A new connection, when it is usable.
+
+        :raises ConnectionGaveUp: when no primary is found in time.
+        """
         return Connecting(self, own_factory=False)
 
     async def close(self) -> None:
-        """Close every connection of the factory."""
+        """Close every connection of the factory, and what they share."""
         await self._core.close()
 
     async def __aenter__(self) -> Self:
@@ -99,7 +112,10 @@ class ConnectionFactory:
 
 
 class Connecting:
-    """A pending connection: ``await`` it, or use it as an asynchronous context manager."""
+    """A pending connection: ``await`` it, or use it as an asynchronous context manager.
+
+    The search begins, and ``ConnectionGaveUp`` is raised, when it is awaited or entered.
+    """
 
     def __init__(self, factory: ConnectionFactory, *, own_factory: bool) -> None:
         self._factory = factory
@@ -140,7 +156,7 @@ class Connection:
 
     @property
     def factory(self) -> ConnectionFactory:
-        """The factory it came from."""
+        """The factory that made it."""
         return self._factory
 
     @property
@@ -164,19 +180,23 @@ class Connection:
         *,
         name: str | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
+        on_encode: EncodeHook | None = None,
     ) -> Sender:
         """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
 
         :param name: the link name; made up when left out.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.
+        :param on_encode: called with each message before it is encoded, for entries that are added to
+            what is sent; see ``core.message_encoder``.
         :raises LinkRefused: when the primary refuses it.
         :raises ConnectionClosed: when the connection is closed.
         """
-        core = self._core.create_sender(address, name=name, configure=configure)
-        await _opened(core)
+        core = self._core.links.create_sender(address, name=name, configure=configure)
+        await wait_opened(core)
         options = self._factory._core.options
-        return Sender(core, options.send_timeout, duplicate_detection=options.duplicate_detection)
+        encoder = MessageEncoder(address, duplicate_detection=options.duplicate_detection, hook=on_encode)
+        return Sender(core, encoder, options.send_timeout)
 
     async def create_receiver(
         self,
@@ -197,10 +217,10 @@ class Connection:
         :raises LinkRefused: when the primary refuses it.
         :raises ConnectionClosed: when the connection is closed.
         """
-        core = self._core.create_receiver(
+        core = self._core.links.create_receiver(
             address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
         )
-        await _opened(core)
+        await wait_opened(core)
         return Receiver(core)
 
     def events(self) -> AsyncEvents:
@@ -225,13 +245,11 @@ class Connection:
 class Sender:
     """Sends messages to one node, across failovers."""
 
-    def __init__(self, core: SenderCore, timeout: float | None, *, duplicate_detection: bool) -> None:
+    def __init__(self, core: SenderCore, encoder: MessageEncoder, timeout: float | None) -> None:
         self._core = core
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._encoder = Encoder()
-        self._stem = f"{uuid.uuid4()}-" if duplicate_detection else None
-        self._count = 0
+        self._encode = encoder.encode
 
     @property
     def address(self) -> str | None:
@@ -328,12 +346,6 @@ class Sender:
             msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
             raise SendTimeout(msg, delivered=False) from None
 
-    def _encode(self, message: proton.Message) -> bytes:
-        if self._stem is None:
-            return self._encoder.encode(message)
-        self._count += 1
-        return self._encoder.encode(message, f"{self._stem}{self._count}")
-
 
 class Receiver:
     """Receives messages from one node, across failovers; an asynchronous iterator of deliveries.
@@ -364,7 +376,7 @@ class Receiver:
             except DeadlineExceeded:
                 raise
             except TimeoutError:
-                msg = f"no message came within {timeout} s"
+                msg = f"no message arrived within {timeout} s"
                 raise ReceiveTimeout(msg) from None
         delivery = core.inbox.popleft()
         core.replenish_credit(1, delivery.session_number)
@@ -444,7 +456,8 @@ class Delivery:
         self._core.settle(outcome)
 
 
-async def _opened(core: SenderCore | ReceiverCore) -> None:
+async def wait_opened(core: SenderCore | ReceiverCore) -> None:
+    """Wait until a link is attached; a cancelled wait closes it."""
     try:
         await asyncio.shield(core.opened)
     except asyncio.CancelledError:

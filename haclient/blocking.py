@@ -4,40 +4,48 @@
         sender = connection.create_sender("orders")
         sender.send(Message(body="one"))
 
-Connections, senders and receivers may be used by several threads.  Messages are encoded and
-decoded on the calling thread; what crosses to the loop thread crosses in batches.
+Names, parameters and meanings are those of ``haclient.aio``; tests compare both and run over both.
+
+Different on purpose
+--------------------
+* A call waits where the asyncio API is awaited; ``connect`` returns a usable connection.
+* Connections, senders and receivers may be used by several threads.  A call on haclient's own thread, or
+  after a fork, raises ``WrongThread`` (``loop_thread``).
+* Messages are encoded and decoded on the calling thread, which costs the loop thread no time and raises
+  the errors of encoding where ``send`` is called.
+* Sends and settlements are posted to the loop thread and cross to it in batches: ``unsettled`` counts what
+  is posted, and ``send_nowait`` returns a ``concurrent.futures.Future``.
+* An interrupt (``KeyboardInterrupt``) withdraws what a cancellation withdraws in the asyncio API.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import itertools
 import os
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import proton
 
 from haclient import configuration
+from haclient.aio import wait_opened
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
 from haclient.core.ledger import Entry
+from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
-from haclient.engine.codec import Encoder
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
 from haclient.event_log import BlockingEvents
 from haclient.factory import FactoryArguments, FactoryCore
-from haclient.loop_thread import LoopThread
+from haclient.loop_thread import LoopFuture, LoopThread
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.telemetry.redact import Redactor
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 
@@ -62,7 +70,7 @@ def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Con
 
 
 class ConnectionFactory:
-    """Makes connections to one cluster that share what they know about it, and one thread.
+    """Makes connections to one cluster that share what they know about it.
 
     Takes the arguments of ``factory.FactoryCore``.
     """
@@ -97,15 +105,25 @@ class ConnectionFactory:
         """What is known about the cluster; ``None`` before the first connect."""
         return self._core.topology
 
+    @property
+    def client_id(self) -> str:
+        """The container id of its connections."""
+        return self._core.client_id
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows the credentials in use, for observers that write hosts or errors somewhere."""
+        return self._core.redactor
+
     def connect(self) -> Connection:
         """A new connection, when it is usable.
 
         :raises ConnectionGaveUp: when no primary is found in time.
         """
-        return Connection(self, self._thread.call(_open(self._core)))
+        return Connection(self, self._thread.call(self._core.open_connection()))
 
     def close(self) -> None:
-        """Close every connection of the factory and end its thread."""
+        """Close every connection of the factory, and what they share."""
         try:
             self._thread.call(self._core.close())
         except ConnectionClosed:
@@ -130,7 +148,7 @@ class Connection:
 
     @property
     def factory(self) -> ConnectionFactory:
-        """The factory it came from."""
+        """The factory that made it."""
         return self._factory
 
     @property
@@ -154,19 +172,28 @@ class Connection:
         *,
         name: str | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
+        on_encode: EncodeHook | None = None,
     ) -> Sender:
-        """A sender to a node; see ``aio.Connection.create_sender``."""
+        """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
+
+        :param name: the link name; made up when left out.
+        :param configure: called with proton's ``Sender`` before each attach, for what has no
+            argument here.
+        :param on_encode: called with each message before it is encoded, for entries that are added to
+            what is sent; see ``core.message_encoder``.
+        :raises LinkRefused: when the primary refuses it.
+        :raises ConnectionClosed: when the connection is closed.
+        """
 
         async def create() -> SenderCore:
-            core = self._core.create_sender(address, name=name, configure=configure)
-            await _opened(core)
+            core = self._core.links.create_sender(address, name=name, configure=configure)
+            await wait_opened(core)
             return core
 
         options = self._factory._core.options
         core = self._thread.call(create())
-        return Sender(
-            self._thread, core, options.send_timeout, duplicate_detection=options.duplicate_detection
-        )
+        encoder = MessageEncoder(address, duplicate_detection=options.duplicate_detection, hook=on_encode)
+        return Sender(self._thread, core, encoder, options.send_timeout)
 
     def create_receiver(
         self,
@@ -178,19 +205,27 @@ class Connection:
         browse: bool = False,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Receiver:
-        """A receiver from a node; see ``aio.Connection.create_receiver``."""
+        """A receiver from a node.
+
+        :param credit: messages that may be in flight or waiting here; the URL's by default.
+        :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
+            it is another one after a failover.
+        :param browse: look at copies of the messages and leave them where they are.
+        :raises LinkRefused: when the primary refuses it.
+        :raises ConnectionClosed: when the connection is closed.
+        """
 
         async def create() -> ReceiverCore:
-            core = self._core.create_receiver(
+            core = self._core.links.create_receiver(
                 address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
             )
-            await _opened(core)
+            await wait_opened(core)
             return core
 
         return Receiver(self._thread, self._thread.call(create()))
 
     def events(self) -> BlockingEvents:
-        """An iterator over the events of the connection from now on, for another thread."""
+        """An iterator over the events of the connection from now on."""
         subscription = BlockingEvents()
         self._thread.post(self._factory._core.subscribe, subscription, self._core.number)
         return subscription
@@ -217,15 +252,13 @@ class Sender:
     """Sends messages to one node, across failovers."""
 
     def __init__(
-        self, thread: LoopThread, core: SenderCore, timeout: float | None, *, duplicate_detection: bool
+        self, thread: LoopThread, core: SenderCore, encoder: MessageEncoder, timeout: float | None
     ) -> None:
         self._thread = thread
         self._core = core
         self._timeout = timeout
-        self._encoder = Encoder()
+        self._encode = encoder.encode
         self._lock = threading.Lock()
-        self._stem = f"{uuid.uuid4()}-" if duplicate_detection else None
-        self._numbers = itertools.count(1)
         self._posted = 0
         self._submitted = 0
 
@@ -240,9 +273,16 @@ class Sender:
         return len(self._core.ledger) + self._posted - self._submitted
 
     def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
-        """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
+        """Send and wait until the primary has settled it, across failovers.
+
+        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none.
+        :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
+        :raises SendTimeout: ``delivered`` says whether it may have arrived.
+        :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
+        :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
+        """
         seconds = self._timeout if timeout is None else timeout
-        future = self.send_nowait(message, timeout=seconds)
+        future = self._post(message, seconds)
         try:
             return future.result(seconds)
         except TimeoutError:
@@ -256,22 +296,15 @@ class Sender:
                 self._thread.call(self._withdraw(future))
             raise
 
-    def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> _SendFuture:
+    def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> Future[Outcome]:
         """Send without waiting for the outcome, which the returned future will hold.
 
-        Waits only while the window is full.
+        Waits only while the window is full.  The future raises what ``send`` would raise;
+        cancelling it withdraws a message that has not been sent yet.
 
         :raises SendTimeout: when the window stayed full.
         """
-        self._thread.check()
-        if self.unsettled >= self._core.ledger.window:
-            self._wait_window(self._timeout if timeout is None else timeout)
-        future = _SendFuture()
-        with self._lock:
-            data = self._encode(message)
-            self._posted += 1
-            self._thread.post(self._submit, data, future)
-        return future
+        return self._post(message, self._timeout if timeout is None else timeout)
 
     def flush(self, *, timeout: float | None = None) -> None:
         """Wait until everything sent so far is settled.
@@ -279,7 +312,7 @@ class Sender:
         :raises SendTimeout: when it is not, in time.
         """
         try:
-            self._thread.call(_within(timeout, self._core.flush))
+            self._thread.call_within(timeout, self._core.flush)
         except DeadlineExceeded:
             raise
         except TimeoutError:
@@ -296,6 +329,17 @@ class Sender:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _post(self, message: proton.Message, seconds: float | None) -> _SendFuture:
+        self._thread.check()
+        if self.unsettled >= self._core.ledger.window:
+            self._wait_window(seconds)
+        future = _SendFuture()
+        with self._lock:
+            data = self._encode(message)
+            self._posted += 1
+            self._thread.post(self._submit, data, future)
+        return future
+
     def _submit(self, data: bytes, future: _SendFuture) -> None:
         self._submitted += 1
         try:
@@ -308,32 +352,18 @@ class Sender:
 
     def _wait_window(self, seconds: float | None) -> None:
         try:
-            self._thread.call(_within(seconds, self._core.wait_window))
+            self._thread.call_within(seconds, self._core.wait_window)
         except DeadlineExceeded:
             raise
         except TimeoutError:
             msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
             raise SendTimeout(msg, delivered=False) from None
 
-    def _encode(self, message: proton.Message) -> bytes:
-        if self._stem is None:
-            return self._encoder.encode(message)
-        return self._encoder.encode(message, f"{self._stem}{next(self._numbers)}")
 
-
-class _SendFuture(Future[Outcome]):
+class _SendFuture(LoopFuture[Outcome]):
     """A future of a send; ``entry`` is its place in the ledger, once it has one."""
 
     entry: Entry[Any] | None = None
-
-    # Another thread may cancel it between a look at ``done`` and these.
-    def set_result(self, result: Outcome) -> None:
-        with contextlib.suppress(InvalidStateError):
-            super().set_result(result)
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        with contextlib.suppress(InvalidStateError):
-            super().set_exception(exception)
 
 
 class Receiver:
@@ -352,7 +382,12 @@ class Receiver:
         return self._core.address
 
     def receive(self, *, timeout: float | None = None) -> Delivery:
-        """The next delivery; see ``aio.Receiver.receive``."""
+        """Wait for the next delivery.
+
+        :param timeout: seconds; none waits for ever.
+        :raises ReceiveTimeout: when none arrived in time.
+        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        """
         self._thread.check()
         core = self._core
         while True:
@@ -387,16 +422,20 @@ class Receiver:
 
     def _wait_message(self, seconds: float | None) -> None:
         try:
-            self._thread.call(_within(seconds, self._core.wait_message))
+            self._thread.call_within(seconds, self._core.wait_message)
         except DeadlineExceeded:
             raise
         except TimeoutError:
-            msg = f"no message came within {seconds} s"
+            msg = f"no message arrived within {seconds} s"
             raise ReceiveTimeout(msg) from None
 
 
 class Delivery:
-    """One received message; see ``aio.Delivery``."""
+    """One received message.  Settle it once, with one of the four outcomes.
+
+    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost,
+    and ``AlreadySettled`` the second time.
+    """
 
     __slots__ = ("_core", "_thread")
 
@@ -442,25 +481,6 @@ class Delivery:
     def _settle(self, outcome: Outcome) -> None:
         self._core.mark_settled()
         self._thread.post(self._core.settle, outcome)
-
-
-async def _open(factory: FactoryCore) -> ConnectionCore:
-    core = factory.connection()
-    await core.open()
-    return core
-
-
-async def _opened(core: SenderCore | ReceiverCore) -> None:
-    try:
-        await asyncio.shield(core.opened)
-    except asyncio.CancelledError:
-        core.close()
-        raise
-
-
-async def _within(seconds: float | None, call: Callable[[], Any]) -> None:
-    async with asyncio.timeout(seconds):
-        await call()
 
 
 def _close_link(thread: LoopThread, core: SenderCore | ReceiverCore) -> None:

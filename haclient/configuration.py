@@ -8,8 +8,8 @@ Rules
 * In the environment a key is ``HACLIENT_<KEY>``, and ``HACLIENT_CONFIG`` names a file.
 * Arguments of the call win over variables, those over the file, and each of them over the options in the
   URL.  Only ``HACLIENT_TELEMETRY`` is weaker than all, as it is without this module.
-* What is not known is an error.  Every error names the key and where it came from; none holds a password.
-* ``password_file`` is read before every attempt: whoever changes the password changes the file.
+* What is not known is an error.  Every error names the key and its origin; none holds a password.
+* ``password_file`` is read before every attempt: to change the password, change the file.
 
 Source: proton's own reader of ``connect.json``, which the drop-in ``Container`` uses too.
 """
@@ -30,10 +30,11 @@ from proton._reactor import _find_config_file, _strip_json_comments
 
 from haclient.cluster_url.authority import format_host
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import OPTION_NAMES
 from haclient.cluster_url.url import ClusterURL
-from haclient.cluster_url.url_error import ClusterURLError
-from haclient.factory import Credentials, FactoryArguments
+from haclient.connect_params import Credentials
+from haclient.factory import FactoryArguments
 
 PREFIX = "HACLIENT_"
 _OWN_KEYS = ("url", "user", "password", "password_file")

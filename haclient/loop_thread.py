@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import os
 import threading
@@ -32,6 +33,20 @@ T = TypeVar("T")
 # At the end of the process: long enough for a loop that only has to stop.
 _JOIN_TIMEOUT = 1.0
 _CLOSED = "the factory is closed"
+
+
+class LoopFuture(concurrent.futures.Future[T]):
+    """A future that is settled on the loop thread, and may be cancelled on another one at that moment."""
+
+    def set_result(self, result: T) -> None:
+        """Ignored when it was cancelled."""
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
+            super().set_result(result)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Ignored when it was cancelled."""
+        with contextlib.suppress(concurrent.futures.InvalidStateError):
+            super().set_exception(exception)
 
 
 class LoopThread:
@@ -71,6 +86,18 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+    def call_within(self, seconds: float | None, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a coroutine function on the loop and wait so long for it.
+
+        :raises TimeoutError: when it takes longer.
+        """
+
+        async def within() -> None:
+            async with asyncio.timeout(seconds):
+                await function()
+
+        self.call(within())
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have a function called on the loop, after everything posted before it."""
@@ -114,7 +141,7 @@ class LoopThread:
             raise ConnectionClosed(_CLOSED)
 
     def _run_posted(self) -> None:
-        # Reset first: a post that comes while this runs wakes the loop once more, at worst idly.
+        # Reset first: a post while this runs wakes the loop once more, at worst idly.
         self._awake = False
         posted = self._posted
         while posted:

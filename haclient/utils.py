@@ -18,7 +18,7 @@ Rules
   message rejected, a timeout), these raise the same classes, which are exported here.
 * One lock keeps the background loop and the application apart; a connection may be used by several
   threads, one call at a time.
-* A receiver drops, at a loss, what it had fetched and not handed out: it comes again.
+* A receiver drops, at a loss, what it had fetched and not handed out: the broker sends it again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CLOSED = "the connection is closed"
 
 
 class _Fetcher(ProtonFetcher):
-    """Keeps what came until it is received."""
+    """Keeps messages until they are received."""
 
     def drop_unsettled(self) -> None:
         """Drop what was not settled when the connection was lost: the broker sends it again."""
@@ -115,11 +115,11 @@ class BlockingReceiver(_Locked, proton_utils.BlockingReceiver):
         """The next message.
 
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
-        :raises proton.Timeout: when none came in time.
+        :raises proton.Timeout: when none arrived in time.
         """
         with self.connection.lock:
             fetcher = self.fetcher
-            if fetcher and fetcher.incoming and not self.connection.container.missed:
+            if fetcher and fetcher.incoming and not self.connection.container.pending:
                 message: Message = fetcher.pop()
             else:
                 message = super().receive(timeout)
@@ -347,7 +347,7 @@ class SyncRequestResponse(proton_utils.SyncRequestResponse):
         """Send a request and wait for its response.
 
         :raises ValueError: when neither this nor the request has an address.
-        :raises proton.Timeout: when none came in time.
+        :raises proton.Timeout: when none arrived in time.
         """
         if not self.address and not request.address:
             raise ValueError(f"Request message has no address: {request}")
@@ -366,7 +366,7 @@ class SyncRequestResponse(proton_utils.SyncRequestResponse):
             return response
 
     def _await_response(self, wanted: str, engine_count: int) -> None:
-        """Until it came, or cannot come any more: it was to go to an address of that engine."""
+        """Wait until the response arrives or cannot arrive: it would go to an address of that engine."""
         binding = self.connection._binding
         self.connection.wait(
             lambda: self._has_response(wanted) or binding.engine_count != engine_count,

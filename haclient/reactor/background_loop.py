@@ -32,8 +32,8 @@ class BackgroundLoop:
         self._container = weakref.ref(container)
         self._interval = interval
         self._over = threading.Event()
-        # A connection that nobody closes must not die with the interpreter's last breath, when
-        # proton's objects are half gone.
+        # A connection that is never closed must end before the interpreter has destroyed half of
+        # proton's objects.
         self._at_exit = functools.partial(_end, self._container)
         atexit.register(self._at_exit)
         self._thread = threading.Thread(target=self._run, name="haclient background loop", daemon=True)

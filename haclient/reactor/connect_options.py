@@ -16,7 +16,7 @@ from haclient.reactor.reconnecting import backoff_options
 
 _DEFAULTS = Options()
 _OPTIONS = frozenset(each.name for each in fields(Options)) - {"max_frame_size"}
-# Whoever gives one of these wants TLS as the options say, not as the container's domain does.
+# Where one of these is given, the options configure TLS, not the container's domain.
 _TLS_OPTIONS = frozenset({"tls_ca", "tls_cert", "tls_key", "tls_verify", "tls_server_name"})
 
 

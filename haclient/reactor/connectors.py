@@ -22,7 +22,8 @@ from haclient.cluster_url.seed import Seed
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.attempt import ConnectParams
 from haclient.core.connection import Shared
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
 from haclient.factory import FactoryCore
@@ -118,7 +119,7 @@ class _Factory(FactoryCore):
         return replace(super()._share(), params_provider=self._params_for)
 
     async def _params_for(self, endpoint: Endpoint) -> ConnectParams:
-        params = await self._params_provider.params_for(endpoint)
+        params = await self._endpoint_params.params_for(endpoint)
         settings = self._connect_options.refine(params.settings, endpoint)
         if self._connect_options.ssl_domain is None:  # TLS as the URL options say
             return replace(params, settings=replace(settings, tls_domain=params.settings.tls_domain))
@@ -167,7 +168,7 @@ class FailoverConnector:
     async def _run(self) -> None:
         if not self._finished.is_set():
             self._core = core = self._factory.connection()
-            core._register(cast("Any", self))
+            core.links.register(cast("Any", self))
             self._opening = asyncio.create_task(self._open(core))
             # Cancelled by the end of the container, which waits until each Close is sent.
             with contextlib.suppress(asyncio.CancelledError):
@@ -198,8 +199,8 @@ class FailoverConnector:
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """A usable session was found.
 
-        This is called from the dispatch of the very event; the engine goes on with what came behind it,
-        and the binding takes the events of an engine that is at rest.
+        Called while the engine dispatches the event.  The engine first finishes the events behind it; the
+        binding takes over an idle engine.
         """
         self._binding.container.loop.call_soon(self._bind, engine, session)
 
@@ -212,9 +213,8 @@ class FailoverConnector:
             self._binding.connection.url = Url(str(self._core.endpoint))
         self._binding.bind(engine, session)
 
-    def on_disconnected(self) -> int:
+    def on_disconnected(self) -> None:
         """The engine has reported the loss to the binding already."""
-        return 0
 
     def writable_again(self) -> None:
         """The engine goes on by itself."""

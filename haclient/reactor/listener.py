@@ -14,7 +14,8 @@ import proton
 from proton import SSLDomain, Url
 
 from haclient.engine.links import ReceiverLink, SenderLink
-from haclient.engine.protocol import CloseReason, Engine
+from haclient.engine.owner import CloseReason
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
 from haclient.reactor.endpoints.binding import Binding
 

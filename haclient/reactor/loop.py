@@ -41,7 +41,7 @@ from haclient.reactor.proton_events import Event
 from haclient.reactor.selectables import SELECTABLE_EVENTS, Selectables
 from haclient.reactor.timers import Task
 
-# The iterations that a timer needs whose callback has something sent: the timer, the flush, the rest.
+# The iterations of a timer whose callback sends something: the timer, the flush, the socket.
 _TURNS = 3
 
 
@@ -159,7 +159,7 @@ class Reactor(proton_reactor.Container):
         return not self._over
 
     def run_until(self, condition: Callable[[], object], timeout: float | None) -> bool:
-        """Run until a condition holds (it is asked after events), the time is over, or the end.
+        """Run until a condition holds (it is checked after events), the timeout expires, or the end.
 
         :param timeout: seconds; ``None`` is no limit.
         :returns: whether it holds.

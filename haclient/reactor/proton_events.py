@@ -129,7 +129,7 @@ def event_of(binding: Binding, kind: int, raw: Any) -> Event | None:
 
 
 def is_last(kind: int, link: Any) -> bool:
-    """Whether no event of a link comes after this one."""
+    """Whether this is the last event of a link."""
     if kind == lib.PN_LINK_REMOTE_CLOSE:
         return bool(link.state & Endpoint.LOCAL_CLOSED)
     return kind == lib.PN_LINK_LOCAL_CLOSE and bool(link.state & Endpoint.REMOTE_CLOSED)

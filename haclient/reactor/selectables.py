@@ -30,7 +30,7 @@ SELECTABLE_EVENTS = _WATCHED_AGAIN | {ProtonEvent.SELECTABLE_INIT, ProtonEvent.S
 class EventInjector(proton_reactor.EventInjector):
     """Brings events of other threads into a container; see ``proton.reactor.EventInjector``.
 
-    Its pipe is closed when the container lets go of it; events that come after that are dropped.
+    Its pipe is closed when the container releases it; later events are dropped.
     """
 
     def __init__(self) -> None:

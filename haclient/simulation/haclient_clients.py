@@ -50,7 +50,7 @@ class _Fact(NamedTuple):
 
 
 class _Client:
-    """One client under way.
+    """One client that searches.
 
     :ivar facts: what is known to happen to its attempts.
     :ivar open: attempts whose end is not known yet, with their members.
@@ -283,7 +283,7 @@ class HaclientClients:
     # -- parking ------------------------------------------------------------------------------
 
     def _hold(self, client: int, state: _Client, attempt: int, where: Endpoint) -> None:
-        """A passive member parks the attempt until somebody is primary."""
+        """A passive member parks the attempt until a member is primary."""
         self._world.parked += 1
         state.open += ((attempt, where),)
         self._parked.append((client, attempt))

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from haclient.analysis.report import svg
 from haclient.analysis.report.svg import Frame, Size
-from haclient.simulation.plot import Arrivals, caption, cut_off, per_second, time_span
+from haclient.simulation.arrivals import Arrivals, caption, cut_off, per_second, time_span
 
 _SIZE = Size("panel", 430, 240, 6)
 

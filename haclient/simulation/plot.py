@@ -1,4 +1,4 @@
-"""Arrivals over time, one panel a series, as PNG and as one HTML file that needs no network.
+"""Draws arrivals over time, one panel a series, as PNG or (``page``) as one HTML file without network.
 
 A panel shows setups a second (filled) and attempts a second (line) at the primary, the rate that it
 manages, and N/mu: when the last client could have been back.  All panels have the same time axis, so
@@ -10,24 +10,17 @@ Needs the extra ``plots``; nothing else of the package does.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haclient.simulation.result import peak
+from haclient.simulation.arrivals import BINS, Arrivals, caption, cut_off, per_second, time_span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLUMNS = 3
-_BINS = 120
-_LONGEST = 2.5
-"""The time axis ends at this multiple of N/mu at the latest: the caption names what takes longer."""
-
-IDEAL = "\N{MULTIPLICATION SIGN} N/\N{GREEK SMALL LETTER MU}"
 
 _SETUPS, _ATTEMPTS, _IDEAL, _INK, _GRID = "#2a6fdb", "#c77400", "#16202b", "#536170", "#e8ebef"
 
@@ -41,32 +34,6 @@ class NoPlotsError(Exception):
 
     def __reduce__(self) -> tuple[type[NoPlotsError], tuple[str]]:
         return type(self), (self.module,)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """What one storm looked like, in seconds after the primary was back.
-
-    :param name: of the clients' policy.
-    :param back: when clients became usable.
-    :param attempts: when attempts reached the primary; also before it could answer, if they are known.
-    :param setup_rate: setups a second that the primary manages.
-    """
-
-    name: str
-    back: Sequence[float]
-    attempts: Sequence[float]
-    setup_rate: float
-
-    @property
-    def ideal(self) -> float:
-        """N/mu, in seconds, of the clients that came back."""
-        return len(self.back) / self.setup_rate
-
-    @property
-    def last(self) -> float:
-        """When the last client was back."""
-        return max(self.back, default=0.0)
 
 
 def write_png(series: Sequence[Arrivals], path: Path, *, title: str) -> None:
@@ -114,42 +81,8 @@ def need(module: str) -> None:
         raise NoPlotsError(module)
 
 
-def time_span(series: Sequence[Arrivals]) -> float:
-    """Where the time axis of all panels ends."""
-    ideal = max((one.ideal for one in series), default=1.0)
-    last = max((one.last for one in series), default=1.0)
-    return max(1e-3, min(max(last, ideal) * 1.05, ideal * _LONGEST))
-
-
-def per_second(times: Sequence[float], span: float) -> array[float]:
-    """How many a second, in equal bins from 0 to ``span``."""
-    width = span / _BINS
-    counts = array("d", bytes(8 * _BINS))
-    for time in times:
-        place = int(time / width)
-        if 0 <= place < _BINS and time >= 0:
-            counts[place] += 1 / width
-    return counts
-
-
-def caption(one: Arrivals, span: float) -> str:
-    """What the panel's caption says."""
-    ratio = one.last / one.ideal if one.ideal else 0.0
-    late = " (beyond the frame)" if one.last > span else ""
-    attempts = len(one.attempts) / max(1, len(one.back))
-    last = f"last after {one.last:,.4g} s = {ratio:.2f} {IDEAL}{late}"
-    return f"{last}, {attempts:.2f} attempts each"
-
-
-def cut_off(one: Arrivals, span: float) -> str:
-    """The text about attempts above the frame; empty when there are none."""
-    if max(per_second(one.attempts, span)) <= 3 * one.setup_rate:
-        return ""
-    return f"peak {peak(sorted(time for time in one.attempts if time >= 0)):,} in a second"
-
-
 def _panel(axes: Axes, one: Arrivals, span: float) -> None:
-    edges = [span * place / _BINS for place in range(_BINS + 1)]
+    edges = [span * place / BINS for place in range(BINS + 1)]
     setups, attempts = per_second(one.back, span), per_second(one.attempts, span)
     axes.stairs(attempts, edges, color=_ATTEMPTS, linewidth=1.1, label="attempts a second")
     axes.stairs(setups, edges, color=_SETUPS, fill=True, alpha=0.75, label="setups a second")

@@ -25,7 +25,7 @@ _ROUNDING = 1e-6  # of one setup: sums of times are not exact
 
 
 class Verdict(enum.IntEnum):
-    """What comes of an attempt at the primary."""
+    """The result of an attempt at the primary."""
 
     USABLE = 0
     RESET = 1
@@ -43,7 +43,7 @@ class Primary:
     """One primary, from the moment that it serves.
 
     :ivar handshakes: connections set up and refusals with ``retry-after``: what cost the primary work.
-    :ivar refused: attempts that a full backlog turned away.
+    :ivar refused: attempts that a full backlog refused.
     :ivar deferred: refusals with ``retry-after``.
     """
 
@@ -61,7 +61,7 @@ class Primary:
         self.deferred = 0
 
     def attempt(self, client: int, now: float, *, may_park: bool = False) -> Answer:
-        """A connection of this client comes in."""
+        """A client attempts to connect."""
         if self._admission is None:
             full = self._busy_until - now > self._patience
             return self._reject_full(now) if full else (Verdict.USABLE, self.serve(now), 0.0)

@@ -19,7 +19,7 @@ class Result:
     :param attempts: when attempts reached the primary, in order.
     :param earlier: attempts before the primary was back.
     :param elsewhere: attempts at other members after that.
-    :param refused: attempts that the primary's full backlog turned away.
+    :param refused: attempts that the primary's full backlog refused.
     :param deferred: attempts that the primary refused with ``retry-after``.
     :param parked: attempts that a member parked.
     :param handshakes: what cost the primary work: connections set up and refusals with ``retry-after``.

@@ -16,7 +16,7 @@ class Role(enum.IntEnum):
     """What a member does with an attempt."""
 
     DEAD = 0
-    """Nobody listens: a reset."""
+    """No process listens: a reset."""
     PASSIVE = 1
     """Closes with ``amqp:connection:forced``."""
     PARKS = 2

@@ -16,7 +16,7 @@ _IDLE_TIMEOUT = 5.0
 async def take_all(
     url: str, address: str, expected: Iterable[str], progress: Callable[[int], object]
 ) -> Counter[str]:
-    """The bodies of the messages in a queue, with how often each one came.
+    """The bodies of the messages in a queue, with how often each one was received.
 
     Ends when nothing that is expected is missing, and the queue is empty or silent.
     """

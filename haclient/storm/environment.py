@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker_stub.address import Address
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
+from haclient.cluster_url.endpoint import Endpoint
 
 # A backup that takes over, on a busy machine.
 _PATIENCE = 60.0
@@ -71,7 +71,7 @@ class LocalPair:
     ) -> None:
         self._telemetry = folder / "members"
         arguments = ("--telemetry", str(self._telemetry), "--log-level", "error", *serve_arguments)
-        listen = (Address("127.0.0.1", 0),) * members
+        listen = (Endpoint("127.0.0.1", 0),) * members
         # A dead member that is back before another is promoted could be promoted itself.
         self._pair = LocalCluster(
             LocalClusterOptions(listen=listen, serve_arguments=arguments, restart=False)
@@ -126,7 +126,7 @@ class LocalPair:
         await self._pair.wait_ready(_PATIENCE)
 
     async def kill(self) -> float:
-        """SIGKILL; nobody is promoted before ``follow``."""
+        """SIGKILL; no member is promoted before ``follow``."""
         await self._pair.deciding.acquire()
         self._held = True
         self._killed = await self._pair.kill_primary()
@@ -160,7 +160,7 @@ def _entrance(member: Member) -> Mapping[str, Any]:
 
 
 class ExistingCluster:
-    """A cluster that somebody else runs: its URL, and a shell command that kills its primary.
+    """A cluster that runs already: its URL, and a shell command that kills its primary.
 
     Who follows, and when, is that cluster's business.
     """

@@ -7,7 +7,7 @@ Definitions
 * A client is back when its Begin was answered.  ``last``, ``p50`` and ``p99`` are over all clients that
   were connected when the primary was killed; they are infinite where so many did not come back.
 * The setup rate (mu) is *sustained*: four fifths of the connections, the ones in the middle, divided by
-  the time they took.  It is taken from the primary's own notes of whom it let in where there are some,
+  the time they took.  It is taken from the primary's own telemetry of admitted clients where there is some,
   otherwise from the clients.  ``ideal`` is N/mu, and ``ratio`` is ``last`` / ``ideal``.
   ``accept_rate`` is the rate that the primary reports.
 * An attempt is a dial.  ``attempts`` counts those since the kill, to any member; ``attempts_after``
@@ -70,7 +70,7 @@ class Facts:
     """What is known after a storm.
 
     :param primary: ``host:port`` of the new primary, empty for unknown.
-    :param accept_rate: what it says that it lets in, a second; ``None`` for no limit, or unknown.
+    :param accept_rate: the admissions a second that it reports; ``None`` for no limit, or unknown.
     :param came: how often each message was in the queue.
     """
 

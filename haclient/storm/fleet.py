@@ -38,7 +38,7 @@ _NICE = 5
 
 
 class FleetError(RuntimeError):
-    """The workers cannot run, or did not come up."""
+    """The workers cannot run, or did not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +99,13 @@ def _joined(path: str, variable: str) -> str:
 class Fleet:
     """Workers from ``start`` to ``stop``.
 
-    :param hear: called with each line that a worker writes.
+    :param on_line: called with each line that a worker writes.
     :param log: where their standard error goes.
     """
 
-    def __init__(self, plan: FleetPlan, hear: Callable[[Line], object], log: Path) -> None:
+    def __init__(self, plan: FleetPlan, on_line: Callable[[Line], object], log: Path) -> None:
         self._plan = plan
-        self._hear = hear
+        self._on_line = on_line
         self._log = log
         self._workers: list[asyncio.subprocess.Process] = []
         self._listening: list[asyncio.Task[None]] = []
@@ -122,7 +122,7 @@ class Fleet:
                     await self._spawn([*program, *self._arguments(first, count)], environment)
         except TimeoutError:
             await self.stop()
-            raise FleetError(f"a worker did not come up: {self._last_error()}") from None
+            raise FleetError(f"a worker did not start: {self._last_error()}") from None
         except BaseException:
             await self.stop()
             raise
@@ -147,7 +147,7 @@ class Fleet:
         assert worker.stdout is not None
         first = read_line(await worker.stdout.readline())
         if first is None or first.what != "ready":
-            raise FleetError(f"a worker did not come up: {self._last_error()}")
+            raise FleetError(f"a worker did not start: {self._last_error()}")
         self._listening.append(asyncio.create_task(self._listen(worker.stdout)))
 
     def _make_nice(self, pid: int) -> None:
@@ -160,7 +160,7 @@ class Fleet:
         async for text in output:
             line = read_line(text)
             if line is not None:
-                self._hear(line)
+                self._on_line(line)
 
     def _last_error(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []

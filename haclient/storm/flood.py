@@ -1,7 +1,7 @@
 """Floods a live primary with newcomers and measures the effect on connected senders.
 
 Some connected senders send all the time, and time each message from the call to its settlement: for a
-while before the newcomers come, then until the last of them is in.
+while before the newcomers connect, then until the last of them is in.
 
 On a machine with few processors the members of a pair wait for each other's turns on one of them while the
 newcomers have another.  A pair has two machines, and the newcomers have machines of their own.  So the

@@ -18,8 +18,8 @@ class Served:
     """What one member did from the moment on when it was primary.
 
     :param member: its name; ``since``: when it became primary.
-    :param admitted: when each client was let in; ``refused``: when each one was refused.
-    :param turned_away: handshakes that other members ended with a refusal in the same time.
+    :param admitted: when each client was admitted; ``refused``: when each one was refused.
+    :param refused_elsewhere: handshakes that other members ended with a refusal in the same time.
     """
 
     member: str
@@ -32,7 +32,7 @@ class Served:
 def served_between(folder: Path, killed_at: float, over_at: float) -> Served | None:
     """Who followed a primary that was killed, and whom it served until the storm was over.
 
-    ``None`` when nobody followed.
+    ``None`` when no member followed.
     """
     lines = sorted(_lines(folder), key=_at)
     after = [line for line in lines if killed_at < _at(line) <= over_at]
@@ -42,8 +42,9 @@ def served_between(folder: Path, killed_at: float, over_at: float) -> Served | N
     member, since = str(promoted["data"]["haclient.member.name"]), _at(promoted)
     then = [line for line in after if _at(line) >= since]
     its = [line for line in then if line["data"]["haclient.member.name"] == member]
-    turned = sum(line["type"] == Kind.MEMBER_REFUSED for line in then) - len(_times(its, Kind.MEMBER_REFUSED))
-    return Served(member, since, _times(its, Kind.MEMBER_ADMITTED), _times(its, Kind.MEMBER_REFUSED), turned)
+    admitted, refused = _times(its, Kind.MEMBER_ADMITTED), _times(its, Kind.MEMBER_REFUSED)
+    elsewhere = len(_times(then, Kind.MEMBER_REFUSED)) - len(refused)
+    return Served(member, since, admitted, refused, elsewhere)
 
 
 def _times(lines: list[dict[str, Any]], kind: Kind) -> tuple[float, ...]:

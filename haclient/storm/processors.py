@@ -59,7 +59,7 @@ def _threads(pid: int) -> Iterator[Path]:
 
 
 def available() -> list[int]:
-    """The numbers of the processors that this process may run on; none where nobody knows."""
+    """The numbers of the processors that this process may run on; none for unknown."""
     return sorted(os.sched_getaffinity(0)) if LINUX else []
 
 

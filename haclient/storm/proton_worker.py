@@ -11,7 +11,7 @@ The container waits with ``select()``, which takes file descriptors below 1024.
 A socket that ends in the turn of the container in which its heartbeat is due ends ``Container.run`` with
 ``AttributeError: 'NoneType' object has no attribute 'capacity'``: the I/O handler forgets the transport when
 it sees the end, and does not look for that when it sees the heartbeat
-(``proton._handlers.IOHandler.on_selectable_expired``).  In a large storm that happens to somebody, and all
+(``proton._handlers.IOHandler.on_selectable_expired``).  In a large storm that happens to some client, and all
 connections of the process would be gone.  Here the container goes on, and reports each error (``defect``).
 """
 
@@ -40,14 +40,14 @@ _TICK = 0.05
 
 
 class Later(proton.Handler):
-    """Calls a function when its time has come (``Container.schedule``)."""
+    """Calls a function when its timer expires (``Container.schedule``)."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         super().__init__()
         self._act = act
 
     def on_timer_task(self, event: proton.Event) -> None:
-        """The time has come."""
+        """The timer expired."""
         self._act()
 
 

@@ -3,8 +3,8 @@
 Rules
 -----
 * A client is in when the last event of its connection is that it is usable.
-* It is back from a kill when it is in, and became usable after the kill.  One that came back and was
-  lost again counts from its last return.
+* It is back from a kill when it is in, and became usable after the kill.  One that was
+  lost again after its return counts from its last return.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Client:
 class Results:
     """All clients of a fleet, and the messages that were settled.
 
-    :ivar defects: the errors of a library that ended its event loop, with how often each came.
+    :ivar defects: the errors of a library that ended its event loop, with how often each occurred.
     """
 
     def __init__(self) -> None:

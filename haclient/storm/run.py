@@ -27,7 +27,7 @@ Standby = Literal["none", "outage", "warm"]
 _ADDRESS = "storm"
 # A second of first dials, and of messages before the kill: calm enough for a pair on two cores.
 _CALM_DIALS = 300.0
-# Of what the primary lets in: nobody shall be refused before the storm.
+# Share of the accept rate: no client shall be refused before the storm.
 _CALM_SHARE = 0.8
 _CALM_MESSAGES = 500.0
 _SHORTEST_BEFORE_KILL = 2.0
@@ -287,7 +287,7 @@ class _StormRun:
     async def _wait(
         self, text: str, count: Callable[[], int], seconds: float, total: int | None = None
     ) -> None:
-        """Until so many, or all clients, are counted, or the time is over."""
+        """Wait until so many, or all clients, are counted, or the time expires."""
         goal = self._plan.connections if total is None else total
         self._screen.phase(text, goal)
 

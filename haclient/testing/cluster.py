@@ -11,7 +11,7 @@ Rules
 -----
 * A member that the test has killed for good, stopped or cut off is *out of service*; ``whole`` waits for
   the others only.
-* A member that is killed to be started again comes back when another one is primary, for it could be
+* A member that is killed to be started again is started when another one is primary: it could be
   promoted itself before that.
 * Nothing outlives the cluster: processes are killed, files removed.
 """
@@ -27,7 +27,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_stub.address import Address
+from broker_stub.amqp.endpoints import parse_endpoint
+from broker_stub.amqp.node_names import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.local_cluster.supervisor import (
     LocalCluster,
     LocalClusterEvent,
@@ -35,7 +36,6 @@ from broker_stub.local_cluster.supervisor import (
     Member,
     MemberState,
 )
-from broker_stub.management import EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.management_client import AdminClient, AdminError
 from haclient.testing.network import CLIENTS, Cut, DirectoryRoutes, ProxyNetwork, proxies
 
@@ -85,7 +85,7 @@ class Cluster:
         self._cut: set[str] = set()
         self._returning: set[asyncio.Task[None]] = set()
         self._failed: list[str] = []
-        listen = tuple(Address.parse(address) for address in network.client_addresses())
+        listen = tuple(parse_endpoint(address) for address in network.client_addresses())
         options = LocalClusterOptions(
             listen=listen,
             passwords=setup.users,

@@ -39,7 +39,7 @@ class FlakyPeer:
 
     @property
     def accepted(self) -> int:
-        """How many TCP connections came."""
+        """How many TCP connections were accepted."""
         return self._loop.do(lambda: len(self._peer.accepted))
 
     def __repr__(self) -> str:

@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from broker_stub.address import Address
 from broker_stub.local_cluster.member_process import free_addresses
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.peers.listening import Peer, loopback_host
 from haclient.testing.proxy import Proxy, proxy
 
@@ -35,7 +35,7 @@ class Cut(enum.Enum):
 class Network(Protocol):
     """The addresses at which every party finds the others."""
 
-    addresses: tuple[Address, ...]
+    addresses: tuple[Endpoint, ...]
     """Where the members listen."""
 
     def client_addresses(self) -> list[str]:
@@ -61,7 +61,7 @@ class ProxyNetwork:
     """A TCP proxy on each route between members and their clients or peers."""
 
     def __init__(
-        self, members: Sequence[str], routes: dict[tuple[str, str], Proxy], free: Iterable[Address]
+        self, members: Sequence[str], routes: dict[tuple[str, str], Proxy], free: Iterable[Endpoint]
     ) -> None:
         self.addresses = tuple(free)
         self._members = tuple(members)
@@ -100,7 +100,7 @@ async def proxies(members: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
     """A network of proxies on loopback; nobody listens on the members' addresses yet."""
     async with AsyncExitStack() as stack:
         # A host of its own for each: test runs beside this one cannot take the port meanwhile.
-        free = free_addresses(tuple(Address(loopback_host(), 0) for _ in members))
+        free = free_addresses(tuple(Endpoint(loopback_host(), 0) for _ in members))
         routes = {}
         for member, address in zip(members, free, strict=True):
             target = Peer(address.host, address.port)
@@ -137,17 +137,17 @@ class DirectoryRoutes:
             link.symlink_to(directory)
 
     def member_url(self, member: str) -> str:
-        """See ``ArbiterWays``."""
+        """See ``ArbiterRoutes``."""
         return f"directory:{self._links[member]}"
 
     def cut(self, member: str, how: Cut) -> None:
-        """See ``ArbiterWays``: a share that is not mounted, whatever ``how`` says."""
+        """See ``ArbiterRoutes``: a share that is not mounted, whatever ``how`` says."""
         link = self._links[member]
         if link.is_symlink():
             link.rename(_unmounted(link))
 
     def heal(self) -> None:
-        """See ``ArbiterWays``."""
+        """See ``ArbiterRoutes``."""
         for link in self._links.values():
             if _unmounted(link).is_symlink():
                 _unmounted(link).rename(link)

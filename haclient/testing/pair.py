@@ -122,9 +122,9 @@ class HAPair(_BlockingApi):
         self._loop.call(self._cluster.kill(member, restart=restart))
 
     def pause(self, member: str | None = None) -> str:
-        """SIGSTOP: its kernel accepts connections, and nobody answers.  The name of the member.
+        """SIGSTOP: its kernel accepts connections, and the member does not answer.  The name of the member.
 
-        Nobody is promoted in its place before ``promote``.
+        No member is promoted in its place before ``promote``.
 
         :param member: ``None`` for the primary.
         """
@@ -145,7 +145,7 @@ class HAPair(_BlockingApi):
     def partition(self, member: str | None = None, *, how: How = "silent") -> str:
         """Cut a member off from its clients, the other members, the arbiter and the manager.  Its name.
 
-        Nobody is promoted in its place before ``promote``.
+        No member is promoted in its place before ``promote``.
 
         :param member: ``None`` for the primary.
         :param how: ``silent``: packets vanish; ``reset``: connections are reset.
@@ -172,7 +172,7 @@ class Broker(_BlockingApi):
         self.wait_ready()
 
     def pause(self) -> None:
-        """SIGSTOP: its kernel accepts connections, and nobody answers."""
+        """SIGSTOP: its kernel accepts connections, and the member does not answer."""
         self._loop.call(self._cluster.pause(FIRST))
 
     def log(self) -> str:
@@ -192,7 +192,7 @@ def ha_pair(
 
     :param members: how many, if not two.
     :param users: names and passwords of clients.
-    :param anonymous: whether clients may come without a name.
+    :param anonymous: whether clients may connect without a name.
     :param serve_arguments: more arguments for each member's ``broker-stub serve``.
     :raises haclient.errors.SaslUnavailableError: without Cyrus SASL.
     """

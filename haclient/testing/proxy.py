@@ -4,7 +4,7 @@
         ...aio.connect(url(route))...
         route.cut()
 
-It is a ``Peer``, so ``url`` takes it as a member.  What came before a cut is delivered: the side
+It is a ``Peer``, so ``url`` takes it as a member.  What arrived before a cut is delivered: the side
 that was being written to gets an end of stream, the other one a reset, as when a process dies
 after the kernel has taken its last bytes.
 """
@@ -62,12 +62,12 @@ class Proxy(Peer):
         self._flows.clear()
 
     def refuse(self) -> None:
-        """Cut every connection, and each new one as soon as it comes."""
+        """Cut every connection, and each new one at once."""
         self._refuses = True
         self.cut()
 
     def release(self) -> None:
-        """Pass on again what comes, and what came meanwhile."""
+        """Pass on data again, and what arrived meanwhile."""
         self._refuses = False
         self._flows.set()
 

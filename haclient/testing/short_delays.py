@@ -40,7 +40,7 @@ SHORT: Mapping[str, float] = MappingProxyType(
 )
 """The longest that each delay may be, in seconds."""
 
-_SEAM = "with_overrides"
+_PATCHED = "with_overrides"
 
 
 @contextmanager
@@ -63,10 +63,10 @@ def fast_failover(**options: object) -> Iterator[None]:
 @contextmanager
 def changed_options(change: Callable[[Options], Options]) -> Iterator[None]:
     """Change the options of each factory that is made while the body runs."""
-    original: Callable[..., Options] = vars(factory)[_SEAM]
+    original: Callable[..., Options] = vars(factory)[_PATCHED]
 
     def changed(options: Options, **overrides: object) -> Options:
         return change(original(options, **overrides))
 
-    with mock.patch.object(factory, _SEAM, changed):
+    with mock.patch.object(factory, _PATCHED, changed):
         yield

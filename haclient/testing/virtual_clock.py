@@ -19,7 +19,7 @@ blocking API use ``fast_failover`` as well.
 Rules
 -----
 * Processes, and so ``ha_pair``, live in real time.  Virtual time is for outages that do not end: with
-  ``flaky_peer``, or nobody there.  For failovers use ``fast_failover``.
+  ``flaky_peers``, or an address without a member.  For failovers use ``fast_failover``.
 * Connections made meanwhile have no heartbeats: a peer in real time is silent for hours of virtual time.
 
 Why no library: looptime 0.9, the kept one, moves its clock after 42 empty polls of the selector, some
@@ -57,7 +57,7 @@ _DIGITS = 3
 class VirtualTime:
     """A clock, and event loops that go by it.
 
-    :param settle: real seconds of silence after which nobody is taken to answer.
+    :param settle: real seconds of silence after which no answer is expected.
     """
 
     def __init__(self, settle: float = SETTLE) -> None:

@@ -70,13 +70,13 @@ class MessageTracing:
     def trace(self, connection: blocking.Connection) -> Traced: ...
     def trace(self, connection: aio.Connection | blocking.Connection) -> AsyncTraced | Traced:
         """Makes senders and receivers of a connection whose messages are traced."""
-        core = connection.factory._core
+        factory = connection.factory
         context = TracingContext(
             self._tracer,
             self._instruments,
             self._propagation,
-            core.redactor,
-            core.client_id,
+            factory.redactor,
+            factory.client_id,
             lambda: connection.endpoint,
         )
         if isinstance(connection, aio.Connection):

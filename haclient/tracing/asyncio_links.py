@@ -14,7 +14,6 @@ from haclient import aio
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext
-from haclient.tracing.propagation import TracingEncoder
 
 
 class AsyncTraced:
@@ -26,8 +25,8 @@ class AsyncTraced:
 
     async def create_sender(self, address: str | None, **arguments: Any) -> AsyncTracedSender:
         """A sender; the arguments are those of ``aio.Connection.create_sender``."""
-        sender = await self._connection.create_sender(address, **arguments)
-        sender._encoder = TracingEncoder(self._context.propagation)
+        hook = self._context.propagation.additions
+        sender = await self._connection.create_sender(address, on_encode=hook, **arguments)
         return AsyncTracedSender(sender, self._context.link(address))
 
     async def create_receiver(

@@ -14,7 +14,6 @@ from haclient import blocking
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext
-from haclient.tracing.propagation import TracingEncoder
 
 
 class Traced:
@@ -26,8 +25,8 @@ class Traced:
 
     def create_sender(self, address: str | None, **arguments: Any) -> TracedSender:
         """A sender; the arguments are those of ``blocking.Connection.create_sender``."""
-        sender = self._connection.create_sender(address, **arguments)
-        sender._encoder = TracingEncoder(self._context.propagation)
+        hook = self._context.propagation.additions
+        sender = self._connection.create_sender(address, on_encode=hook, **arguments)
         return TracedSender(sender, self._context.link(address))
 
     def create_receiver(

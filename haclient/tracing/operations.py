@@ -132,7 +132,7 @@ class Link:
 
 
 class Operation:
-    """One operation under way.  None of its methods raises because of tracing."""
+    """One operation in progress.  None of its methods raises because of tracing."""
 
     def __init__(self, context: TracingContext, name: str, attributes: Attributes) -> None:
         self.span: trace.Span = trace.INVALID_SPAN

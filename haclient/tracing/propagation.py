@@ -1,7 +1,7 @@
 """Carries a trace context in a message, by the W3C draft for AMQP.
 
-It is read from the message annotations, or, where those have none, from the application properties, whoever
-wrote it.  Values are text, as propagators write them; the draft's binary form is not read.
+It is read from the message annotations, or, where those have none, from the application properties.
+Values are text, as propagators write them; the draft's binary form is not read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import TextMapPropagator
 
-from haclient.engine.codec import Encoder
+from haclient.core.message_encoder import Additions, OutgoingMessage
 
 logger = logging.getLogger("haclient")
 
@@ -31,7 +31,7 @@ class Propagation:
     def __init__(self, propagator: TextMapPropagator, carrier: Carrier) -> None:
         if carrier not in get_args(Carrier):
             raise ValueError(f"carrier: {carrier!r} is not one of {', '.join(get_args(Carrier))}")
-        self.carrier = carrier
+        self._carrier = carrier
         self._propagator = propagator
 
     def context(self, message: proton.Message) -> Context:
@@ -42,19 +42,19 @@ class Propagation:
                 return self._propagator.extract(texts, Context())
         return Context()
 
-    def addition(self, message: proton.Message) -> dict[Any, str]:
-        """What to put into a message, of the context that is current here."""
+    def additions(self, outgoing: OutgoingMessage) -> Additions | None:
+        """The current context as additions to a message (an ``EncodeHook``); none if it has a context."""
         try:
-            if span_context(self.context(message)).is_valid:
-                return {}
+            if span_context(self.context(outgoing.message)).is_valid:
+                return None
             found: dict[str, str] = {}
             self._propagator.inject(found)
         except Exception:
             logger.exception("a trace context could not be put into a message")
-            return {}
-        if self.carrier == "properties":
-            return dict(found)
-        return {proton.symbol(name): value for name, value in found.items()}
+            return None
+        if self._carrier == "properties":
+            return Additions(properties=found)
+        return Additions(annotations={proton.symbol(name): value for name, value in found.items()})
 
 
 def span_context(context: Context) -> trace.SpanContext:
@@ -68,26 +68,3 @@ def _texts(section: Mapping[Any, Any] | None) -> dict[str, str]:
         for key, value in (section or {}).items()
         if isinstance(key, str) and isinstance(value, str)
     }
-
-
-class TracingEncoder(Encoder):
-    """Encodes messages with the context that is current, and leaves them as they were."""
-
-    __slots__ = ("_propagation",)
-
-    def __init__(self, propagation: Propagation) -> None:
-        super().__init__()
-        self._propagation = propagation
-
-    def encode(self, message: proton.Message, duplicate_id: str | None = None) -> bytes:
-        """See ``Encoder.encode``."""
-        added = self._propagation.addition(message)
-        if not added:
-            return super().encode(message, duplicate_id)
-        carrier = self._propagation.carrier
-        before = getattr(message, carrier)
-        setattr(message, carrier, {**(before or {}), **added})
-        try:
-            return super().encode(message, duplicate_id)
-        finally:
-            setattr(message, carrier, before)

@@ -132,7 +132,7 @@ async def test_a_connection_to_a_stopped_peer_closes(api: API) -> None:
     assert connection.state is State.CLOSED
 
 
-async def test_an_idle_connection_closes_with_a_goodbye(api: API) -> None:
+async def test_an_idle_connection_closes_with_a_close(api: API) -> None:
     async with primary() as peer:
         connection = await api.connect(url(peer))
         assert len(peer.engines) == 1

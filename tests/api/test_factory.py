@@ -125,7 +125,7 @@ async def test_a_raising_callback_is_logged_and_called_again(
     assert "in the application's callback" in caplog.text
 
 
-async def test_the_event_iterator_tells_the_life_of_one_connection_and_ends(api: API) -> None:
+async def test_the_event_iterator_has_the_life_of_one_connection_and_ends(api: API) -> None:
     async with primary() as good:
         factory = await api.factory(url(good))
         connection, other = await factory.connect(), await factory.connect()
@@ -256,7 +256,7 @@ async def test_a_configure_that_raises_fails_its_link_alone(api: API) -> None:
         await connection.close()
 
 
-def test_a_thread_that_calls_while_another_closes_is_told() -> None:
+def test_a_thread_that_calls_while_another_closes_gets_an_error() -> None:
     """Whatever moment the close falls into: nobody waits for ever, and nothing is left unawaited."""
     with in_thread(primary()) as good:
         for _ in range(30):

@@ -48,10 +48,10 @@ async def test_the_variables_say_where_who_and_how() -> None:
     made = core(configuration.from_env(environ(USER="app", PASSWORD="secret", WINDOW=5, HEARTBEAT="2s")))
     assert [seed.endpoint.host for seed in made.url.seeds] == ["broker-a", "broker-b"]
     assert (made.options.window, made.options.heartbeat) == (5, 2.0)
-    assert await made.ask_credentials(HERE) == (Credentials("app", "secret"), False)
+    assert await made.credentials.ask(HERE) == (Credentials("app", "secret"), False)
 
 
-def test_the_factories_of_both_faces_are_made_so(tmp_path: Path) -> None:
+def test_the_factories_of_both_apis_are_made_so(tmp_path: Path) -> None:
     path = written(tmp_path, "haclient.toml", f'url = "{URL}"\nwindow = 7')
     for kind in (haclient.ConnectionFactory, aio.ConnectionFactory):
         made = (
@@ -97,13 +97,13 @@ async def test_a_password_file_of_the_environment_replaces_the_password_of_the_f
     path = written(tmp_path, "x.toml", f'url = "{URL}"\nuser = "app"\npassword = "old"')
     secret = written(tmp_path, "password", "new\n")
     made = core(configuration.from_env({"HACLIENT_CONFIG": str(path), "HACLIENT_PASSWORD_FILE": str(secret)}))
-    assert (await made.ask_credentials(HERE))[0] == Credentials("app", "new")
+    assert (await made.credentials.ask(HERE))[0] == Credentials("app", "new")
 
 
-def test_credentials_of_the_call_win() -> None:
+async def test_credentials_of_the_call_win() -> None:
     token = Credentials("other", "token")
     made = core(configuration.from_env(environ(USER="app", PASSWORD="secret")), credentials=token)
-    assert made._credentials == token
+    assert await made.credentials.ask(HERE) == (token, False)
 
 
 def test_a_table_may_hold_values_of_its_own_types() -> None:
@@ -161,9 +161,9 @@ def test_the_telemetry_variable_is_weaker_than_a_file(tmp_path: Path) -> None:
 async def test_a_password_file_is_read_before_each_attempt(tmp_path: Path) -> None:
     path = written(tmp_path, "password", "first\r\nrest\n")
     made = core(configuration.from_env(environ(USER="app", PASSWORD_FILE=path)))
-    assert await made.ask_credentials(HERE) == (Credentials("app", "first"), True)
+    assert await made.credentials.ask(HERE) == (Credentials("app", "first"), True)
     path.write_text("second")
-    assert await made.ask_credentials(HERE) == (Credentials("app", "second"), True)
+    assert await made.credentials.ask(HERE) == (Credentials("app", "second"), True)
 
 
 @pytest.mark.parametrize("place", ["environment", "file"])

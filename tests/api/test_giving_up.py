@@ -89,7 +89,7 @@ async def test_not_found_from_every_member_is_an_answer(api: API) -> None:
     assert "amqp:not-found" in str(error)
 
 
-async def test_the_deadline_ends_a_search_after_a_loss_and_tells_who_waits(api: API) -> None:
+async def test_the_deadline_ends_a_search_after_a_loss_and_fails_who_waits(api: API) -> None:
     watch = Watch()
     async with primary(grants=1, outcome=None) as peer:
         connection = await api.connect(url(peer, deadline=0.2), on_event=watch)

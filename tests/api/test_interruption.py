@@ -40,7 +40,7 @@ async def test_a_cancelled_connect_leaves_no_task_and_no_socket(name: str) -> No
         assert ours == []
 
 
-async def test_a_cancelled_send_is_taken_back_when_it_has_not_left() -> None:
+async def test_a_cancelled_send_is_withdrawn_when_it_has_not_left() -> None:
     async with primary(grants=0) as peer, aio.connect(url(peer)) as connection:
         sender = await connection.create_sender("q")
         sending = asyncio.ensure_future(sender.send(Message(body="cancelled")))
@@ -56,7 +56,7 @@ async def test_a_cancelled_send_is_taken_back_when_it_has_not_left() -> None:
         assert peer.bodies == ["after"]
 
 
-async def test_a_cancelled_wait_for_room_gives_its_place_to_the_next() -> None:
+async def test_a_cancelled_wait_for_the_window_gives_its_place_to_the_next() -> None:
     async with primary(grants=0) as peer, aio.connect(url(peer, window=1)) as connection:
         sender = await connection.create_sender("q")
         first = await sender.send_nowait(Message(body=1))
@@ -81,8 +81,12 @@ async def test_a_cancelled_receive_loses_no_message() -> None:
         assert delivery.message.body == "one"
 
 
-async def test_a_cancelled_future_takes_back_a_message_that_has_not_left() -> None:
-    async with primary(grants=0) as peer, aio.connect(url(peer)) as connection:
+# -- both APIs ---------------------------------------------------------------------------------
+
+
+async def test_a_cancelled_future_withdraws_a_message_that_has_not_left(api: API) -> None:
+    async with primary(grants=0) as peer:
+        connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
         futures = [await sender.send_nowait(Message(body=body)) for body in range(3)]
         futures[1].cancel()
@@ -90,9 +94,7 @@ async def test_a_cancelled_future_takes_back_a_message_that_has_not_left() -> No
         await asyncio.gather(futures[0], futures[2])
         await sender.flush(timeout=5)
         assert peer.bodies == [0, 2]
-
-
-# -- both APIs: timeouts ---------------------------------------------------------------------
+        await connection.close()
 
 
 async def test_a_send_that_times_out_before_it_left_never_leaves(api: API) -> None:
@@ -191,7 +193,7 @@ def test_an_interrupted_connect_ends_its_thread_and_its_sockets(name: str) -> No
             assert not thread.is_alive()
 
 
-def test_an_interrupted_send_is_taken_back_and_the_connection_goes_on() -> None:
+def test_an_interrupted_send_is_withdrawn_and_the_connection_goes_on() -> None:
     with in_thread(primary(grants=0)) as peer, haclient.connect(url(peer)) as connection:
         sender = connection.create_sender("q")
         with interrupted_when(lambda: sender.unsettled == 1):

@@ -24,7 +24,7 @@ from tests.peers.primary import Primary, primary
 from tests.telemetry.lines import lines, until
 
 
-async def test_a_loss_is_told_once_and_everything_opens_again() -> None:
+async def test_a_loss_is_reported_once_and_everything_opens_again() -> None:
     async with primary() as peer:
         handler = Recorder(sending(peer))
         async with running(handler):

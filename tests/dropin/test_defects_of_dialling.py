@@ -91,7 +91,7 @@ async def test_a_redirect_is_followed() -> None:
         None,
     ],
 )
-async def test_a_primary_that_says_goodbye_is_a_loss(name: str | None) -> None:
+async def test_a_primary_that_sends_close_is_a_loss(name: str | None) -> None:
     """proton takes most of them for errors, and waits for ever after ``forced``."""
     async with primary() as peer:
         handler = Recorder(sending(peer))
@@ -104,7 +104,7 @@ async def test_a_primary_that_says_goodbye_is_a_loss(name: str | None) -> None:
         assert not {"connection_error", "transport_error"}.intersection(handler.seen)
 
 
-async def test_giving_up_is_told_once_and_ends_the_container() -> None:
+async def test_giving_up_is_reported_once_and_ends_the_container() -> None:
     """proton writes a line into its log; no event says that no further attempt will come."""
     async with AsyncExitStack() as stack:
         peer = await stack.enter_async_context(primary())
@@ -117,7 +117,7 @@ async def test_giving_up_is_told_once_and_ends_the_container() -> None:
 
 
 @pytest.mark.parametrize("name", ["amqp:connection:forced", "amqp:internal-error", None])
-async def test_a_member_that_says_goodbye_and_keeps_the_socket_is_left(name: str | None) -> None:
+async def test_a_member_that_sends_close_and_keeps_the_socket_is_left(name: str | None) -> None:
     """proton waits for ever after ``forced``: it neither answers the Close nor hangs up."""
     async with primary() as peer, passive.open_then_close(name)(peer) as member:
         await connects(sending(member, peer))

@@ -36,7 +36,7 @@ async def test_handlers_see_a_connection_when_the_member_that_holds_it_serves() 
         assert seen == ["start", *OPENED, "disconnected", *OPENED, "connection_closed"]
 
 
-async def test_a_member_that_sends_those_away_whom_it_held_is_no_further_loss() -> None:
+async def test_a_member_that_closes_those_that_it_parked_is_no_further_loss() -> None:
     async with member(serving=True) as first, member() as second, member(serving=True) as third:
 
         def connect(container: Container) -> Any:

@@ -25,7 +25,7 @@ def proton(name: str, *peers: Peer | str) -> Program:
     return Program(str(Path(__file__).with_name("programs_of_defects")), name, *addresses)
 
 
-async def test_one_loss_is_told_twice() -> None:
+async def test_one_loss_is_reported_twice() -> None:
     async with primary() as peer, proton("Saying", peer) as program:
         await program.line("opened")
         peer.drop()

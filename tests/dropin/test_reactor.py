@@ -150,7 +150,7 @@ async def test_a_plain_connection_ends_with_its_socket() -> None:
         assert len(peer.accepted) == 1
 
 
-async def test_a_plain_connection_to_nobody_is_told_as_by_proton() -> None:
+async def test_a_plain_connection_to_nobody_is_reported_as_by_proton() -> None:
     async with primary() as peer:
         address = peer.address
     conditions: list[str] = []

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_stub.address import Address
 from broker_stub.local_cluster.member_process import free_addresses
+from haclient.cluster_url.endpoint import Endpoint
 from tests.dropin.programs_of_proton import Programs, run
 from tests.members import Member
 
 
 def free_port() -> str:
-    (address,) = free_addresses((Address("127.0.0.1", 0),))
+    (address,) = free_addresses((Endpoint("127.0.0.1", 0),))
     return address.authority
 
 

@@ -89,7 +89,7 @@ def test_an_authority_that_is_not_trusted_ends_the_container(safe: Member, recon
     assert len(visitor.errors) == 1
 
 
-def test_blocking_calls_tell_a_certificate_that_is_not_trusted(safe: Member, authority: Authority) -> None:
+def test_blocking_calls_report_a_certificate_that_is_not_trusted(safe: Member, authority: Authority) -> None:
     with pytest.raises(TLSVerificationFailed):
         BlockingConnection(named(safe), timeout=TIMEOUT)
     BlockingConnection(named(safe), timeout=TIMEOUT, ssl_domain=trusting(authority)).close()
@@ -131,7 +131,7 @@ def test_a_wrong_password_ends_the_container(locked: Member, reconnect: Any) -> 
     assert not visitor.opened
 
 
-def test_blocking_calls_tell_a_wrong_password(locked: Member) -> None:
+def test_blocking_calls_report_a_wrong_password(locked: Member) -> None:
     with pytest.raises(AuthenticationFailed) as raised:
         BlockingConnection(locked.address, timeout=TIMEOUT, user="ann", password="wrong")
     assert isinstance(raised.value, proton.ConnectionException)

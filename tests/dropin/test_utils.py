@@ -122,7 +122,7 @@ def test_a_plain_connection_raises_when_it_is_lost(peer: Primary) -> None:
         (lambda receiver: receiver.release(delivered=False), OutcomeState.RELEASED),
     ],
 )
-def test_every_way_to_settle(
+def test_every_outcome(
     peer: Primary, connection: BlockingConnection, settle: Callable[[Any], None], state: OutcomeState
 ) -> None:
     receiver = connection.create_receiver("news")

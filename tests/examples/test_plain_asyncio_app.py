@@ -6,7 +6,7 @@ from broker_stub.local_cluster.supervisor import LocalCluster
 from tests.examples.program import Program
 
 
-async def test_both_connections_tell_what_they_go_through_and_numbers_flow_again(pair: LocalCluster) -> None:
+async def test_both_connections_report_their_events_and_numbers_flow_again(pair: LocalCluster) -> None:
     async with Program("plain_asyncio_app", pair.url) as program:
         await program.line("received 3")
         await pair.kill_primary()

@@ -24,7 +24,7 @@ def shown(name: str, scenario: Scenario, policy: Policy) -> Result:
     return result
 
 
-def test_a_million_with_hints_end_at_the_limit() -> None:
+def test_a_million_with_retry_after_end_at_the_limit() -> None:
     result = shown("retry_after", STORM, PATIENT)
     assert result.not_back == 0
     assert result.ratio <= 1.10
@@ -42,7 +42,7 @@ def test_a_million_parked_end_at_the_limit(standby: str) -> None:
     assert result.ratio <= 1.05
 
 
-def test_a_million_without_hints_need_a_ceiling_that_fits_them() -> None:
+def test_a_million_without_retry_after_need_a_ceiling_that_fits_them() -> None:
     scenario = Scenario(clients=1_000_000, setup_rate=2000, retry_after=False)
     result = shown("no retry-after", scenario, Policy(backoff_max=250.0))
     assert result.not_back == 0

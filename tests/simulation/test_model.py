@@ -27,7 +27,7 @@ def test_a_full_primary_may_lose_the_syn_instead() -> None:
     assert primary.attempt(2, 0.0)[0] is Verdict.LOST
 
 
-def test_a_primary_with_hints_tells_whole_milliseconds_and_admits_who_comes_in_time() -> None:
+def test_a_primary_with_retry_after_sends_whole_milliseconds_and_admits_who_comes_in_time() -> None:
     primary = Primary(Scenario(setup_rate=3))
     answers = [primary.attempt(client, 0.0) for client in range(12)]
     retry_after = [retry_after for verdict, _, retry_after in answers if verdict is Verdict.DEFERRED]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from haclient.simulation import plot
-from haclient.simulation.plot import Arrivals, NoPlotsError
+from haclient.simulation import arrivals, plot
+from haclient.simulation.arrivals import Arrivals
+from haclient.simulation.plot import NoPlotsError
 
 SERIES = [
     Arrivals("full <retry-after>", [0.1, 0.2, 0.3, 0.4], [0.0, 0.1, 0.1, 0.3], 10.0),
@@ -51,8 +52,8 @@ def test_text_on_the_page_is_escaped(tmp_path: Path) -> None:
 
 
 def test_attempts_before_the_primary_is_back_are_not_drawn() -> None:
-    assert sum(plot.per_second([-0.1, -5.0], 1.0)) == 0
-    assert sum(plot.per_second([0.0, 0.5], 1.0)) * (1.0 / 120) == pytest.approx(2)
+    assert sum(arrivals.per_second([-0.1, -5.0], 1.0)) == 0
+    assert sum(arrivals.per_second([0.0, 0.5], 1.0)) * (1.0 / 120) == pytest.approx(2)
 
 
 def test_without_the_extra_the_error_says_what_to_install(

@@ -17,7 +17,7 @@ SMALL = Scenario(clients=200, setup_rate=100, outage=1.0)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_with_hints_the_last_client_is_back_at_the_limit(seed: int) -> None:
+def test_with_retry_after_the_last_client_is_back_at_the_limit(seed: int) -> None:
     result = simulate(replace(STORM, seed=seed), Policy())
     assert result.not_back == 0
     assert result.ratio <= 1.10
@@ -25,7 +25,7 @@ def test_with_hints_the_last_client_is_back_at_the_limit(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_without_hints_full_jitter_ends_soon_after_it(seed: int) -> None:
+def test_without_retry_after_full_jitter_ends_soon_after_it(seed: int) -> None:
     result = simulate(replace(ORDINARY, seed=seed), Policy())
     assert result.not_back == 0
     assert result.ratio <= 1.7
@@ -92,7 +92,7 @@ def test_parked_clients_look_around_again_after_park_timeout() -> None:
     assert result.attempts_per_client > 0
 
 
-def test_redirecting_members_lead_to_the_primary() -> None:
+def test_redirecting_members_bring_clients_to_the_primary() -> None:
     scenario = replace(STORM, clients=600, setup_rate=60, members=4, redirecting=2)
     result = simulate(scenario, Policy(standby="none"))
     assert result.not_back == 0
@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_storm(client: Policy | Preset) -> None:
     assert simulate(SMALL, client).attempts != simulate(replace(SMALL, seed=2), client).attempts
 
 
-def test_a_horizon_ends_the_storm_and_leaves_clients_away() -> None:
+def test_a_horizon_ends_the_storm_and_leaves_clients_disconnected() -> None:
     result = simulate(replace(SMALL, horizon=0.5), Policy())
     assert 0 < result.not_back < SMALL.clients
     assert result.figures()["last"] is None
@@ -143,7 +143,7 @@ def test_clients_with_a_deadline_give_up() -> None:
     assert result.gave_up == result.not_back == SMALL.clients
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     told: list[tuple[int, int]] = []
     simulate(SMALL, Policy(), progress=lambda back, clients: told.append((back, clients)))
     assert told == sorted(told)

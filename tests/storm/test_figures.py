@@ -118,7 +118,7 @@ def member_line(kind: str, member: str, at: float, **facts: Any) -> str:
     return json.dumps({"type": f"haclient.member.{kind}", "data": data})
 
 
-def test_the_members_notes_tell_who_followed_and_whom_it_served(tmp_path: Path) -> None:
+def test_the_members_telemetry_says_who_followed_and_whom_it_served(tmp_path: Path) -> None:
     lines = (
         member_line("role", "member-1", 10.0, **{"haclient.member.role": "primary"}),
         member_line("admitted", "member-1", 20.0),

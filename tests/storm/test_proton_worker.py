@@ -28,7 +28,7 @@ def test_a_heartbeat_of_a_socket_that_is_gone_ends_the_loop_of_proton() -> None:
         Container(HeartbeatOfTheDead()).run()
 
 
-def test_the_worker_goes_on_after_it_and_tells() -> None:
+def test_the_worker_goes_on_after_it_and_reports() -> None:
     container = Container(HeartbeatOfTheDead())
     defects: list[str] = []
     container.global_handler = Survivor(container.global_handler, lambda error: defects.append(str(error)))

@@ -157,7 +157,7 @@ def test_a_restored_pair_has_no_queues(pair: HAPair) -> None:
     assert bodies(pair.url, "q", 1) == ["new"]
 
 
-def test_who_waits_in_vain_is_told_how_every_member_is(pair: HAPair) -> None:
+def test_a_timeout_names_the_state_of_every_member(pair: HAPair) -> None:
     primary, backup = roles(pair)
     pair.pause()
     with pytest.raises(TimeoutError, match=r"not ready after 0.3 s: member-1 \w+.*, member-2 \w+") as caught:

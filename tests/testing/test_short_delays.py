@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from haclient import aio, blocking
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.options import Options
-from haclient.cluster_url.url_error import ClusterURLError
 from haclient.testing import fast_failover
 from haclient.testing.short_delays import SHORT
 
@@ -41,7 +41,7 @@ def test_how_long_the_client_tries_is_changed_on_demand_only() -> None:
     assert (changed.deadline, changed.startup_deadline) == (1, 2)
 
 
-def test_the_blocking_face_is_faster_too() -> None:
+def test_the_blocking_api_is_faster_too() -> None:
     with fast_failover(), blocking.ConnectionFactory(URL) as factory:
         assert factory._core.options.backoff_max == SHORT["backoff_max"]
 

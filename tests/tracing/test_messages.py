@@ -85,7 +85,7 @@ def check_path_of_a_message(recorded: Recorded, member: Member) -> None:
     assert SECRET not in recorded.everything()
 
 
-async def test_a_message_is_followed_on_the_asyncio_face(member: Member, recorded: Recorded) -> None:
+async def test_a_message_is_followed_on_the_asyncio_api(member: Member, recorded: Recorded) -> None:
     message = Message(id="m-1", body=SECRET, annotations={proton.symbol("x-mine"): 1})
     async with aio.connect(member.url, client_id="shop") as connection:
         traced = tracing(recorded).trace(connection)
@@ -102,7 +102,7 @@ async def test_a_message_is_followed_on_the_asyncio_face(member: Member, recorde
     check_path_of_a_message(recorded, member)
 
 
-def test_a_message_is_followed_on_the_blocking_face(member: Member, recorded: Recorded) -> None:
+def test_a_message_is_followed_on_the_blocking_api(member: Member, recorded: Recorded) -> None:
     with haclient.connect(member.url, client_id="shop") as connection:
         traced = tracing(recorded).trace(connection)
         with traced.create_sender("orders") as sender, traced.create_receiver("orders") as receiver:

@@ -9,6 +9,8 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
+from datetime import timedelta
+from pathlib import Path
 from typing import Any, assert_never, assert_type
 
 import proton
@@ -49,6 +51,10 @@ def ask_for_credentials() -> Credentials:
     return Credentials("user", "password")
 
 
+def add_shard(outgoing: haclient.OutgoingMessage) -> haclient.Additions | None:
+    return haclient.Additions(properties={"shard": outgoing.message.subject})
+
+
 async def await_credentials() -> Credentials:
     return Credentials(user="user", password=None)
 
@@ -81,6 +87,12 @@ def blocking_factory(context: ssl.SSLContext) -> None:
     ConnectionFactory(None)  # type: ignore[arg-type]
     ConnectionFactory(URL, heartbeat=object())  # type: ignore[arg-type]
     ConnectionFactory(URL, hartbeat=5)  # type: ignore[call-arg]
+    ConnectionFactory(
+        URL, heartbeat="10s", deadline=timedelta(minutes=1), tls_ca=Path("ca.pem"), max_attempts=None
+    )
+    ConnectionFactory(URL, delivery="at-least-twice")  # type: ignore[arg-type]
+    ConnectionFactory(URL, heartbeat=None)  # type: ignore[arg-type]
+    ConnectionFactory(URL, window=2.5)  # type: ignore[arg-type]
     ConnectionFactory(URL, on_event=[use_event, PrometheusSink(), OpenTelemetrySink()])
     assert_type(ConnectionFactory.from_env({"HACLIENT_URL": URL}, window=5), ConnectionFactory)
     assert_type(ConnectionFactory.from_mapping({"url": URL}), ConnectionFactory)
@@ -97,6 +109,9 @@ async def asyncio_factory(context: ssl.SSLContext) -> None:
     aio.ConnectionFactory(URL, credentials=Credentials("user", "password"), deadline=60, heartbeat=2.5)
     aio.ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     aio.ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
+    aio.ConnectionFactory(URL, hartbeat=5)  # type: ignore[call-arg]
+    aio.connect(URL, standby="allways")  # type: ignore[arg-type]
+    aio.connect(URL, tls_verify=None, hartbeat=5)  # type: ignore[arg-type, call-arg]
     assert_type(aio.ConnectionFactory.from_env(), aio.ConnectionFactory)
     async with aio.ConnectionFactory(URL) as factory, factory.connect() as connection:
         assert_type(factory, aio.ConnectionFactory)
@@ -124,6 +139,8 @@ async def traced_messages(connection: Connection, other: aio.Connection) -> None
 
 def blocking_connection() -> None:
     assert_type(haclient.connect(URL, deadline=60), Connection)
+    haclient.connect(URL, dedline=60)  # type: ignore[call-arg]
+    haclient.connect(URL, deadline=b"60")  # type: ignore[arg-type]
     with haclient.connect(URL) as connection:
         assert_type(connection.factory, ConnectionFactory)
         assert_type(connection.state, State)
@@ -131,12 +148,15 @@ def blocking_connection() -> None:
         assert_type(connection.generation, int | None)
         assert_type(connection.create_sender("orders"), Sender)
         assert_type(connection.create_sender(None, name="link", configure=configure_sender), Sender)
+        connection.create_sender("orders", on_encode=add_shard)
+        connection.create_sender("orders", on_encode=use_event)  # type: ignore[arg-type]
+        assert_type(connection.factory.client_id, str)
         assert_type(connection.create_receiver("orders"), Receiver)
         assert_type(connection.create_receiver(None, dynamic=True, name="link"), Receiver)
         connection.create_receiver("orders", credit=10, browse=True, configure=configure_receiver)
         connection.create_receiver("orders", 10)  # type: ignore[call-arg]
-        happening: Iterator[events.Event] = connection.events()
-        for event in happening:
+        stream: Iterator[events.Event] = connection.events()
+        for event in stream:
             use_event(event)
         for event in connection.events():
             assert_type(event, events.Event)
@@ -195,13 +215,14 @@ async def asyncio_connection() -> None:
         assert_type(connection.generation, int | None)
         assert_type(await connection.create_sender("orders"), aio.Sender)
         await connection.create_sender(None, name="link", configure=configure_sender)
+        await connection.create_sender("orders", on_encode=add_shard)
         assert_type(await connection.create_receiver("orders"), aio.Receiver)
         await connection.create_receiver(None, dynamic=True, name="link")
         await connection.create_receiver("orders", credit=10, browse=True, configure=configure_receiver)
         await connection.create_receiver("orders", 10)  # type: ignore[call-arg]
         connection.create_sender("orders")  # type: ignore[unused-coroutine]
-        happening: AsyncIterator[events.Event] = connection.events()
-        async for event in happening:
+        stream: AsyncIterator[events.Event] = connection.events()
+        async for event in stream:
             use_event(event)
         async for event in connection.events():
             assert_type(event, events.Event)

@@ -35,18 +35,18 @@ class Delivery(Rebindable, proton.Delivery):
 
     @property
     def link(self) -> Any:
-        """The link it goes or came over."""
+        """The link of the delivery."""
         return self._link
 
     @property
     def session(self) -> Session:
-        """The session it goes or came over."""
+        """The session of the delivery."""
         session: Session = self._link.session
         return session
 
     @property
     def connection(self) -> Connection:
-        """The connection it goes or came over."""
+        """The connection of the delivery."""
         return self._binding.connection
 
     @property

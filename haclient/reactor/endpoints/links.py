@@ -2,13 +2,13 @@
 
 Rules
 -----
-* A sender that keeps a ledger has the encoded bytes of every message until its outcome came, and
+* A sender that keeps a ledger has the encoded bytes of every message until its outcome is known, and
   sends them again, in order, when it is rebound.  Deliveries under a transaction are not kept:
   the transaction ended with its connection.
 * A program for proton may send again by itself what was not confirmed when it was disconnected.
   A message with the id and the bytes of one that the ledger sends again is that one, and is not
-  sent a third time; without an id nobody can tell, and a second copy arrives.
-* A receiver comes back with the credit that the application gave it, once.
+  sent a third time; without an id the two cannot be matched, and a second copy arrives.
+* A receiver is attached again with the credit that the application gave it, once.
 
 Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control) and 2.6.12 (transferring a message).
 """
@@ -46,7 +46,7 @@ class _Link(Rebindable):
 
     def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
         self._session = session
-        # By proton's C pointer: what is not settled, in the order it was sent or came.
+        # By proton's C pointer: what is not settled, in the order of sending or arrival.
         self.deliveries: dict[Any, Delivery] = {}
         super().__init__(impl, binding)
 
@@ -65,12 +65,12 @@ class _Link(Rebindable):
 
     @property
     def is_sender(self) -> bool:
-        """Whether messages leave here."""
+        """Whether it sends messages."""
         return isinstance(self, Sender)
 
     @property
     def is_receiver(self) -> bool:
-        """Whether messages come in here."""
+        """Whether it receives messages."""
         return isinstance(self, Receiver)
 
     @property
@@ -103,7 +103,7 @@ class _Link(Rebindable):
         self._binding.wake()
 
     def drained(self) -> int:
-        """Give back the credit that could not be used; how much came back, for a receiver."""
+        """Give back the credit that cannot be used; returns how much, for a receiver."""
         count: int = lib.pn_link_drained(self._impl)
         if count:
             self._binding.wake()
@@ -225,8 +225,8 @@ class Sender(_Link, proton.Sender):
         """The delivery of this very message, which the ledger has sent or will send since the loss.
 
         An id belongs to one message (AMQP 1.0 part 3, section 3.2.4), so a program that goes back after a
-        loss to what was not accepted then means the one that the ledger has sent meanwhile.  What came
-        back released or rejected is its own to send again.
+        loss to what was not accepted then means the one that the ledger has sent meanwhile.  A message
+        that was released or rejected is its own to send again.
         """
         assert self._again is not None
         delivery = None if message.id is None else self._again.pop(message.id, None)
@@ -274,7 +274,7 @@ class Receiver(_Link, proton.Receiver):
     def transfer(self, session: Any, *, detached: bool) -> None:
         """Become a link of another session, with the credit that the application gave.
 
-        What it was sent and had not settled comes again, and needs its credit again.
+        The primary sends again what was not settled, and needs credit for it again.
         """
         former = self._transfer(lib.pn_receiver(session, lib.pn_link_name(self._impl)))
         held = lib.pn_link_unsettled(former) - lib.pn_link_queued(former)
@@ -286,7 +286,7 @@ class Receiver(_Link, proton.Receiver):
         cproton.pn_decref(former)
 
     def on_disconnected(self) -> list[Delivery]:
-        """The connection is gone: what came over it comes again."""
+        """Forget the deliveries of a lost connection: the primary sends them again."""
         self.deliveries = {}
         return []
 

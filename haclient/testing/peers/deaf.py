@@ -1,4 +1,4 @@
-"""The passive behaviours below AMQP: nobody there, nobody listening, nobody that speaks AMQP."""
+"""The passive behaviours below AMQP: no host, no listener, no AMQP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNREACHABLE = "127.255.255.255"
 
 @asynccontextmanager
 async def refused(_primary: Peer) -> AsyncIterator[Peer]:
-    """The port is bound, so that nobody else gets it, but nothing listens."""
+    """The port is bound, so that no other process gets it, but nothing listens."""
     with bound() as bound_socket:
         yield Peer(*bound_socket.getsockname())
 
@@ -48,7 +48,7 @@ async def syn_drop(_primary: Peer | None = None) -> AsyncIterator[Peer]:
 
 @asynccontextmanager
 async def stopped_process(_primary: Peer) -> AsyncIterator[Peer]:
-    """A process that listens and is stopped: its kernel accepts, and nobody answers."""
+    """A process that listens and is stopped: its kernel accepts connections, and no answer follows."""
     with bound() as server:
         server.listen()
         process = _sleeper(server)
@@ -81,7 +81,7 @@ class _Dropping(asyncio.Protocol):
 
 
 def silence(_primary: Peer | None = None) -> AbstractAsyncContextManager[Peer]:
-    """TCP connects, and nobody reads."""
+    """TCP connects, and the peer never reads."""
     return listening(lambda _: _Deaf())
 
 

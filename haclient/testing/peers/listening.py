@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from haclient.engine import sasl
-from haclient.engine.protocol import Engine, EngineOwner
+from haclient.engine.owner import EngineOwner
+from haclient.engine.protocol import Engine
 from haclient.engine.settings import SaslServer, Settings
 
 ANONYMOUS = SaslServer()
@@ -23,9 +24,9 @@ _LOOPBACKS = 254 * 250 * 250
 
 @dataclass(slots=True)
 class Peer:
-    """Where a peer is, and who came.
+    """A peer's address and its connections.
 
-    :ivar accepted: when each TCP connection came, in the event loop's seconds.
+    :ivar accepted: when each TCP connection was accepted, in the event loop's seconds.
     :ivar options: URL options that a client needs to meet it.
     :ivar transports: the connections that are open now.
     """

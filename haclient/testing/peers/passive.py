@@ -1,6 +1,6 @@
 """The passive behaviours that speak AMQP: what members say when they are not the primary.
 
-Each is a script for ``Passive``: what to do when the client's Open comes, and when its Begin does.
+Each is a script for ``Passive``: what to do at the client's Open, and at its Begin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import proton
 
 from haclient.core.failures import ESTABLISHMENT_FAILED, REDIRECT
 from haclient.engine.links import Link
-from haclient.engine.protocol import CloseReason
+from haclient.engine.owner import CloseReason
 from haclient.testing.peers.listening import Peer, PeerEngine, bound, listening, settings
 
 # Long enough for the client to see an Open or Begin by itself, before the Close that follows.
@@ -31,18 +31,18 @@ class Passive:
     on_begin: Step | None = None
 
     def opened(self, engine: Any) -> None:
-        """The client's Open came."""
+        """The client sent Open."""
         self.on_open(engine)
 
     def session_opened(self, engine: Any, session: proton.Session) -> None:
-        """The client's Begin came."""
+        """The client sent Begin."""
         if self.on_begin is not None:
             session.open()
             engine.wake()
             self.on_begin(engine)
 
     def link_requested(self, engine: Any, link: Link) -> None:
-        """Neither served nor refused: it is somebody else's business."""
+        """Neither served nor refused: the script ends before."""
 
     def peer_closed(self, engine: Any, condition: proton.Condition | None) -> None:
         """The client sent Close."""
@@ -121,7 +121,7 @@ def redirecting(
 ) -> Callable[[Peer], AbstractAsyncContextManager[Peer]]:
     """A member that redirects to the primary.
 
-    :param opens: a good Open comes first, and the Close a moment later; otherwise the Open says
+    :param opens: a good Open is sent first, and the Close a moment later; otherwise the Open says
         that the connection failed.
     :param begins: the Begin is answered as well.
     :param with_port: without a port the target has the port of the one that redirects.

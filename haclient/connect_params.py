@@ -1,0 +1,201 @@
+"""Computes, just before an attempt, the parameters to connect to an endpoint: settings, TLS and credentials.
+
+Rules
+-----
+* Credentials of one seed of the URL are never sent to another one.
+* A callable is asked before each attempt; credentials that an endpoint refused are not sent there again.
+* The error of the application's callable may hold a secret: only its type is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from proton import SSLDomain
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.errors import ClusterURLError
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.seed import Seed
+from haclient.cluster_url.url import ClusterURL
+from haclient.core.attempt import ConnectParams
+from haclient.discovery.evidence import Failure, FailureReason
+from haclient.discovery.topology import Topology
+from haclient.engine import tls
+from haclient.engine.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user and a password or token.  ``None`` for both means ANONYMOUS (or EXTERNAL)."""
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+CredentialsProvider = Callable[[], Credentials | Awaitable[Credentials]]
+
+
+def seed_credentials(seed: Seed) -> Credentials:
+    """The credentials that the URL has for one seed."""
+    return Credentials(seed.user, seed.password.reveal() if seed.password is not None else None)
+
+
+class CredentialsSource:
+    """Finds the credentials for an endpoint: the application's, or the URL's.
+
+    :param given: the argument of the factory, which wins.
+    :param topology: returns what is known about the cluster.
+    """
+
+    def __init__(
+        self,
+        url: ClusterURL,
+        given: Credentials | CredentialsProvider | None,
+        topology: Callable[[], Topology | None],
+    ) -> None:
+        self._url = url
+        self._given = given
+        self._topology = topology
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any."""
+        return self._given is not None or any(seed.user is not None for seed in self._url.seeds)
+
+    async def ask(self, endpoint: Endpoint) -> tuple[Credentials, bool]:
+        """The credentials for one attempt, and whether another attempt may get others."""
+        given = self._given
+        if given is None:
+            return self._from_url(endpoint), False
+        if isinstance(given, Credentials):
+            return given, False
+        if inspect.iscoroutinefunction(given):
+            return await given(), True
+        asked = await asyncio.to_thread(given)
+        return (await asked if inspect.isawaitable(asked) else asked), True
+
+    def _from_url(self, endpoint: Endpoint) -> Credentials:
+        topology = self._topology()
+        for seed in self._url.seeds:
+            addresses = topology.addresses(seed.endpoint) if topology else ()
+            if endpoint == seed.endpoint or endpoint in addresses:
+                return seed_credentials(seed)
+        everywhere = {seed_credentials(seed) for seed in self._url.seeds}
+        return everywhere.pop() if len(everywhere) == 1 else Credentials()
+
+
+class EndpointParams:
+    """Makes the ``ConnectParams`` of every attempt of a factory.
+
+    :param context: replaces the ``tls_*`` options.
+    :param in_use: called with the credentials of each attempt, before they are used.
+    :raises ClusterURLError: when a TLS option is wrong.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        client_id: str,
+        desired_capabilities: tuple[str, ...],
+        source: CredentialsSource,
+        context: ssl.SSLContext | None,
+        in_use: Callable[[Credentials], object],
+    ) -> None:
+        self._options = options
+        self._client_id = client_id
+        self._desired_capabilities = desired_capabilities
+        self._source = source
+        self._in_use = in_use
+        self._context = context
+        if context is not None and self._is_external():
+            msg = "option 'sasl_mechanisms': EXTERNAL takes tls_ca, tls_cert and tls_key, not an ssl_context"
+            raise ClusterURLError(msg, "sasl_mechanisms")
+        if context is None and (options.tls_ca or options.tls_cert):
+            self._context = self._load()  # now, for a wrong path is an error of the caller's
+        self._domain: SSLDomain | None = None
+        self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
+
+    async def params_for(self, endpoint: Endpoint) -> ConnectParams:
+        """Settings, TLS and credentials for one attempt."""
+        try:
+            credentials, fresh = await self._source.ask(endpoint)
+            self._in_use(credentials)
+        except Exception as error:  # noqa: BLE001
+            detail = f"no credentials: {type(error).__name__} in the application's callable"
+            refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
+            return ConnectParams(self._settings(endpoint, Credentials()), refusal=refusal)
+        before, mechanism = self._refused.get(endpoint, (None, None))
+        if fresh and before == credentials:
+            detail = "the credentials that were refused here have not changed"
+            refusal = Failure(kind=FailureReason.AUTHENTICATION, detail=detail, mechanism=mechanism)
+            return ConnectParams(self._settings(endpoint, credentials), refusal=refusal)
+        return ConnectParams(
+            self._settings(endpoint, credentials),
+            tls=self._tls(endpoint),
+            fresh=fresh,
+            on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
+        )
+
+    def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
+        options = self._options
+        return Settings(
+            container_id=self._client_id,
+            hostname=options.vhost or endpoint.tls_name,
+            heartbeat=options.heartbeat,
+            max_frame_size=options.max_frame_size,
+            user=credentials.user,
+            password=credentials.password,
+            mechanisms=options.sasl_mechanisms or (),
+            plaintext=options.sasl_plaintext or endpoint.tls,
+            desired_capabilities=self._desired_capabilities,
+            properties={"product": "haclient", "version": _VERSION},
+            tls_domain=self._external(endpoint),
+            tls_name=options.tls_server_name or endpoint.tls_name,
+        )
+
+    def _files(self) -> tls.TlsFiles:
+        options = self._options
+        return tls.TlsFiles(
+            ca=options.tls_ca, certificate=options.tls_cert, key=options.tls_key, verify=options.tls_verify
+        )
+
+    def _is_external(self) -> bool:
+        return self._options.sasl_mechanisms == ("EXTERNAL",)
+
+    def _tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        if not endpoint.tls or self._is_external():
+            return None
+        if self._context is None:
+            self._context = self._load()
+        return self._context
+
+    def _load(self) -> ssl.SSLContext:
+        try:
+            return tls.client_context(self._files())
+        except tls.TlsFileError as error:
+            option = {"ca": "tls_ca", "certificate": "tls_cert"}[error.field]
+            raise ClusterURLError(f"option {option!r}: {error}", option) from error
+
+    def _external(self, endpoint: Endpoint) -> SSLDomain | None:
+        if not endpoint.tls or not self._is_external():
+            return None
+        if self._domain is None:
+            self._domain = tls.external_domain(self._files())
+        return self._domain
+
+
+def _package_version() -> str:
+    try:
+        return version("haclient")
+    except PackageNotFoundError:  # a source tree that was not installed
+        return "0"
+
+
+_VERSION = _package_version()

@@ -1,0 +1,35 @@
+"""Publishes the events of a factory's connections to its subscriptions."""
+
+from __future__ import annotations
+
+from haclient.event_log import LogSubscription, Subscription
+from haclient.events import Closed, Event, GaveUp
+
+
+class EventHub:
+    """The subscriptions of one factory, each to one connection or to all; the log is the first."""
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
+
+    def subscribe(self, subscription: Subscription, connection: int | None = None) -> None:
+        """Send the events of one connection (or of all, with ``None``) to a subscription."""
+        self._subscriptions[subscription] = connection
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop sending events to a subscription, and close it."""
+        self._subscriptions.pop(subscription, None)
+        subscription.close()
+
+    def publish(self, connection: int, event: Event) -> None:
+        """Send an event of a connection to its subscriptions; they end with the connection."""
+        for subscription, wanted in tuple(self._subscriptions.items()):
+            if wanted is None or wanted == connection:
+                subscription.put(event)
+            if wanted == connection and isinstance(event, Closed | GaveUp):
+                self.unsubscribe(subscription)
+
+    def close(self) -> None:
+        """Close every subscription."""
+        for subscription in self._subscriptions:
+            subscription.close()

@@ -1,0 +1,42 @@
+"""Sets up a factory's telemetry: the redactor, and the recorder where telemetry is on.
+
+The recorder, with the writer and its files, is imported when telemetry is on and not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from haclient.cluster_url.options import Options
+from haclient.cluster_url.url import ClusterURL
+from haclient.connect_params import seed_credentials
+from haclient.telemetry import settings as telemetry_settings
+from haclient.telemetry.redact import Redactor
+from haclient.telemetry.settings import TelemetrySettings
+
+if TYPE_CHECKING:
+    from haclient.telemetry.record import Recorder
+
+
+def make_redactor(url: ClusterURL, client_id: str) -> Redactor:
+    """A redactor that knows the passwords in the URL, and which names are public."""
+    redactor = Redactor((client_id, *(seed.endpoint.host for seed in url.seeds)))
+    for seed in url.seeds:
+        known = seed_credentials(seed)
+        redactor.add(known.user, known.password)
+    return redactor
+
+
+def make_recorder(given: TelemetrySettings | None, options: Options, redactor: Redactor) -> Recorder | None:
+    """The recorder of a factory; ``None`` where telemetry is off.
+
+    :param given: the settings that the application gave, which win over the option.
+    """
+    settings = telemetry_settings.resolve(given, options.telemetry)
+    if settings is None:
+        return None
+    from haclient.telemetry.record import Recorder  # noqa: PLC0415 - loads the writer
+
+    return Recorder(
+        settings, redactor, backoff_max=options.backoff_max, backoff_strategy=options.backoff_strategy
+    )

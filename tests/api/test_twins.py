@@ -1,0 +1,106 @@
+"""Both APIs have the same names, parameters and docstrings, apart from what is listed here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from haclient import aio, blocking
+
+# The asyncio API's special methods, and those of the blocking API.
+SPECIAL = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
+# What a call returns, where that differs, with the reason.
+RETURNED = {
+    "Connecting": "Connection",  # a blocking connection is usable when the call returns
+    "asyncio.Future[Outcome]": "Future[Outcome]",  # settled on another thread than the one that waits
+    "AsyncEvents": "BlockingEvents",  # awaited, or read by a thread
+    "AsyncIterator[Delivery]": "Iterator[Delivery]",  # the same
+}
+# Words of docstrings.
+WORDS = {"An asynchronous iterator": "An iterator", "an asynchronous iterator": "an iterator"}
+CLASSES = ("ConnectionFactory", "Connection", "Sender", "Receiver", "Delivery")
+
+
+def members(of: type) -> Mapping[str, Any]:
+    """What applications use of a class."""
+    return {
+        name: value
+        for name, value in vars(of).items()
+        if not name.startswith("_") or name in SPECIAL or name in SPECIAL.values()
+    }
+
+
+def twins() -> Iterator[tuple[str, Any, Any]]:
+    yield "connect", aio.connect, blocking.connect
+    for name in CLASSES:
+        one, other = getattr(aio, name), getattr(blocking, name)
+        yield name, one, other
+        for member, value in members(one).items():
+            yield f"{name}.{member}", value, members(other).get(SPECIAL.get(member, member))
+
+
+TWINS = list(twins())
+
+
+def function(member: Any) -> Any:
+    """The function of a method or property; a class is called by its constructor, which is not public."""
+    if isinstance(member, property):
+        return member.fget
+    return member.__func__ if isinstance(member, classmethod) else member
+
+
+def signature(member: Any) -> list[tuple[str, object, object, object]]:
+    found = inspect.signature(function(member)).parameters.values()
+    return [(each.name, each.kind, each.default, each.annotation) for each in found]
+
+
+def returned(member: Any) -> str:
+    return str(inspect.signature(function(member)).return_annotation)
+
+
+def test_both_have_the_same_names() -> None:
+    assert set(aio.__all__) == set(blocking.__all__) == {"connect", *CLASSES}
+    for name in CLASSES:
+        one, other = members(getattr(aio, name)), members(getattr(blocking, name))
+        assert {SPECIAL.get(each, each) for each in one} == set(other), name
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(one, other, id=name)
+        for name, one, other in TWINS
+        if not inspect.isclass(one) and "__" not in name
+    ],
+)
+def test_a_call_takes_and_returns_the_same(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    assert signature(one) == signature(other)
+    assert RETURNED.get(returned(one), returned(one)) == returned(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [pytest.param(one, other, id=name) for name, one, other in TWINS if "__" not in name]
+)
+def test_both_say_the_same_of_it(one: Any, other: Any) -> None:
+    text = inspect.getdoc(one)
+    assert text, "without a docstring"
+    for word, twin in WORDS.items():
+        text = text.replace(word, twin)
+    assert text == inspect.getdoc(other)
+
+
+def test_every_difference_listed_here_is_one() -> None:
+    calls = [(one, other) for _, one, other in TWINS if not inspect.isclass(one)]
+    differ = {(returned(one), returned(other)) for one, other in calls if returned(one) != returned(other)}
+    assert differ == set(RETURNED.items())
+    docs = [inspect.getdoc(one) or "" for _, one, _ in TWINS]
+    assert all(any(word in text for text in docs) for word in WORDS)
