@@ -38,10 +38,13 @@ simulate-million: setup  ## a million clients in virtual time: hints, parked, wa
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 4 $(MODEL_ARGS)
 
-check: setup  ## ruff, ruff format, mypy --strict
+check: setup  ## ruff, ruff format, mypy --strict, the layers, the words
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy --strict haclient broker_stub
+	@.venv/bin/lint-imports --no-cache --no-logo
+	@$(PYTHON) scripts/check_tree.py
+	@$(PYTHON) scripts/check_words.py
 
 format: setup  ## format, and fix what ruff can fix
 	@$(PYTHON) -m ruff format .

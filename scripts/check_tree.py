@@ -1,0 +1,67 @@
+"""Refuse cycles of imports at run time, and folders and modules that grew too large.
+
+``.venv/bin/python scripts/check_tree.py [ROOT]``; import-linter holds the layers (``pyproject.toml``).
+
+Rules
+-----
+* No modules import each other in a circle when they run.  Imports inside functions count; imports for type
+  checkers do not, for they are not run (between folders import-linter refuses those too).
+* A folder has at most 15 modules beside its ``__init__``, a module at most 500 lines.
+* Each folder of the packages has a README of at most ten lines.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+
+PACKAGES = ("haclient", "broker_stub")
+MOST_MODULES = 15
+MOST_LINES = 500
+MOST_README_LINES = 10
+
+
+def circles() -> Iterator[str]:
+    """The first circle of imports at run time, if there is one; the packages are those on ``sys.path``."""
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        yield "modules import each other at run time: " + " <- ".join(error.args[1])
+
+
+def oversized(root: Path) -> Iterator[str]:
+    """Folders with too many modules, modules with too many lines, and READMEs that are missing or long."""
+    folders = {path.parent for package in PACKAGES for path in (root / package).rglob("*.py")}
+    for folder in sorted(folders):
+        name = folder.relative_to(root)
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        if len(modules) > MOST_MODULES:
+            yield f"{name}: {len(modules)} modules, at most {MOST_MODULES}"
+        for module in sorted(modules):
+            lines = len(module.read_text().splitlines())
+            if lines > MOST_LINES:
+                yield f"{name}/{module.name}: {lines} lines, at most {MOST_LINES}"
+        readme = folder / "README.md"
+        if not readme.exists():
+            yield f"{name}: no README.md"
+        elif len(readme.read_text().splitlines()) > MOST_README_LINES:
+            yield f"{name}/README.md: more than {MOST_README_LINES} lines"
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was."""
+    root = Path(sys.argv[1] if sys.argv[1:] else ".").resolve()
+    sys.path.insert(0, str(root))
+    found = [*circles(), *oversized(root)]
+    sys.stdout.writelines(f"{line}\n" for line in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""Refuse words that the field does not use: ``.venv/bin/python scripts/check_words.py``.
+
+Names are split at ``_`` and at capitals.  Looked at: the names that the packages define (modules, classes,
+functions, parameters, attributes, variables), and the texts that people read (log lines, help, errors).
+What a name is called instead stands beside it in ``BANNED``.  A term of two words is found as two parts of
+one name that follow each other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+BANNED: Mapping[str, Mapping[str, str]] = {
+    "haclient": {
+        "face": "API",
+        "faces": "APIs",
+        "miss": "failure",
+        "misses": "failures",
+        "missed": "failed",
+        "flight": "pending attempt",
+        "flights": "pending attempts",
+        "appointment": "reservation",
+        "appointments": "reservations",
+        "lead": "search owner",
+        "farewell": "peer close",
+        "seat": "pending receive",
+        "veil": "redactor",
+        "conceal": "redact",
+        "unheard": "dropped events",
+        "away": "downtime",
+        "set up": "connection setup",
+        "told": "reported",
+        "tells": "reports",
+        "way": "route",
+        "ways": "routes",
+        "epoch": "topology version, session number",
+    },
+    "haclient/discovery": {
+        "slot": "reservation",
+        "heed": "apply retry after",
+        "judge": "check redirects",
+        "rest": "back off",
+        "set out": "start round",
+        "news": "newly known primary",
+        "kin": "same domain",
+    },
+    "haclient/core": {
+        "pass on": "wake next",
+        "arrival": "wait message",
+        "taken": "replenish credit",
+        "take back": "withdraw",
+        "plan": "connect params",
+        "planner": "params provider",
+        "reports": "attempt callbacks",
+        "claim": "mark settled",
+    },
+    "haclient/engine": {"ending": "close reason"},
+    "haclient/reactor": {
+        "happenings": "proton events",
+        "wishes": "connect options",
+        "lines": "connectors",
+        "keeping": "background loop",
+        "taker": "event handler",
+        "attend": "handle",
+        "stand in": "detached connection",
+        "carry": "transfer",
+    },
+    "haclient/telemetry": {
+        "silence": "null telemetry",
+        "happened": "telemetry entry",
+        "tally": "event counter",
+        "track": "connection tracker",
+    },
+    "haclient/tracing": {"station": "tracing context", "carriage": "propagation"},
+    "haclient/cli": {
+        "words": "formatting",
+        "running": "signals",
+        "consoles": "formatting",
+        "meter": "progress",
+    },
+    "haclient/storm": {
+        "book": "results",
+        "course": "run",
+        "stage": "environment",
+        "show": "report",
+        "wave": "connection flood",
+    },
+    "haclient/analysis": {
+        "survey": "roll-up",
+        "place": "endpoint",
+        "words": "dictionary",
+        "spelled": "decoded",
+        "pulse": "time buckets",
+        "beats": "time buckets",
+        "halves": "unmatched events",
+        "small": "materialize",
+        "kept": "materialized",
+        "figures": "summary, charts",
+        "dirt": "fault injection",
+        "luck": "PRNG",
+        "odd": "anomaly",
+        "absent": "not recovered",
+        "state then": "last state",
+        "heard at": "last event at",
+        "hints obeyed": "retry after honored",
+        "why": "error",
+    },
+    "broker_stub": {
+        "face": "member host",
+        "outlet": "outgoing connection",
+        "comer": "admission request",
+        "guest": "parked connection",
+        "entrance": "admission controller",
+        "keeper": "persister",
+        "restoring": "restore",
+        "gate": "newcomer scheduler",
+        "portion": "time slice",
+        "lot": "parking limit",
+        "teller": "site event listener",
+        "tell": "report",
+        "tells": "reports",
+        "told": "reported",
+        "heir": "eligible member",
+        "go alone": "shrink the in-sync set",
+        "dedup": "duplicate detection",
+        "ticket": "completion",
+        "obey": "handle command",
+        "objection": "refusal reason",
+        "abdicate": "step down",
+        "turn away": "close with",
+        "hang up": "close",
+        "goodbye": "close condition",
+        "send on": "redirect",
+        "turn": "slot, run once",
+        "sealed": "checksum",
+        "damage": "corruption",
+        "throne": "primary term",
+        "reign": "generation",
+        "seam": "interface",
+        "lap": "catch-up",
+        "roster": "managed members",
+        "appointment": "primary selector",
+        "away": "downtime",
+        "way": "route",
+        "ways": "routes",
+    },
+    "broker_stub/queueing": {
+        "place": "message state",
+        "room": "queue limits",
+        "browsers": "browse consumers",
+        "mark": "watermark",
+        "withhold": "hold",
+        "hand out": "publish",
+        "take out": "remove",
+        "put back": "requeue",
+        "forget": "discard",
+        "parked": "deferred, unroutable",
+    },
+    "broker_stub/connections": {
+        "termini": "terminus",
+        "sections": "message format",
+        "producers": "incoming links",
+        "subscriptions": "outgoing links",
+        "cut": "abort",
+    },
+    "broker_stub/replication": {"browser": "queue feed", "leading": "replica set"},
+    "broker_stub/sites": {
+        "agreeing": "reconcile",
+        "copied": "backup state",
+        "way": "source config",
+        "odd": "anomaly",
+        "marks": "site progress",
+    },
+    "broker_stub/local_cluster": {"manager": "supervisor"},
+}
+"""Folder: the word there, and what is said instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A name or a text of the code.
+
+    :param line: from 1.
+    """
+
+    line: int
+    text: str
+
+
+def parts(name: str) -> list[str]:
+    """``HTTPServer_isUp`` is http, server, is, up."""
+    words = re.findall(r"ZooKeeper|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)
+    return [word.lower() for word in words]
+
+
+def defined(tree: ast.AST) -> Iterator[Use]:
+    """The names that a module defines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield Use(node.lineno, name)
+            case ast.arg(arg=name):
+                yield Use(node.lineno, name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield Use(node.lineno, name)
+
+
+def read_by_people(tree: ast.AST) -> Iterator[Use]:
+    """Log lines, help texts and the texts of errors."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Raise(exc=ast.Call(args=arguments)):
+                yield from _texts(arguments)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="logger" | "log")), args=arguments):
+                yield from _texts(arguments[:1])
+            case ast.keyword(arg="help" | "short_help" | "epilog", value=value):
+                yield from _texts([value])
+            case ast.FunctionDef(decorator_list=[_, *_]) if _is_command(node):
+                yield Use(node.lineno, ast.get_docstring(node) or "")
+
+
+def _is_command(node: ast.FunctionDef) -> bool:
+    return any("command" in ast.unparse(one) or "group" in ast.unparse(one) for one in node.decorator_list)
+
+
+def _texts(values: list[ast.expr]) -> Iterator[Use]:
+    for value in values:
+        for node in ast.walk(value):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield Use(node.lineno, node.value)
+
+
+def banned_in(folder: str) -> dict[tuple[str, ...], str]:
+    """The terms that a folder may not use, as tuples of words, with what is said instead."""
+    return {
+        tuple(term.split()): instead
+        for at, terms in BANNED.items()
+        if folder == at or folder.startswith(f"{at}/")
+        for term, instead in terms.items()
+    }
+
+
+def found_in(words: list[str], terms: Mapping[tuple[str, ...], str]) -> Iterator[tuple[str, str]]:
+    """The terms among ``words``."""
+    for start in range(len(words)):
+        for size in (1, 2):
+            term = tuple(words[start : start + size])
+            if len(term) == size and term in terms:
+                yield " ".join(term), terms[term]
+
+
+def complaints(root: Path) -> Iterator[str]:
+    """One line for each banned word in the packages below ``root``."""
+    for path in sorted([*(root / "haclient").rglob("*.py"), *(root / "broker_stub").rglob("*.py")]):
+        where = path.relative_to(root)
+        terms = banned_in(where.parent.as_posix())
+        tree = ast.parse(path.read_text())
+        names = [Use(1, path.stem), *defined(tree)]
+        seen = [(use, parts(use.text)) for use in names]
+        seen += [(use, re.findall(r"[a-z]+", use.text.lower())) for use in read_by_people(tree)]
+        for use, words in seen:
+            for term, instead in found_in(words, terms):
+                yield f"{where}:{use.line}: {term!r} in {use.text[:60]!r}: say {instead}"
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was."""
+    found = sorted(set(complaints(ROOT)))
+    sys.stdout.writelines(f"{line}\n" for line in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
