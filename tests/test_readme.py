@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from haclient import errors
-from haclient.cluster_url.options import options_table
+from haclient.cluster_url.reference import options_table
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
