@@ -80,9 +80,12 @@ class ConnectionFactory:
         self._thread = LoopThread()
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] = os.environ, **arguments: Unpack[FactoryArguments]) -> Self:
+    def from_env(
+        cls, environ: Mapping[str, str] | None = None, **arguments: Unpack[FactoryArguments]
+    ) -> Self:
         """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
 
+        :param environ: the variables; ``None`` for those of the process.
         :param arguments: those of ``ConnectionFactory``, which win.
         :raises ConfigurationError: for a variable that is unknown, missing or wrong.
         """

@@ -103,11 +103,14 @@ class Configuration:
             raise _blame(error, error.option, self.origins[error.option]) from None
 
 
-def from_env(environ: Mapping[str, str] = os.environ) -> Configuration:
+def from_env(environ: Mapping[str, str] | None = None) -> Configuration:
     """Read ``HACLIENT_URL`` and the other variables of that prefix.
 
+    :param environ: the variables; ``None`` for those of the process.
     :raises ConfigurationError: for a variable that is unknown, missing or wrong.
     """
+    if environ is None:  # as a default argument it would be shown, passwords included, by ``help``
+        environ = os.environ
     given: _Settings = {}
     for name in sorted(environ):
         if name.startswith(PREFIX):

@@ -63,18 +63,24 @@ class TelemetrySettings:
         if self.fsync not in get_args(Fsync):
             raise ValueError(f"telemetry setting 'fsync': {self.fsync!r} is not no, everysec or always")
 
-    def service_name(self, environ: Mapping[str, str] = os.environ, default: str = DEFAULT_SERVICE) -> str:
-        """The name of the application."""
+    def service_name(self, environ: Mapping[str, str] | None = None, default: str = DEFAULT_SERVICE) -> str:
+        """The name of the application.
+
+        :param environ: the variables; ``None`` for those of the process.
+        """
+        environ = os.environ if environ is None else environ
         return self.service or environ.get(_SERVICE_VARIABLE) or default
 
 
 def resolve(
-    argument: TelemetrySettings | None, option: str | None, environ: Mapping[str, str] = os.environ
+    argument: TelemetrySettings | None, option: str | None, environ: Mapping[str, str] | None = None
 ) -> TelemetrySettings | None:
     """The settings in force, ``None`` for off.
 
     :param option: a directory; empty for off, ``None`` for whatever the environment says.
+    :param environ: the variables; ``None`` for those of the process.
     """
+    environ = os.environ if environ is None else environ
     if argument is not None:
         return argument
     directory = environ.get(VARIABLE) if option is None else option

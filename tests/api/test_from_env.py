@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pickle
+import pydoc
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import broker_stub
 import haclient
 from haclient import Credentials, aio, configuration
 from haclient.cluster_url.endpoint import Endpoint
@@ -18,6 +21,7 @@ from haclient.cluster_url.options import OPTION_NAMES, Options
 from haclient.configuration import Configuration, ConfigurationError
 from haclient.errors import ClusterURLError
 from haclient.factory import FactoryCore
+from haclient.telemetry import settings
 from haclient.telemetry.settings import VARIABLE
 from tests.members import Members
 
@@ -67,6 +71,26 @@ def test_the_factories_of_both_apis_are_made_so(tmp_path: Path) -> None:
 def test_the_process_own_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HACLIENT_URL", "amqp://elsewhere")
     assert str(configuration.from_env().url) == "amqp://elsewhere"
+
+
+@pytest.mark.parametrize("kind", [haclient.ConnectionFactory, aio.ConnectionFactory, configuration, settings])
+def test_help_does_not_print_the_environment(kind: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HACLIENT_PASSWORD", SECRET)
+    assert SECRET not in pydoc.render_doc(kind)
+
+
+def test_no_default_argument_anywhere_is_the_environment() -> None:
+    """It would be in every signature, and so in documentation and in tracebacks with values."""
+    found = [
+        f"{path}:{default.lineno}"
+        for package in (haclient, broker_stub)
+        for path in sorted(Path(str(package.__file__)).parent.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.arguments)
+        for default in (*node.defaults, *filter(None, node.kw_defaults))
+        if "environ" in ast.unparse(default)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("name", OPTION_NAMES)
