@@ -69,12 +69,14 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Redirected:
-    """A passive member named another endpoint.
+    """A member named another endpoint.
 
     ``followed`` is false for a target the policy does not allow, for a loop and for a chain
-    that is too long.
+    that is too long; and for a member of a ``failover-server-list`` that must not be given the
+    credentials, which is published once.
 
-    :param record: the attempt that ended so; ``None`` for a primary that closed a live connection.
+    :param record: the attempt that ended so; ``None`` for a primary that closed a live connection, and
+        for a ``failover-server-list``.
     """
 
     stamp: Stamp

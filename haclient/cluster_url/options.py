@@ -124,7 +124,10 @@ class Options:
     )
     redirects: Redirects = field(
         default=_POLICY.redirects,
-        metadata=_about(one_of(get_args(Redirects)), "which redirect targets may be given the credentials"),
+        metadata=_about(
+            one_of(get_args(Redirects)),
+            "which redirect targets and pushed members may be given the credentials",
+        ),
     )
     pushed_members: PushedMembers = field(
         default=_POLICY.pushed_members,

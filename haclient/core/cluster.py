@@ -17,12 +17,16 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from haclient.cluster_url.domain import is_literal
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.discovery.evidence import Evidence, Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
 from haclient.retry.policy import Policy
+
+# Refused members that are reported, so that no peer can make a client grow without bound.
+_MAX_REPORTED = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -43,14 +47,18 @@ class PendingSearch:
 
 
 class Cluster:
-    """The shared state of one factory's connections.  Belongs to one event loop."""
+    """The shared state of one factory's connections.  Belongs to one event loop.
 
-    def __init__(self, url: ClusterURL, policy: Policy, resolver: Resolver) -> None:
+    :param credentials: whether attempts send credentials.
+    """
+
+    def __init__(self, url: ClusterURL, policy: Policy, resolver: Resolver, *, credentials: bool) -> None:
         self.policy = policy
         self.resolver = resolver
         self.topology = Topology(
             seeds=tuple(seed.endpoint for seed in url.seeds),
             pushed_members=policy.pushed_members,
+            only_trusted=credentials and policy.redirects != "any",
             dr=second_site(policy.dr, tls=url.seeds[0].endpoint.tls),
         )
         self._srv = url.srv
@@ -59,6 +67,7 @@ class Cluster:
         self._dials = 0
         self._waiting: deque[PendingSearch] = deque()
         self._resolving: dict[Endpoint, asyncio.Task[None]] = {}
+        self._refused: set[Endpoint] = set()
 
     # -- searches -----------------------------------------------------------------------------
 
@@ -132,6 +141,19 @@ class Cluster:
             self._wake_all()
         elif self._search_owner is not None and before is not after:
             self._search_owner.wake()
+
+    def newly_refused(self, announced: Iterable[Endpoint]) -> list[Endpoint]:
+        """The announced members that the topology refuses and that were not reported yet."""
+        topology = self.topology
+        # The address of a listed name that is being looked up is not foreign: the next Open repeats it.
+        unknown = any(not (is_literal(e.host) or topology.addresses(e)) for e in topology.listed)
+        found = [
+            endpoint
+            for endpoint in dict.fromkeys(topology.refused_members(announced))
+            if endpoint not in self._refused and not (unknown and is_literal(endpoint.host))
+        ][: _MAX_REPORTED - len(self._refused)]
+        self._refused.update(found)
+        return found
 
     @property
     def resolving(self) -> bool:

@@ -48,6 +48,9 @@ class Observer(Protocol):
     def redirected(self, record: AttemptRecord) -> None:
         """Report that a passive member named another endpoint."""
 
+    def member_refused(self, by: Endpoint, member: Endpoint) -> None:
+        """Report that a member announced one that must not be given the credentials."""
+
     def backing_off(self, decision: decide.BackOff) -> None:
         """Report the wait before the next round: no member served."""
 
@@ -238,6 +241,8 @@ class Episode:
         members = pushed_members(attempt)
         if members:
             self._cluster.learn(Pushed(members, self._topology_versions[number]))
+            for member in self._cluster.newly_refused(members):
+                self._observer.member_refused(attempt.endpoint, member)
 
     def _attempt_parked(self, number: int) -> None:
         self.search.parked(number, self._loop.time())

@@ -77,6 +77,14 @@ class EventPublisher:
             record=record,
         )
 
+    def member_refused(self, by: Endpoint, member: Endpoint) -> None:
+        """Publish that a member announced one that must not be given the credentials."""
+        detail = (
+            f"{member} is announced as a member and is not in the domain of one: list it in the URL, or set "
+            "redirects=any, to send the credentials there"
+        )
+        self._emit(events.Redirected, by=by, target=member, followed=False, detail=detail)
+
     def backing_off(self, decision: decide.BackOff) -> None:
         """Publish the wait before the next round: no member served."""
         delay = decision.delay

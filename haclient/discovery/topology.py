@@ -9,8 +9,9 @@ Rules
 1. The seed list is never forgotten, whatever DNS, members or redirects say.
 2. An empty answer of the resolver keeps the last good one.
 3. ``failover-server-list``: *add* puts the new members before the older pushed ones, *replace*
-   drops the older pushed ones, *ignore* does nothing.  When every seed is ``amqps``, pushed
-   endpoints without TLS are dropped: a list must not bypass rule 9.
+   drops the older pushed ones, *ignore* does nothing.  A list must not bypass rule 9: when every seed
+   is ``amqps``, pushed endpoints without TLS are dropped, and with ``only_trusted`` those that may not
+   be given the credentials.
 4. Generations count per cluster id.  A claim with a lower generation than the highest seen of
    its cluster is a stale primary.  So is a claim *without* a generation that names a cluster
    whose generation is known: a real primary of that cluster would announce it.  A claim that
@@ -27,7 +28,8 @@ Rules
    it the site in use: its members are then the first candidates, and the seeds are the other site.  The
    topology drops the pushed members of the site that is no longer in use.
 9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
-   known members and to hosts with the parent domain of a seed.
+   members that the URL lists, to their addresses, and to hosts with the parent domain of one.  What
+   a member announces does not count: it could announce any host.
 
 The shape is that of pymongo's ``topology_description``: one record, one update function.
 """
@@ -66,6 +68,7 @@ class Topology:
 
     :param seeds: the endpoints of the cluster URL, in its order.
     :param pushed_members: the option of that name.
+    :param only_trusted: whether attempts send credentials, so that foreign pushed members are refused.
     :param dr: the endpoints of a second site.
     :param dr_active: whether the last primary was one of these.
     :param resolved: the last good addresses of each name, seed or pushed.
@@ -78,6 +81,7 @@ class Topology:
 
     seeds: tuple[Endpoint, ...]
     pushed_members: PushedMembers = "add"
+    only_trusted: bool = False
     dr: tuple[Endpoint, ...] = ()
     dr_active: bool = False
     resolved: tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...] = ()
@@ -177,13 +181,22 @@ class Topology:
             return "redirects=none"
         if source.tls and not target.tls:
             return f"{source} must not redirect to {target}, which has no TLS"
-        if policy.redirects == "any" or not credentials or self._same_domain(target):
+        if policy.redirects == "any" or not credentials or self.is_trusted(target):
             return None
         return f"{target} is no member and not in the domain of one, credentials must not go there"
 
+    def refused_members(self, announced: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+        """Those of a ``failover-server-list`` that must not be given the credentials (rule 3)."""
+        if not self.only_trusted or self.pushed_members == "ignore":
+            return ()
+        return tuple(endpoint for endpoint in announced if not self.is_trusted(endpoint))
+
+    def is_trusted(self, target: Endpoint) -> bool:
+        """Whether the URL itself allows the credentials to go there (rule 9)."""
+        listed = (*self.listed, *self._addresses_of(self.listed))
+        return _host_port(target) in {_host_port(each) for each in listed} or self._same_domain(target)
+
     def _same_domain(self, target: Endpoint) -> bool:
-        if self.is_member(target):
-            return True
         domain = parent_domain(target.host)
         return domain is not None and domain in {
             parent_domain(name) for seed in self.listed for name in (seed.host, seed.tls_name)
@@ -241,7 +254,8 @@ def _pushed(topology: Topology, push: Pushed) -> Topology:
     if topology.pushed_members == "ignore":
         return topology
     only_tls = bool(topology.seeds) and all(seed.tls for seed in topology.seeds)
-    announced = [e for e in push.endpoints if e.tls or not only_tls]
+    refused = topology.refused_members(push.endpoints)
+    announced = [e for e in push.endpoints if (e.tls or not only_tls) and e not in refused]
     older = topology.pushed if topology.pushed_members == "add" else ()
     members = tuple(dict.fromkeys((*announced, *older)))[:_MAX_PUSHED]
     return replace(topology, pushed=members, resolved=_kept(topology, members))

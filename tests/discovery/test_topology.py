@@ -237,6 +237,37 @@ class TestMembership:
         assert not topology.is_member(replace(A, port=5673))
 
 
+class TestForeignMembers:
+    """Only the URL says who may be given the credentials, never a member."""
+
+    foreign = (C, Endpoint("evil.com", 5672), Endpoint("localhost", 5672))
+
+    def test_an_announced_member_may_not_be_given_the_credentials_by_a_redirect(self) -> None:
+        """Else a member would announce first, and redirect then."""
+        topology = after(Topology(seeds=(NAME, A)), Pushed(self.foreign, 0))
+        reasons = [topology.may_follow(A, e, Policy(), credentials=True) for e in self.foreign]
+        assert None not in reasons
+        resolved = after(topology, Resolved(self.foreign[1], (B,)))
+        assert resolved.may_follow(A, B, Policy(), credentials=True) is not None
+
+    def test_it_is_refused_where_credentials_are_sent(self) -> None:
+        """Listed members, their addresses and their domain stay."""
+        sibling = Endpoint("other.example.com", 5672)
+        topology = after(Topology(seeds=(NAME, A), only_trusted=True), Resolved(NAME, (V4,)))
+        pushed = after(topology, Pushed((*self.foreign, sibling, V4, A), 0))
+        assert pushed.pushed == (sibling, V4, A)
+        assert topology.refused_members((*self.foreign, sibling, V4, A)) == self.foreign
+
+    def test_it_is_kept_where_none_are_sent(self) -> None:
+        """It can learn nothing."""
+        assert after(Topology(seeds=(NAME, A)), Pushed(self.foreign, 0)).pushed == self.foreign
+
+    def test_members_of_a_second_site_are_listed_too(self) -> None:
+        """Their addresses count as well."""
+        topology = after(Topology(seeds=(A,), dr=(NAME,), only_trusted=True), Resolved(NAME, (V4,)))
+        assert after(topology, Pushed((V4, C), 0)).pushed == (V4,)
+
+
 class TestRedirects:
     """Which redirects may be followed."""
 
