@@ -3,6 +3,8 @@
 Rules
 -----
 * Credentials of one seed of the URL are never sent to another one.
+* A member that lets the client use SCRAM shows that its cluster has it: from then on no member of that
+  site gets PLAIN without TLS, for whoever stands in for a member could ask for it.
 * A callable is asked before each attempt; credentials that an endpoint refused are not sent there again.
 * The error of the application's callable may hold a secret: only its type is reported.
 """
@@ -63,6 +65,11 @@ class CredentialsSource:
         self._given = given
         self._topology = topology
 
+    def is_dr(self, endpoint: Endpoint) -> bool | None:
+        """Whether it is a member of the second site; ``None`` when it is listed in neither."""
+        topology = self._topology()
+        return topology.is_dr(endpoint) if topology is not None else None
+
     @property
     def given(self) -> bool:
         """Whether there are any."""
@@ -121,6 +128,7 @@ class EndpointParams:
             self._context = self._load()  # now, for a wrong path is an error of the caller's
         self._domain: SSLDomain | None = None
         self._refused: dict[Endpoint, tuple[Credentials, str | None]] = {}
+        self._scram_sites: set[bool | None] = set()
 
     async def params_for(self, endpoint: Endpoint) -> ConnectParams:
         """Settings, TLS and credentials for one attempt."""
@@ -140,6 +148,8 @@ class EndpointParams:
             self._settings(endpoint, credentials),
             tls=self._tls(endpoint),
             fresh=fresh,
+            plain_barred=not endpoint.tls and self._is_scram_known(endpoint),
+            on_mechanism=lambda mechanism: self._note_mechanism(endpoint, mechanism),
             on_refused=lambda mechanism: self._refused.update({endpoint: (credentials, mechanism)}),
         )
 
@@ -153,12 +163,21 @@ class EndpointParams:
             user=credentials.user,
             password=credentials.password,
             mechanisms=options.sasl_mechanisms or (),
-            plaintext=options.sasl_plaintext or endpoint.tls,
+            plaintext=endpoint.tls or (options.sasl_plaintext and not self._is_scram_known(endpoint)),
             desired_capabilities=self._desired_capabilities,
             properties={"product": "haclient", "version": _VERSION},
             tls_domain=self._external(endpoint),
             tls_name=options.tls_server_name or endpoint.tls_name,
         )
+
+    def _note_mechanism(self, endpoint: Endpoint, mechanism: str | None) -> None:
+        if mechanism is not None and mechanism.startswith("SCRAM-"):
+            self._scram_sites.add(self._source.is_dr(endpoint))
+
+    def _is_scram_known(self, endpoint: Endpoint) -> bool:
+        """Whether a member of the same site, or of one that may be the same, has offered SCRAM."""
+        is_dr, sites = self._source.is_dr(endpoint), self._scram_sites
+        return bool(sites) if is_dr is None else not sites.isdisjoint({is_dr, None})
 
     def _files(self) -> tls.TlsFiles:
         options = self._options

@@ -234,7 +234,10 @@ class Options:
     )
     sasl_plaintext: bool = field(
         default=True,
-        metadata=_about(BOOLEAN, "PLAIN may be used without TLS, as the `amqp://` scheme asks for"),
+        metadata=_about(
+            BOOLEAN,
+            "PLAIN may be used without TLS, as the `amqp://` scheme asks for, until a member offers SCRAM",
+        ),
     )
     tls_ca: str | None = field(
         default=None,

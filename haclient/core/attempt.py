@@ -25,6 +25,7 @@ from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.discovery.evidence import Failure, FailureReason
+from haclient.engine import sasl
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
 from haclient.engine.protocol import Engine
@@ -40,6 +41,8 @@ class ConnectParams:
 
     :param fresh: a callable supplied the credentials, and may supply others next time.
     :param refusal: why not to dial at all (this member refused the credentials already).
+    :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
+    :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
     """
 
@@ -47,6 +50,8 @@ class ConnectParams:
     tls: ssl.SSLContext | None = None
     fresh: bool = False
     refusal: Failure | None = None
+    plain_barred: bool = False
+    on_mechanism: Callable[[str | None], None] = lambda _: None
     on_refused: Callable[[str | None], None] = lambda _: None
 
 
@@ -200,6 +205,7 @@ class Attempt:
         self._opened = True
         if self._done:
             return
+        self._note_mechanism(engine)
         self._callbacks.opened(self.number)
         failed = engine.peer_properties.get(failures.ESTABLISHMENT_FAILED)
         offered = engine.connection.remote_offered_capabilities or ()
@@ -232,6 +238,7 @@ class Attempt:
             return
         params = self.params
         assert params is not None
+        self._note_mechanism(engine)
         failure = failures.from_engine_error(
             reason.condition, engine.transport, fresh=params.fresh, opened=self._opened
         )
@@ -239,9 +246,16 @@ class Attempt:
             # Only proton's TLS (see engine.tls) fails here; asyncio's fails during the connect.
             advice = "with EXTERNAL only names are verified, no addresses: set tls_server_name"
             failure = replace(failure, detail=f"{failure.detail}; {advice}")
+        if params.plain_barred and failure.condition == failures.UNAUTHORIZED and failure.mechanism is None:
+            advice = "PLAIN without TLS is not used after a member of this cluster has offered SCRAM"
+            failure = replace(failure, detail=f"{failure.detail}; {advice}")
         if params.fresh and failures.credentials_refused(engine.transport):
             params.on_refused(failure.mechanism)
         self._fail(failure)
+
+    def _note_mechanism(self, engine: Engine) -> None:
+        assert self.params is not None
+        self.params.on_mechanism(sasl.mechanism(engine.transport))
 
     def _fail(self, failure: Failure) -> None:
         if not self._done:

@@ -20,7 +20,7 @@ from haclient.discovery.evidence import Failure, FailureReason
 
 REDIRECT = "amqp:connection:redirect"
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
-_UNAUTHORIZED = "amqp:unauthorized-access"
+UNAUTHORIZED = "amqp:unauthorized-access"
 _MAX_PORT = 65535
 _UNREACHABLE = frozenset(
     {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EHOSTDOWN}
@@ -101,7 +101,7 @@ def from_engine_error(
     """
     name = condition.name if condition else None
     text = (condition.description or "") if condition else ""
-    if name == _UNAUTHORIZED:
+    if name == UNAUTHORIZED:
         return _sasl_failure(transport, text, fresh=fresh)
     if _TLS_FAILURE in text:
         kind = FailureReason.TLS_VERIFICATION if _TLS_VERIFY in text else FailureReason.TLS_FAILED
@@ -137,7 +137,7 @@ def _sasl_failure(transport: proton.Transport, text: str, *, fresh: bool) -> Fai
         mechanism = None
     else:
         detail = f"{mechanism}: {text or 'authentication failed'}"
-    return Failure(kind=kind, detail=detail, condition=_UNAUTHORIZED, mechanism=mechanism)
+    return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)
 
 
 def _retry_after(info: Mapping[Any, Any]) -> float | None:

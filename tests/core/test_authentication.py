@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 
@@ -79,6 +80,30 @@ async def test_a_password_in_the_url_is_used_and_never_shown(members: list[Proxy
     assert "wrong-password" not in f"{caught.value!r} {caught.value}"
     async with aio.connect(f"amqp://alice%40{REALM}:right-password@{member.address}") as connection:
         assert connection.endpoint is not None
+
+
+async def test_a_cluster_that_offered_scram_never_gets_plain_without_tls(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    users = tmp_path_factory.mktemp("sasl")
+    write_user_database(users, REALM, {"alice": "right-password"}, MECHANISMS)
+    watch = Watch()
+    with (
+        primary_process(users=users, mechanisms=["SCRAM-SHA-256"]) as scram,
+        primary_process(users=users, mechanisms=["PLAIN"]) as plain,
+    ):
+        (first,), (second,) = scram.peers, plain.peers
+        async with aio.connect(url(second), credentials=RIGHT):
+            """Another factory knows nothing of SCRAM."""
+        async with aio.connect(url(first, second), credentials=RIGHT, on_event=watch) as connection:
+            assert connection.endpoint == Endpoint(first.host, first.port)
+            scram.signal(signal.SIGKILL)
+            await watch.until(GaveUp)
+    refusals = [failure for endpoint, failure in watch.failures() if endpoint.port == second.port]
+    assert {(failure.kind, failure.mechanism) for failure in refusals} == {
+        (FailureReason.AUTHENTICATION, None)
+    }
+    assert "has offered SCRAM" in refusals[0].detail
 
 
 async def test_no_common_mechanism_is_an_authentication_failure(members: list[Proxy]) -> None:
