@@ -71,9 +71,9 @@ class CredentialsSource:
         return topology.is_dr(endpoint) if topology is not None else None
 
     @property
-    def given(self) -> bool:
-        """Whether there are any."""
-        return self._given is not None or any(seed.user is not None for seed in self._url.seeds)
+    def for_unlisted(self) -> bool:
+        """Whether an endpoint that the URL does not list would be given any."""
+        return self._given is not None or self._of_every_seed().user is not None
 
     async def ask(self, endpoint: Endpoint) -> tuple[Credentials, bool]:
         """The credentials for one attempt, and whether another attempt may get others."""
@@ -93,6 +93,9 @@ class CredentialsSource:
             addresses = topology.addresses(seed.endpoint) if topology else ()
             if endpoint == seed.endpoint or endpoint in addresses:
                 return seed_credentials(seed)
+        return self._of_every_seed()
+
+    def _of_every_seed(self) -> Credentials:
         everywhere = {seed_credentials(seed) for seed in self._url.seeds}
         return everywhere.pop() if len(everywhere) == 1 else Credentials()
 

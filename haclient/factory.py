@@ -154,10 +154,10 @@ class FactoryCore:
         resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=self.rng)
         return Shared(
             options=options,
-            cluster=Cluster(self.url, options.policy(), resolver, credentials=self.credentials.given),
+            cluster=Cluster(self.url, options.policy(), resolver, credentials=self.credentials.for_unlisted),
             params_provider=self._endpoint_params.params_for,
             publish=self._events.publish,
             client_id=self.client_id,
-            credentials=self.credentials.given,
+            credentials=self.credentials.for_unlisted,
             rng=self.rng,
         )

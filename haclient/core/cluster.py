@@ -49,7 +49,7 @@ class PendingSearch:
 class Cluster:
     """The shared state of one factory's connections.  Belongs to one event loop.
 
-    :param credentials: whether attempts send credentials.
+    :param credentials: whether attempts at endpoints that the URL does not list send credentials.
     """
 
     def __init__(self, url: ClusterURL, policy: Policy, resolver: Resolver, *, credentials: bool) -> None:

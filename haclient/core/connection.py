@@ -68,7 +68,7 @@ class Shared:
 
     :param params_provider: gives the parameters to connect to an endpoint.
     :param publish: receives the events.
-    :param credentials: whether attempts send credentials.
+    :param credentials: whether attempts at endpoints that the URL does not list send credentials.
     """
 
     options: Options
