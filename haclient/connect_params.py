@@ -103,6 +103,7 @@ class CredentialsSource:
 class EndpointParams:
     """Makes the ``ConnectParams`` of every attempt of a factory.
 
+    :param client_id: returns the container id; it is another one after a fork.
     :param context: replaces the ``tls_*`` options.
     :param in_use: called with the credentials of each attempt, before they are used.
     :raises ClusterURLError: when a TLS option is wrong.
@@ -112,7 +113,7 @@ class EndpointParams:
         self,
         options: Options,
         *,
-        client_id: str,
+        client_id: Callable[[], str],
         desired_capabilities: tuple[str, ...],
         source: CredentialsSource,
         context: ssl.SSLContext | None,
@@ -159,7 +160,7 @@ class EndpointParams:
     def _settings(self, endpoint: Endpoint, credentials: Credentials) -> Settings:
         options = self._options
         return Settings(
-            container_id=self._client_id,
+            container_id=self._client_id(),
             hostname=options.vhost or endpoint.tls_name,
             heartbeat=options.heartbeat,
             max_frame_size=options.max_frame_size,

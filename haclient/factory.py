@@ -2,6 +2,10 @@
 
 ``connect_params`` decides how to connect to an endpoint, ``event_hub`` publishes what happens, and
 ``recorder_setup`` writes it down where telemetry is on.
+
+A factory that a forked process inherits gets a new identity at its first use there: another client id,
+unless the application chose it, another random source and other link names; and it drops what belongs to
+the parent's event loop.  Else all children would back off in step, and take each other's links.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import random
 import ssl
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Unpack
 
 from haclient.cluster_url.option_types import OptionArguments
@@ -44,6 +49,23 @@ class FactoryArguments(OptionArguments, total=False):
     on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None
     rng: random.Random | None
     telemetry: str | os.PathLike[str] | TelemetrySettings | None
+
+
+# Two pods with one ``client_id`` meet by chance once in four billion.
+_RANDOM_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Who a factory is in one process.
+
+    :param name_prefix: how link names begin that the application does not choose.
+    """
+
+    pid: int
+    client_id: str
+    name_prefix: str
+    rng: random.Random
 
 
 class FactoryCore:
@@ -80,13 +102,13 @@ class FactoryCore:
             overrides["telemetry"] = telemetry if settings is None else settings.directory
         self.options: Options = with_overrides(self.url.options, **overrides)
         check_available(self.options.sasl_mechanisms or ())
-        self.client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
-        self.rng = rng or random.Random()
+        self._given_rng = rng
+        self._identity = self._new_identity()
         self.redactor = make_redactor(self.url, self.client_id)
         self.credentials = CredentialsSource(self.url, credentials, lambda: self.topology)
         self._endpoint_params = EndpointParams(
             self.options,
-            client_id=self.client_id,
+            client_id=lambda: self.client_id,
             desired_capabilities=desired_capabilities,
             source=self.credentials,
             context=ssl_context,
@@ -104,6 +126,11 @@ class FactoryCore:
         self._connections: dict[ConnectionCore, None] = {}
 
     @property
+    def client_id(self) -> str:
+        """The container id of its connections."""
+        return self._in_this_process().client_id
+
+    @property
     def topology(self) -> Topology | None:
         """What is known about the cluster; ``None`` before the first connect."""
         return self._shared.cluster.topology if self._shared else None
@@ -112,6 +139,7 @@ class FactoryCore:
         """A new connection, not opened yet.  Must be called on the event loop."""
         if self._closed:
             raise ConnectionClosed("the factory is closed")
+        self._in_this_process()
         self._numbers += 1
         core = ConnectionCore(self.shared(), self._numbers)
         self._connections[core] = None
@@ -126,6 +154,7 @@ class FactoryCore:
 
     def shared(self) -> Shared:
         """The state that the connections share, also for a caller without a connection; on the event loop."""
+        self._in_this_process()
         if self._shared is None:
             self._shared = self._share()
         return self._shared
@@ -133,6 +162,7 @@ class FactoryCore:
     async def close(self) -> None:
         """Close every connection, then everything they shared."""
         self._closed = True
+        self._in_this_process()
         await asyncio.gather(*(core.close() for core in tuple(self._connections)))
         if self._shared is not None:
             await self._shared.cluster.close()
@@ -149,15 +179,30 @@ class FactoryCore:
         else:
             self._events.subscribe(subscription, connection)
 
+    def _new_identity(self) -> _Identity:
+        client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"
+        # Not by the given source, which is seeded the same in every process.
+        name_prefix = f"{client_id}-{uuid.uuid4().hex[:_RANDOM_DIGITS]}"
+        return _Identity(os.getpid(), client_id, name_prefix, self._given_rng or random.Random())
+
+    def _in_this_process(self) -> _Identity:
+        """The identity; a new one in a forked process, which also drops the parent's connections."""
+        if self._identity.pid != os.getpid():
+            self._identity = self._new_identity()
+            self._shared = None
+            self._connections = {}
+        return self._identity
+
     def _share(self) -> Shared:
-        options = self.options
-        resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=self.rng)
+        options, identity = self.options, self._identity
+        resolver = Resolver(nameserver=options.nameserver, timeout=options.dns_timeout, rng=identity.rng)
         return Shared(
             options=options,
             cluster=Cluster(self.url, options.policy(), resolver, credentials=self.credentials.for_unlisted),
             params_provider=self._endpoint_params.params_for,
             publish=self._events.publish,
-            client_id=self.client_id,
+            client_id=identity.client_id,
+            name_prefix=identity.name_prefix,
             credentials=self.credentials.for_unlisted,
-            rng=self.rng,
+            rng=identity.rng,
         )

@@ -68,6 +68,7 @@ class Shared:
 
     :param params_provider: gives the parameters to connect to an endpoint.
     :param publish: receives the events.
+    :param name_prefix: how link names begin that the application does not choose.
     :param credentials: whether attempts at endpoints that the URL does not list send credentials.
     """
 
@@ -76,6 +77,7 @@ class Shared:
     params_provider: ParamsProvider
     publish: Callable[[int, events.Event], None]
     client_id: str
+    name_prefix: str
     credentials: bool
     rng: random.Random
 
@@ -94,7 +96,7 @@ class ConnectionCore:
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self.links = LinkSet(
-            self._loop, shared.options, f"{shared.client_id}-{number}", self._read_generation
+            self._loop, shared.options, f"{shared.name_prefix}-{number}", self._read_generation
         )
         self._events = EventPublisher(self._loop, shared.publish, shared.client_id, number)
         self._policy = shared.options.policy()

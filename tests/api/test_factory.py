@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import threading
 import warnings
@@ -181,6 +182,48 @@ def test_use_after_a_fork_raises_wrong_thread() -> None:
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert sender.send(Message(body="the parent goes on"), timeout=5).accepted
+
+
+@pytest.mark.parametrize("client_id", ["", "me"])
+def test_a_forked_process_is_another_client_than_its_parent_and_its_siblings(client_id: str) -> None:
+    """Else they would back off in step, and steal each other's links."""
+    with in_thread(primary()) as good:
+        factory = aio.ConnectionFactory(url(good), **({"client_id": client_id} if client_id else {}))
+        seen = [asyncio.run(identity(factory)), *(in_a_fork(lambda: identity(factory)) for _ in range(2))]
+        client_ids, links, drawn = (set(each) for each in zip(*seen, strict=True))
+        assert len(drawn) == len(links) == 3
+        assert client_ids == {client_id} if client_id else len(client_ids) == 3
+
+
+def test_two_processes_with_one_client_id_give_links_other_names() -> None:
+    with in_thread(primary()) as good:
+        names = {asyncio.run(identity(aio.ConnectionFactory(url(good), client_id="me")))[1] for _ in range(2)}
+        assert len(names) == 2
+
+
+async def identity(factory: aio.ConnectionFactory) -> tuple[str, str, float]:
+    """Its client id, the name of a link, and what its random source draws."""
+    async with asyncio.timeout(20), factory.connect() as connection:
+        sender = await connection.create_sender("q")
+        return factory.client_id, sender._core.name, factory._core.shared().rng.random()
+
+
+def in_a_fork(asked: Callable[[], Any]) -> Any:
+    """What a coroutine function returns in a child process."""
+    readable, writable = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(writable, json.dumps(asyncio.run(asked())).encode())
+        finally:
+            os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable) as answer:
+        found = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(found)
 
 
 def raises_wrong_thread(call: Any) -> bool:
