@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
@@ -18,6 +19,7 @@ import pytest
 from tests.broker_stub.replication.cluster import Cluster
 from tests.cli.command import HACLIENT, PATIENCE, Running, environment, run
 from tests.members import Member, Members
+from tests.peers import primary as scripted_primary
 
 QUEUE = "orders"
 QUICK = "backoff_base=0.02&backoff_max=0.2"
@@ -188,6 +190,34 @@ async def test_nothing_is_lost_between_send_and_receive_when_the_primary_is_kill
         assert sending.errors[-1].startswith("sent 600 in ")
         assert sending.errors[-1].endswith(", 1 failover")
         assert any("  reconnected " in line for line in receiving.errors)
+
+
+async def test_a_connection_that_is_down_is_no_silence() -> None:
+    """The primary answers the second Begin later than ``--timeout`` allows for silence."""
+    async with scripted_primary() as peer:
+        peer.put(QUEUE, "one")
+        with Running(
+            "receive", f"amqp://{peer.address}?{QUICK}", QUEUE, "--timeout", "1", "-n", "2"
+        ) as receiving:
+            assert await asyncio.to_thread(receiving.line) == "one"
+            await peer.until(lambda: peer.outcomes)
+            peer.begin_after = 2.0
+            peer.drop()
+            peer.put(QUEUE, "two")
+            assert await asyncio.to_thread(receiving.wait) == 0, receiving.errors
+            assert receiving.line() == "two"
+
+
+async def test_a_primary_that_does_not_come_back_is_not_the_end_of_the_messages() -> None:
+    with contextlib.ExitStack() as stack:
+        async with scripted_primary() as peer:
+            peer.put(QUEUE, "one")
+            url = f"amqp://{peer.address}?{QUICK}"
+            options = ("--timeout", "20", "--reconnect-timeout", "0.3")
+            receiving = stack.enter_context(Running("receive", url, QUEUE, *options))
+            assert await asyncio.to_thread(receiving.line) == "one"
+        assert await asyncio.to_thread(receiving.wait) == 4
+        assert receiving.errors[-1] == "Error: no connection for 0.3 s"
 
 
 def test_a_terminal_gets_a_progress_bar(primary: Member) -> None:

@@ -3,6 +3,9 @@
 A message is accepted after its line is written; the broker delivers a message that was not written to
 the next receiver.  A message that was written, and not accepted before its connection was lost, is
 delivered and written again.
+
+A connection that is down is no silence: ``--timeout`` counts from the last message, or from the time when the
+connection was back, and a connection that does not come back ends the command with the code for no primary.
 """
 
 from __future__ import annotations
@@ -17,19 +20,22 @@ from typing import Any
 
 import click
 
-from haclient import aio
-from haclient.cli.exit_codes import LESS, client_errors, examples
+from haclient import State, aio, events
+from haclient.cli.exit_codes import LESS, NoPrimaryError, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
 from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
 from haclient.errors import ReceiveTimeout, StaleDelivery
+from haclient.event_log import AsyncEvents
 
 # Messages that are written together, and then accepted.
 _BATCH = 64
 # How long an interrupted receive waits for what is being written.
 _LAST_WAIT = 1.0
+# ``--reconnect-timeout`` beside ``--timeout``: as long as a first connect may take (``startup_deadline``).
+_RECONNECT_TIMEOUT = 60.0
 
 _EXAMPLES = examples(
     "haclient receive amqp://broker-a,broker-b orders",
@@ -46,9 +52,67 @@ class ReceiveArguments:
     address: str
     count: int | None
     timeout: float | None
+    reconnect_timeout: float | None
     rate: float | None
     browse: bool
     as_json: bool
+
+
+class _Patience:
+    """Waits for messages, as long as the arguments say.
+
+    :param timeout: seconds of silence on a live connection; ``None`` for no limit.
+    :param reconnect_timeout: seconds without a connection; ``None`` for no limit.
+    """
+
+    def __init__(
+        self, connection: aio.Connection, timeout: float | None, reconnect_timeout: float | None
+    ) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._reconnect_timeout = reconnect_timeout
+        self._loop = asyncio.get_running_loop()
+        self._silent_since = 0.0
+        self._lost_at: float | None = None
+        self._limit: asyncio.Timeout | None = None
+
+    async def watch(self, subscription: AsyncEvents) -> None:
+        """Follow the losses and returns of the connection, until it is closed."""
+        async for event in subscription:
+            if isinstance(event, events.Disconnected):
+                self._lost_at = event.stamp.monotonic
+            elif isinstance(event, events.Reconnected):
+                self._lost_at, self._silent_since = None, self._loop.time()
+            if self._limit is not None and not self._limit.expired():
+                self._limit.reschedule(self._until())
+
+    async def receive(self, receiver: aio.Receiver) -> aio.Delivery:
+        """The next message.
+
+        :raises ReceiveTimeout: when none has come for so long over a live connection.
+        :raises NoPrimaryError: when there is no connection for so long.
+        """
+        self._silent_since = self._loop.time()
+        while True:
+            self._limit = limit = asyncio.timeout_at(self._until())
+            try:
+                async with limit:
+                    return await receiver.receive()
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                if self._lost_at is not None:
+                    raise NoPrimaryError(f"no connection for {self._reconnect_timeout:g} s") from None
+                if self._connection.state is State.CONNECTED:
+                    raise ReceiveTimeout(f"no message for {self._timeout:g} s") from None
+                await asyncio.sleep(0)  # the loss is in the subscription already
+            finally:
+                self._limit = None
+
+    def _until(self) -> float | None:
+        if self._lost_at is not None:
+            return None if self._reconnect_timeout is None else self._lost_at + self._reconnect_timeout
+        return None if self._timeout is None else self._silent_since + self._timeout
 
 
 class _Receiving:
@@ -67,16 +131,22 @@ class _Receiving:
         """Receive until there are enough, none arrives within the timeout, or the output is closed."""
         arguments, output = self._arguments, Output(descriptor_of(sys.stdout, "output"))
         connection = await factory.connect()
+        subscription = connection.events()
         credit = credit if arguments.count is None else min(credit, arguments.count)
         receiver = await connection.create_receiver(arguments.address, credit=credit, browse=arguments.browse)
-        with contextlib.suppress(ReceiveTimeout, BrokenPipeError):
-            while arguments.count is None or self._progress.count < arguments.count:
-                await self._settle(output, await self._batch(receiver))
+        patience = _Patience(connection, arguments.timeout, arguments.reconnect_timeout)
+        watching = asyncio.create_task(patience.watch(subscription), name="haclient receive events")
+        try:
+            with contextlib.suppress(ReceiveTimeout, BrokenPipeError):
+                while arguments.count is None or self._progress.count < arguments.count:
+                    await self._settle(output, await self._batch(receiver, patience))
+        finally:
+            watching.cancel()
 
-    async def _batch(self, receiver: aio.Receiver) -> list[aio.Delivery]:
+    async def _batch(self, receiver: aio.Receiver, patience: _Patience) -> list[aio.Delivery]:
         """The next message, and those that have come with it."""
         await self._pace.wait()
-        batch = [await receiver.receive(timeout=self._arguments.timeout)]
+        batch = [await patience.receive(receiver)]
         most = (
             _BATCH
             if self._arguments.count is None
@@ -126,7 +196,13 @@ class _Receiving:
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
-    help="End when no message has come for so many seconds.",
+    help="End when no message has come for so many seconds over a live connection.",
+)
+@click.option(
+    "--reconnect-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End with code 4 when a lost connection is not back after so many seconds; "
+    f"with --timeout: {_RECONNECT_TIMEOUT:g} by default.",
 )
 @RATE
 @click.option("--browse", is_flag=True, help="Look at the messages, and leave them where they are.")
@@ -156,6 +232,8 @@ def receive(
     A body of text is written as it is; use --json when it may hold newlines.
     """
     url, address = divide(url_and_address)
+    if given["timeout"] is not None and given["reconnect_timeout"] is None:
+        given["reconnect_timeout"] = _RECONNECT_TIMEOUT
     arguments = ReceiveArguments(address=address, **given)
     target = target_of(url, overrides)
     bar = sys.stdout is not None and not sys.stdout.isatty()
