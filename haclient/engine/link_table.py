@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import proton
 from cproton_ffi import lib
 
-from haclient.engine.links import Link, ReceiverLink, SenderLink
+from haclient.engine.links import Link, ReceiverLink, SenderLink, answer
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
@@ -61,7 +61,7 @@ class LinkTable:
         if link is None:
             return
         condition = endpoint.remote_condition
-        link.endpoint.close()
+        answer(link)
         engine.wake()
         if isinstance(link, ReceiverLink):
             link.release()

@@ -207,8 +207,11 @@ class ReceiverLink:
         return True
 
     def close(self, condition: proton.Condition | None = None) -> None:
-        """Close the link, with the reason when there is one."""
-        _close(self, condition)
+        """Close the link, with the reason when there is one.
+
+        A durable source is detached and stays at the peer; proton sends no reason then.
+        """
+        _close(self, condition, keep=_is_durable(self.endpoint.source))
 
     def release(self) -> None:
         """Release the unsettled deliveries of a closed link, as ``released``.
@@ -288,13 +291,33 @@ Link = SenderLink | ReceiverLink
 _MISSING = object()
 
 
-def _close(link: Link, condition: proton.Condition | None) -> None:
+def _close(link: Link, condition: proton.Condition | None, *, keep: bool = False) -> None:
+    """Detach.
+
+    :param keep: the peer keeps the terminus: ``closed`` destroys it (section 2.6.6).
+    """
     if link.dead:
         return
     if condition is not None:
         link.endpoint.condition = condition
-    link.endpoint.close()
+    if keep:
+        link.endpoint.detach()
+    else:
+        link.endpoint.close()
     link._engine.wake()
+
+
+def answer(link: Link) -> None:
+    """Answer the peer's Detach: close only what the peer closed."""
+    if not link.endpoint.state & proton.Endpoint.REMOTE_CLOSED:
+        link.endpoint.detach()
+    else:
+        link.endpoint.close()
+
+
+def _is_durable(terminus: proton.Terminus) -> bool:
+    """Whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
+    return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER
 
 
 def repeat_credit(connection: proton.Connection, transport: Any) -> None:
