@@ -25,7 +25,7 @@ from haclient.cluster_url.authority import is_address
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import failures
 from haclient.discovery.evidence import Failure, FailureReason
-from haclient.engine import sasl
+from haclient.engine import peer_fields, sasl
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason, EngineOwner
 from haclient.engine.protocol import Engine
@@ -208,8 +208,7 @@ class Attempt:
         self._note_mechanism(engine)
         self._callbacks.opened(self.number)
         failed = engine.peer_properties.get(failures.ESTABLISHMENT_FAILED)
-        offered = engine.connection.remote_offered_capabilities or ()
-        if self._park and not failed and PARK in map(str, offered):
+        if self._park and not failed and PARK in peer_fields.offered_capabilities(engine.connection):
             self.parked = True
             self._callbacks.parked(self.number)
 

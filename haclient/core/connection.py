@@ -42,6 +42,7 @@ from haclient.core.standby import Standby
 from haclient.discovery import decision as decide
 from haclient.discovery.evidence import Claimed, Failure, PrimaryLost
 from haclient.discovery.search import Search
+from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -306,8 +307,7 @@ class ConnectionCore:
         """Read the generation from the first answered Attach, after a parked Open."""
         if not self._was_parked or self._engine is None:
             return
-        properties = {str(key): value for key, value in (link.endpoint.remote_properties or {}).items()}
-        generation = episodes.generation_of(properties)
+        generation = episodes.generation_of(peer_fields.properties(link.endpoint))
         if generation is None or generation == self.generation:
             return
         self.generation = generation

@@ -79,15 +79,17 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
     ``port`` it goes to the same port of the other host, or to the scheme's own if that differs.
     """
     fields = {str(key): value for key, value in info.items()}
-    host = str(fields.get("network-host") or fields.get("hostname") or "").strip("[]").lower()
-    scheme = str(fields.get("scheme") or "").lower()
+    names = [fields.get(key) or "" for key in ("network-host", "hostname", "scheme")]
+    if not all(isinstance(name, str) for name in names):
+        return None
+    network_host, server_name, scheme = map(str, names)
+    host, scheme = (network_host or server_name).strip("[]").lower(), scheme.lower()
     tls = scheme in {"amqps", "amqp+ssl"} if scheme else source.tls
     port = fields.get("port")
     if port is None:
         port = source.port if tls == source.tls else (AMQPS_PORT if tls else AMQP_PORT)
     if not host or not isinstance(port, int) or isinstance(port, bool) or not 0 < port <= _MAX_PORT:
         return None
-    server_name = str(fields.get("hostname") or "")
     return Endpoint(host, int(port), tls, server_name, Origin.REDIRECT)
 
 

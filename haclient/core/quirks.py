@@ -22,7 +22,8 @@ _INTERVAL = 5.0
 
 def apply(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
     """Work around the quirks of this connection's peer, until the connection ends."""
-    if engine.peer_properties.get("product") in _FORGETS_CREDIT:
+    product = engine.peer_properties.get("product")
+    if isinstance(product, str) and product in _FORGETS_CREDIT:
         loop.call_later(_INTERVAL, _remind, engine, loop)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import proton
 from cproton_ffi import lib
 
+from haclient.engine import peer_fields
 from haclient.engine.links import Link, ReceiverLink, SenderLink, answer
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class LinkTable:
         link = self.by_pointer.get(endpoint._impl)
         if link is None:
             return
-        condition = endpoint.remote_condition
+        condition = peer_fields.condition(endpoint)
         answer(link)
         engine.wake()
         if isinstance(link, ReceiverLink):
@@ -79,7 +80,7 @@ class LinkTable:
         On a client only the links that the End refuses are ended; the others stay in their senders and
         receivers, as their connection ends next, as after a loss.
         """
-        condition = session.remote_condition
+        condition = peer_fields.condition(session)
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
         serves = engine.settings.sasl_server is not None
         for link in links if serves else _refused_by_end(links, condition):

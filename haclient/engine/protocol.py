@@ -31,6 +31,7 @@ import proton
 from cproton_ffi import ffi, lib
 from proton import symbol
 
+from haclient.engine import peer_fields
 from haclient.engine.link_table import LinkTable
 from haclient.engine.links import (
     Link,
@@ -85,11 +86,8 @@ class Engine(asyncio.Protocol):
         if self._peer_properties is None:
             if self.close_reason is not None:
                 return {}
-            found = self.connection.remote_properties
-            if not isinstance(found, dict):
-                return {}
             # Decoding takes as long as a dozen messages, and half a dozen places ask.
-            self._peer_properties = {str(key): value for key, value in found.items()}
+            self._peer_properties = peer_fields.properties(self.connection)
         return self._peer_properties
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -354,7 +352,7 @@ class Engine(asyncio.Protocol):
         self.owner.opened(self)
 
     def _on_remote_close(self, _event: proton.Event) -> None:
-        condition = self.connection.remote_condition
+        condition = peer_fields.condition(self.connection)
         self._peer_closed = True
         if self._pending_reason is None:
             self._pending_reason = CloseReason(condition, by_peer=True)
@@ -367,7 +365,7 @@ class Engine(asyncio.Protocol):
 
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
-        condition = event.session.remote_condition
+        condition = peer_fields.condition(event.session)
         self._links.session_ended(self, event.session)
         event.session.close()
         self.wake()

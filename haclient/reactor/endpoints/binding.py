@@ -27,6 +27,7 @@ import proton
 from cproton_ffi import lib
 from proton import Endpoint
 
+from haclient.engine import peer_fields
 from haclient.reactor.endpoints.endpoint import Connection, Session
 from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.ids import Marker
@@ -328,7 +329,7 @@ class Binding:
 
     def _on_peer_close(self, engine: Engine, event: Event | None) -> None:
         assert event is not None
-        condition = self.connection.remote_condition
+        condition = peer_fields.condition(self.connection)
         lost = condition is None or condition.name in _GOES_ON
         if not (lost and self.keeps_ledger and self.connection.active):
             self.container.dispatch(event)

@@ -1,0 +1,42 @@
+"""Reads the fields of a peer's Open, Attach, Close and Detach, whatever types they have.
+
+Proton decodes these fields when they are read, and raises where Python cannot hold the value: a map with a
+list as a key, text that is not UTF-8, a capability that is no symbol.  Such a field is as if it were absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import proton
+
+# What proton raises for a value that Python cannot hold; bad UTF-8 is a ValueError.
+_UNREADABLE = (TypeError, ValueError)
+
+
+def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
+    """The properties of an Open or an Attach, by plain string."""
+    found = _read(lambda: endpoint.remote_properties)
+    return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def offered_capabilities(connection: proton.Connection) -> frozenset[str]:
+    """The capabilities that the peer's Open offers."""
+    found = _read(lambda: connection.remote_offered_capabilities)
+    return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
+
+
+def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
+    """The error of a Close, an End or a Detach; one without details where they cannot be read."""
+    try:
+        return endpoint.remote_condition
+    except _UNREADABLE:
+        return proton.Condition("amqp:internal-error", "the peer's error cannot be read")
+
+
+def _read(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except _UNREADABLE:
+        return None

@@ -1,0 +1,157 @@
+"""A member that follows the protocol, except that a field of its performatives has any type.
+
+Proton cannot encode such performatives: this peer writes its frames itself (AMQP 1.0 part 2, section 2.7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import proton
+from proton import Data, Described, symbol, ubyte, uint, ulong, ushort
+
+from haclient.testing.peers.listening import Peer, listening
+
+OPEN, BEGIN, ATTACH, FLOW, DETACH, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x16, 0x18
+_MECHANISMS, _INIT, _OUTCOME = 0x40, 0x41, 0x44
+_SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
+_AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+_SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+_HEADER_SIZE = 8
+_SENDER_ROLE = False
+_INTERNAL_ERROR = symbol("amqp:internal-error")
+
+# Python and proton cannot hold these, so they are put in place of others of the same length.
+_LIST_KEY, _NOT_UTF8, _NOT_ASCII = "KEY7", "UTF8", "ASC7"
+_UNENCODABLE = {
+    b"\xa1\x04KEY7": b"\xc0\x04\x03\x41\x41\x41",
+    b"\xa1\x04UTF8": b"\xa1\x04\xff\xfe\xff\xfe",
+    b"\xa3\x04ASC7": b"\xa3\x04\xff\xfe\xff\xfe",
+}
+
+Fields = Mapping[int, Any]
+
+
+def error(condition: Any = _INTERNAL_ERROR, description: Any = None, info: Any = None) -> Described:
+    """An error, as Close, End and Detach have one (section 2.8.14)."""
+    return Described(ulong(_ERROR), [condition, description, info])
+
+
+def _frame(code: int, fields: Sequence[Any], *, kind: int = 0) -> bytes:
+    data = Data()
+    data.put_object(Described(ulong(code), list(fields)))
+    body = data.encode()
+    for placeholder, encoded in _UNENCODABLE.items():
+        body = body.replace(placeholder, encoded)
+    return (len(body) + _HEADER_SIZE).to_bytes(4, "big") + bytes((2, kind, 0, 0)) + body
+
+
+def _changed(fields: Sequence[Any], changes: Fields) -> list[Any]:
+    every = [*fields, *[None] * (max(changes, default=-1) + 1 - len(fields))]
+    for index, value in changes.items():
+        every[index] = value
+    return every
+
+
+class OddPeer(asyncio.Protocol):
+    """The server side of one connection.
+
+    :param odd: the fields to change, by performative and index.
+    :param closes_after: close the connection after answering this performative.
+    """
+
+    def __init__(self, odd: Mapping[int, Fields], closes_after: int | None) -> None:
+        self._odd = odd
+        self._closes_after = closes_after
+        self._input = bytearray()
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._input += data
+        while len(self._input) >= _HEADER_SIZE:
+            is_header = self._input.startswith(b"AMQP")
+            size = _HEADER_SIZE if is_header else int.from_bytes(self._input[:4], "big")
+            if len(self._input) < size:
+                return
+            frame = bytes(self._input[:size])
+            del self._input[:size]
+            if is_header:
+                self._on_header(frame)
+            elif size > _HEADER_SIZE:
+                self._on_frame(frame[_HEADER_SIZE:])
+
+    def _on_header(self, header: bytes) -> None:
+        self._transport.write(header)
+        if header == _SASL_HEADER:
+            self._transport.write(_frame(_MECHANISMS, [symbol("ANONYMOUS")], kind=1))
+        else:
+            self._send(OPEN, ["odd"])
+
+    def _on_frame(self, body: bytes) -> None:
+        data = Data()
+        data.decode(body)
+        data.rewind()
+        data.next()
+        try:
+            performative = data.get_object()
+        except ValueError:  # the client repeats a link name that is not UTF-8
+            return
+        code, fields = int(performative.descriptor), performative.value
+        if code == _INIT:
+            self._transport.write(_frame(_OUTCOME, [ubyte(0)], kind=1))
+        elif code == BEGIN:
+            self._send(BEGIN, [ushort(0), uint(0), uint(2048), uint(2048)])
+        elif code == ATTACH:
+            self._attach(fields)
+        elif code == CLOSE:
+            self._transport.write(_frame(CLOSE, []))
+
+    def _attach(self, fields: Sequence[Any]) -> None:
+        name, handle, role = fields[:3]
+        node = [symbol("q") if value is None else value.value[0] for value in fields[5:7]]
+        source, target = Described(ulong(_SOURCE), [node[0]]), Described(ulong(_TARGET), [node[1]])
+        answer = [name, handle, not role, None, None, source, target, None, None]
+        self._send(ATTACH, [*answer, uint(0) if role != _SENDER_ROLE else None])
+
+    def _send(self, code: int, fields: Sequence[Any]) -> None:
+        self._transport.write(_frame(code, _changed(fields, self._odd.get(code, {}))))
+        if code == self._closes_after:
+            self._transport.write(_frame(CLOSE, _changed([], self._odd.get(CLOSE, {}))))
+
+
+@asynccontextmanager
+async def odd_peer(odd: Mapping[int, Fields], *, closes_after: int | None = None) -> AsyncIterator[Peer]:
+    """Listen; see ``OddPeer``.  Only the first connection is served, others are dropped at once."""
+    served: list[Peer] = []
+
+    def serve(peer: Peer) -> asyncio.Protocol:
+        served.append(peer)
+        return OddPeer(odd, closes_after) if len(served) == 1 else _Dropping()
+
+    async with listening(serve) as peer:
+        yield peer
+
+
+class _Dropping(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+VALUES: dict[str, Any] = {
+    "bool": True,
+    "long": -1,
+    "string": "text",
+    "list": ["a", 1],
+    "map with a list as a key": {_LIST_KEY: 1},
+    "not UTF-8": _NOT_UTF8,
+    "symbol beyond ASCII": symbol(_NOT_ASCII),
+    "array": proton.Array(proton.UNDESCRIBED, Data.SYMBOL, symbol("a"), symbol("b")),
+    "described": Described(symbol("d"), "text"),
+}
+"""A value of every kind of type."""
