@@ -1,6 +1,8 @@
 """The links of one connection: they outlive its sessions, and are attached again over each new one.
 
 A link whose ``attach`` raises (the application's ``configure``) fails alone; the others go on.
+
+Source: AMQP 1.0 part 2, section 2.6.1 (names of links).
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class LinkSet:
         self._name_prefix = name_prefix
         self._on_attached = on_attached
         self._links: dict[LinkCore, None] = {}
+        # Of the links that are not closed, by direction.
+        self._names: set[tuple[type, str]] = set()
         self._named = 0
         self._error: HaclientError | None = None
         self._engine: Engine | None = None
@@ -62,18 +66,21 @@ class LinkSet:
         name: str | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
     ) -> SenderCore:
-        """Create a sender; its ``opened`` is done when the primary accepts the link."""
+        """Create a sender; its ``opened`` is done when the primary accepts the link.
+
+        :raises ValueError: when the connection has a sender of this name, or the address is empty.
+        """
         if address == "":
             raise ValueError("an address is a name; None asks for the anonymous terminus")
         core = SenderCore(
             self._loop,
-            name or self._next_name(),
+            self._link_name(SenderCore, name),
             address,
             window=self._options.window,
             at_most_once=self._options.delivery == "at-most-once",
             configure=configure,
         )
-        return self.register(core)
+        return self._register_named(core)
 
     def create_receiver(
         self,
@@ -85,17 +92,24 @@ class LinkSet:
         browse: bool = False,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> ReceiverCore:
-        """Create a receiver; its ``opened`` is done when the primary accepts the link."""
+        """Create a receiver; its ``opened`` is done when the primary accepts the link.
+
+        :param credit: 0 grants none: what ``configure`` grants is all there is.
+        :raises ValueError: when the connection has a receiver of this name, or the credit is negative.
+        """
+        credit = self._options.credit if credit is None else credit
+        if credit < 0:
+            raise ValueError(f"credit is 0 or more, not {credit}")
         core = ReceiverCore(
             self._loop,
-            name or self._next_name(),
+            self._link_name(ReceiverCore, name),
             address,
-            credit=self._options.credit if credit is None else credit,
+            credit=credit,
             dynamic=dynamic,
             browse=browse,
             configure=configure,
         )
-        return self.register(core)
+        return self._register_named(core)
 
     def register(self, core: L) -> L:
         """Add a link, and attach it if there is a session.
@@ -111,9 +125,29 @@ class LinkSet:
         core.on_closed = lambda: self._links.pop(core, None)
         return core
 
-    def _next_name(self) -> str:
-        self._named += 1
-        return f"{self._name_prefix}-{self._named}"
+    def _link_name(self, kind: type[LinkCore], name: str | None) -> str:
+        """The name of a new link: peers take two of one name and direction for one (section 2.6.1)."""
+        if name:
+            if (kind, name) in self._names:
+                raise ValueError(f"the link name {name!r} is in use")
+            return name
+        while True:
+            self._named += 1
+            made = f"{self._name_prefix}-{self._named}"
+            if (kind, made) not in self._names:
+                return made
+
+    def _register_named(self, core: L) -> L:
+        key = type(core), core.name
+        self.register(core)
+        self._names.add(key)
+
+        def remove() -> None:
+            self._links.pop(core, None)
+            self._names.discard(key)
+
+        core.on_closed = remove
+        return core
 
     # -- the connection's side ----------------------------------------------------------------
 
@@ -154,6 +188,7 @@ class LinkSet:
         for link in tuple(self._links):
             link.fail(error)
         self._links.clear()
+        self._names.clear()
 
     def _attach(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:

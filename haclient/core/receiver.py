@@ -31,7 +31,7 @@ class ReceiverCore:
 
     :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a
         temporary one (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
-    :param credit: the window: credit at the peer plus messages in the inbox.
+    :param credit: the window: credit at the peer plus messages in the inbox; 0 grants nothing.
     """
 
     def __init__(
@@ -69,6 +69,8 @@ class ReceiverCore:
     def replenish_credit(self, count: int, session_number: int) -> None:
         """Grant the peer new credit for deliveries that the application took from the inbox."""
         if session_number != self.session_number:
+            return
+        if not self._credit:
             return
         self._consumed += count
         # Half a window at a time: one flow frame for many messages, and the pipe never runs dry.

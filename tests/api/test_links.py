@@ -141,3 +141,48 @@ async def test_what_a_hook_raises_send_raises_and_nothing_is_sent(api: API) -> N
         with pytest.raises(ValueError, match="not for q"):
             await sender.send(Message(body=0))
         assert (sender.unsettled, peer.bodies) == (0, [])
+
+
+@pytest.mark.parametrize("create", ["create_sender", "create_receiver"])
+async def test_a_link_name_in_use_is_refused_and_free_again_after_close(api: API, create: str) -> None:
+    """A peer takes a second link of the same name and direction for the first one, and never answers."""
+    async with connected(api) as (_, connection):
+        first = await getattr(connection, create)("q", name="mine")
+        with pytest.raises(ValueError, match="'mine' is in use"):
+            await getattr(connection, create)("other", name="mine")
+        await first.close()
+        await (await getattr(connection, create)("q", name="mine")).close()
+
+
+async def test_a_sender_and_a_receiver_may_have_one_name(api: API) -> None:
+    async with connected(api) as (peer, connection):
+        sender = await connection.create_sender("q", name="mine")
+        receiver = await connection.create_receiver("q", name="mine")
+        assert (await sender.send(Message(body=1))).accepted
+        peer.put("q", "one")
+        assert (await receiver.receive(timeout=5)).message.body == "one"
+
+
+async def test_an_automatic_name_avoids_one_that_the_application_chose(api: API) -> None:
+    async with primary() as peer:
+        connection = await api.connect(url(peer, client_id="me"))
+        taken = await connection.create_sender("q", name="me-1-1")
+        assert (await (await connection.create_sender("q")).send(Message(body=1))).accepted
+        await taken.close()
+        await connection.close()
+
+
+async def test_a_negative_credit_is_refused(api: API) -> None:
+    async with connected(api) as (_, connection):
+        with pytest.raises(ValueError, match="credit is 0 or more, not -1"):
+            await connection.create_receiver("q", credit=-1)
+
+
+async def test_a_receiver_without_credit_gets_what_configure_grants_and_no_more(api: API) -> None:
+    async with connected(api) as (peer, connection):
+        receiver = await connection.create_receiver("q", credit=0, configure=lambda link: link.flow(1))
+        peer.put("q", "one", "two")
+        assert (await receiver.receive(timeout=5)).message.body == "one"
+        await (await connection.create_sender("q")).send(Message(body=0))  # a round trip
+        assert max(peer.credit) == 1
+        assert len(peer.queues["q"]) == 1
