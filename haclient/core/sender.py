@@ -111,12 +111,15 @@ class SenderCore:
     def withdraw(self, entry: Entry[Waiter]) -> bool | None:
         """Withdraw an entry: it is not sent any more, and its outcome is ignored.
 
+        An entry that is no longer in the ledger is left alone: its delivery may be another message's by now.
+
         :returns: ``False`` when it was never sent (so it was not delivered), otherwise ``None``.
         """
-        self.ledger.remove(entry)
-        if entry.delivery is not None and self._link is not None:
-            self._link.forget(entry.delivery)
-        self._wake_waiters()
+        if self.ledger.remove(entry):
+            if entry.delivery is not None and self._link is not None:
+                self._link.forget(entry.delivery)
+                entry.delivery = None
+            self._wake_waiters()
         return None if entry.sent else False
 
     async def flush(self) -> None:
@@ -213,6 +216,7 @@ class SenderCore:
         """Resolve the waiter of a message that the primary settled."""
         entry: Entry[Waiter] = token
         self.ledger.remove(entry)
+        entry.delivery = None
         if self._waiting_for_window or self._flushing:
             self._wake_waiters()
         if outcome is not ACCEPTED:
