@@ -47,7 +47,8 @@ class DeliveryCore:
         :raises StaleDelivery: its connection is lost.
         :raises AlreadySettled: it was settled before.
         """
-        if self.session_number != self._receiver.session_number:
+        # The link is dead from the end of its engine on, which the receiver notices later.
+        if self.session_number != self._receiver.session_number or self._link.dead:
             raise StaleDelivery(
                 "the delivery's connection was lost; the new primary delivers its message again"
             )

@@ -83,9 +83,11 @@ class SenderCore:
             raise self.error
         ledger = self.ledger
         entry = ledger.add(data, waiter)
-        if self._credit > 0 and not ledger.unsent and self._engine.writable:  # type: ignore[union-attr]
+        # A link is dead from the end of its engine on, and not only from ``on_disconnected``.
+        link, engine = self._link, self._engine
+        if self._credit > 0 and not ledger.unsent and not link.dead and engine.writable:  # type: ignore[union-attr]
             self._credit -= 1
-            entry.delivery = self._link.send(data, entry)  # type: ignore[union-attr]
+            entry.delivery = link.send(data, entry)  # type: ignore[union-attr]
             entry.sent = True
         else:
             ledger.unsent.append(entry)
@@ -236,7 +238,7 @@ class SenderCore:
 
     def _pump(self) -> None:
         engine, link, unsent = self._engine, self._link, self.ledger.unsent
-        if link is None or engine is None:
+        if link is None or engine is None or link.dead:
             return
         while unsent and self._credit > 0 and engine.writable:
             entry = unsent.popleft()

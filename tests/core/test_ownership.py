@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from proton import Message
 
 from haclient import aio
+from haclient.errors import StaleDelivery
+from haclient.outcome import ACCEPTED
 from tests.peers import primary, url
 
 
@@ -29,3 +32,35 @@ async def test_withdrawing_a_settled_message_leaves_the_others_alone() -> None:
         outcomes = await asyncio.wait_for(asyncio.gather(*(entry.waiter for entry in others)), 5)
         assert all(outcome.accepted for outcome in outcomes)
         assert all(entry.delivery is None for entry in (*settled, *others))
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+async def test_a_message_sent_between_the_end_of_an_engine_and_its_notice_waits_for_the_next(
+    delivery: str,
+) -> None:
+    """It was never on a wire: also at most once it is sent, and its outcome is known."""
+    async with primary() as peer, aio.connect(url(peer), delivery=delivery, backoff_base=0.001) as connection:
+        sender = await connection.create_sender("q")
+        await sender.send(Message(body="before"))
+        await connection._core.cut("for the test")
+        assert sender._core._credit > 0, "the sender has not noticed it"
+        future = await sender.send_nowait(Message(body="between"))
+        assert sender._core.to_replay == 0
+        assert (await asyncio.wait_for(future, 5)).accepted
+        assert peer.bodies == ["before", "between"]
+        assert peer.copies == 0
+
+
+@pytest.mark.parametrize("how", ["accept", "reject", "release", "modify"])
+async def test_settling_between_the_end_of_an_engine_and_its_notice_is_too_late(how: str) -> None:
+    async with primary() as peer, aio.connect(url(peer), backoff_base=0.001) as connection:
+        receiver = await connection.create_receiver("q")
+        peer.put("q", "one")
+        delivery = await receiver.receive()
+        await connection._core.cut("for the test")
+        with pytest.raises(StaleDelivery):
+            await getattr(delivery, how)()
+        assert not delivery.settled
+        again = await asyncio.wait_for(receiver.receive(), 5)
+        await again.accept()
+        await peer.until(lambda: peer.outcomes == [ACCEPTED])
