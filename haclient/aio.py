@@ -23,6 +23,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
+from haclient.core.ledger import Entry
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
@@ -286,6 +287,8 @@ class Sender:
         except DeadlineExceeded:
             raise
         except TimeoutError:
+            if entry is not None and (outcome := _known_outcome(entry, future)) is not None:
+                return outcome
             delivered = core.withdraw(entry) if entry is not None else False
             msg = f"the primary did not settle the message within {seconds} s"
             raise SendTimeout(msg, delivered=delivered) from None
@@ -466,3 +469,12 @@ async def wait_opened(core: SenderCore | ReceiverCore) -> None:
     except asyncio.CancelledError:
         core.close()
         raise
+
+
+def _known_outcome(entry: Entry[Any], future: asyncio.Future[Outcome]) -> Outcome | None:
+    """The outcome that arrived before the call that waits for it could return; raises what it would raise."""
+    if future.done() and not future.cancelled():
+        return future.result()
+    if isinstance(entry.late_outcome, BaseException):
+        raise entry.late_outcome
+    return entry.late_outcome

@@ -289,9 +289,9 @@ class Sender:
         try:
             return future.result(seconds)
         except TimeoutError:
-            if future.done():
-                raise
-            delivered = self._thread.call(self._withdraw(future))
+            delivered = None if future.done() else self._thread.call(self._withdraw(future))
+            if future.done():  # its outcome arrived after the wait, or it is a TimeoutError itself
+                return future.result()
             msg = f"the primary did not settle the message within {seconds} s"
             raise SendTimeout(msg, delivered=delivered) from None
         except BaseException:

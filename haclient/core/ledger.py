@@ -43,15 +43,17 @@ class Entry(Generic[W]):
     :ivar waiter: the future of its outcome.
     :ivar delivery: proton's delivery while on the wire of the current connection.
     :ivar sent: whether it was ever sent, on any connection.
+    :ivar late_outcome: the outcome, or its error, that arrived when the waiter was cancelled already.
     """
 
-    __slots__ = ("data", "delivery", "sent", "waiter")
+    __slots__ = ("data", "delivery", "late_outcome", "sent", "waiter")
 
     def __init__(self, data: bytes, waiter: W) -> None:
         self.data = data
         self.waiter = waiter
         self.delivery: Any = None
         self.sent = False
+        self.late_outcome: Outcome | BaseException | None = None
 
 
 class Ledger(Generic[W]):

@@ -221,14 +221,15 @@ class SenderCore:
         entry.delivery = None
         if self._waiting_for_window or self._flushing:
             self._wake_waiters()
-        if outcome is not ACCEPTED:
-            _fail(entry.waiter, _not_accepted(outcome))
-            return
         # No check whether it is done: another thread may cancel it in between.
         try:
-            entry.waiter.set_result(outcome)
+            if outcome is ACCEPTED:
+                entry.waiter.set_result(outcome)
+            else:
+                error = _not_accepted(outcome)
+                entry.waiter.set_exception(error)
         except _DONE:
-            return
+            entry.late_outcome = outcome if outcome is ACCEPTED else error
 
     # -- inside -------------------------------------------------------------------------------
 
