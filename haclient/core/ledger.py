@@ -6,7 +6,8 @@ Rules
   its connection is lost after it was sent.
 * After a loss every remaining entry is sent again before anything newer, in its old order and
   whole: the ledger keeps the encoded bytes, never proton's delivery.
-* ``window`` bounds the entries, and so the memory.
+* ``window`` bounds the entries, and so the memory: an entry that leaves drops its bytes, and of the
+  withdrawn ones few stay in ``unsent``.
 
 Pure: no clock, no socket, no event loop.  Source: docs/guarantees.md; Apache Artemis manual,
 "Duplicate Message Detection" (why the same id must go out with the second copy).
@@ -32,6 +33,9 @@ class Waiter(Protocol):
     def set_exception(self, exception: BaseException, /) -> None:
         """Report that the message was given up."""
 
+
+# So many withdrawn entries, without their bytes, are cheaper to keep than to look for.
+_SLACK = 16
 
 W = TypeVar("W", bound=Waiter)
 
@@ -92,7 +96,20 @@ class Ledger(Generic[W]):
 
     def remove(self, entry: Entry[W]) -> bool:
         """Remove an entry that is settled or withdrawn; ``False`` if it was removed before."""
-        return self._entries.pop(entry, None) is not None
+        if self._entries.pop(entry, None) is None:
+            return False
+        entry.data, entry.delivery = b"", None
+        return True
+
+    def withdraw(self, entry: Entry[W]) -> bool:
+        """Remove an entry that the application does not want any more; ``False`` if it was removed before."""
+        removed, unsent = self.remove(entry), self.unsent
+        # Searching for each would take long; so from time to time all that have left are removed at once.
+        if len(unsent) > (2 * len(self._entries) + _SLACK if self._entries else 0):
+            kept = [each for each in unsent if each in self._entries]
+            unsent.clear()
+            unsent.extend(kept)
+        return removed
 
     def on_disconnected(self, *, keep_sent: bool) -> list[Entry[W]]:
         """Prepare the entries for the next connection.
@@ -102,17 +119,18 @@ class Ledger(Generic[W]):
         """
         given_up = [] if keep_sent else [entry for entry in self._entries if entry.sent]
         for entry in given_up:
-            del self._entries[entry]
+            self.remove(entry)
         for entry in self._entries:
             entry.delivery = None
         self.unsent = deque(entry for entry in self._entries if not entry.waiter.done())
         for entry in [entry for entry in self._entries if entry.waiter.done()]:
-            del self._entries[entry]
+            self.remove(entry)
         return given_up
 
     def clear(self) -> list[Entry[W]]:
         """Give everything up (the sender is closed) and return it."""
         entries = list(self._entries)
-        self._entries.clear()
+        for entry in entries:
+            self.remove(entry)
         self.unsent.clear()
         return entries

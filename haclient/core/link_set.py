@@ -189,6 +189,8 @@ class LinkSet:
             link.fail(error)
         self._links.clear()
         self._names.clear()
+        self._attached_ahead.clear()
+        self._engine = self._session = None
 
     def _attach(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
         try:

@@ -153,6 +153,8 @@ class ReceiverCore:
         while self._waiting:
             self._wake_one()
         self.on_closed()
+        # The application may keep the receiver: not the connection with it.
+        self.on_closed, self.on_attached = lambda: None, lambda _: None
 
     # -- the engine's side --------------------------------------------------------------------
 

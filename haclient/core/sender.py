@@ -117,10 +117,10 @@ class SenderCore:
 
         :returns: ``False`` when it was never sent (so it was not delivered), otherwise ``None``.
         """
-        if self.ledger.remove(entry):
-            if entry.delivery is not None and self._link is not None:
-                self._link.forget(entry.delivery)
-                entry.delivery = None
+        delivery = entry.delivery
+        if self.ledger.withdraw(entry):
+            if delivery is not None and self._link is not None:
+                self._link.forget(delivery)
             self._wake_waiters()
         return None if entry.sent else False
 
@@ -189,6 +189,8 @@ class SenderCore:
             self.opened.exception()
         self._wake_waiters()
         self.on_closed()
+        # The application may keep the sender: not the connection with it.
+        self.on_closed, self.on_attached = lambda: None, lambda _: None
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -218,7 +220,6 @@ class SenderCore:
         """Resolve the waiter of a message that the primary settled."""
         entry: Entry[Waiter] = token
         self.ledger.remove(entry)
-        entry.delivery = None
         if self._waiting_for_window or self._flushing:
             self._wake_waiters()
         # No check whether it is done: another thread may cancel it in between.

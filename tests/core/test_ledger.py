@@ -62,17 +62,20 @@ class LedgerMachine(RuleBasedStateMachine):
         entry = data.draw(st.sampled_from(self.wire))
         self.wire.remove(entry)
         self.open.remove(entry)
+        self.arrived.append(entry.data)
         assert self.ledger.remove(entry)
         assert not self.ledger.remove(entry)
+        assert (entry.data, entry.delivery) == (b"", None)
         entry.waiter.set_result(None)
-        self.arrived.append(entry.data)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data())
     def take_back(self, data: st.DataObject) -> None:
         entry = data.draw(st.sampled_from(self.open))
         self.open.remove(entry)
-        self.ledger.remove(entry)
+        assert self.ledger.withdraw(entry)
+        assert not self.ledger.withdraw(entry)
+        assert (entry.data, entry.delivery) == (b"", None)
         if entry in self.wire:
             self.wire.remove(entry)
 
@@ -108,8 +111,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_to_be_sent_is_in_order(self) -> None:
-        unsent = [int(entry.data) for entry in self.ledger.unsent]
+        unsent = [int(entry.data) for entry in self.ledger.unsent if entry in self.ledger]
         assert unsent == sorted(unsent)
+        assert len(self.ledger.unsent) <= 2 * len(self.ledger) + 20 + 16
         assert len(self.arrived) == len(set(self.arrived))
 
 

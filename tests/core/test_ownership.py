@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from proton import Message
 
 from haclient import aio
-from haclient.errors import StaleDelivery
+from haclient.errors import SendTimeout, StaleDelivery
 from haclient.outcome import ACCEPTED
 from tests.peers import primary, url
+from tests.peers.apis import API
 
 
 def encoded(body: object) -> bytes:
@@ -64,3 +67,61 @@ async def test_settling_between_the_end_of_an_engine_and_its_notice_is_too_late(
         again = await asyncio.wait_for(receiver.receive(), 5)
         await again.accept()
         await peer.until(lambda: peer.outcomes == [ACCEPTED])
+
+
+async def test_messages_that_are_withdrawn_before_they_are_sent_take_no_memory(api: API) -> None:
+    async with primary(grants=0) as peer:
+        connection = await api.connect(url(peer))
+        sender = await connection.create_sender("q")
+        waiting = await sender.send_nowait(Message(body="waits"))
+        ledger = sender._core.ledger
+        withdrawn = []
+        for _ in range(100):
+            with pytest.raises(SendTimeout):
+                await sender.send(Message(body=b"x" * 1000), timeout=0.001)
+            withdrawn.append(len(ledger.unsent))
+        assert max(withdrawn) < 50
+        assert sum(len(entry.data) for entry in ledger.unsent) < 1000
+        peer.grant(10)
+        assert (await waiting).accepted
+        assert peer.bodies == ["waits"]
+        assert not ledger.unsent
+        await connection.close()
+
+
+async def test_an_entry_that_leaves_the_ledger_drops_its_bytes() -> None:
+    loop = asyncio.get_running_loop()
+    async with primary(grants=2) as peer, aio.connect(url(peer), delivery="at-most-once") as connection:
+        core = (await connection.create_sender("q"))._core
+        settled = core.submit(encoded("settled"), loop.create_future())
+        await settled.waiter
+        peer.outcome = None
+        lost = core.submit(encoded("lost"), loop.create_future())
+        await peer.until(lambda: peer.bodies == ["settled", "lost"])
+        peer.grants = 0
+        peer.drop()
+        await asyncio.wait([lost.waiter])
+        closed = core.submit(encoded("closed"), loop.create_future())
+        core.close()
+        for entry in (settled, lost, closed):
+            assert (entry.data, entry.delivery, entry.waiter.done()) == (b"", None, True)
+        assert closed.waiter.exception() is not None
+        assert lost.waiter.exception() is not None
+
+
+@pytest.mark.parametrize("how", ["connection", "link"])
+async def test_a_closed_link_that_is_kept_keeps_no_ended_engine(how: str) -> None:
+    async with primary() as peer:
+        connection = await aio.connect(url(peer))
+        sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
+        engine = weakref.ref(connection._core._engine)  # type: ignore[arg-type]
+        if how == "link":
+            await sender.close()
+            await receiver.close()
+        await connection.close()
+        del connection
+        await peer.until(lambda: not peer.engines)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert engine() is None
+        assert (sender.address, receiver.address) == ("q", "q")
