@@ -32,6 +32,7 @@ from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, Sen
 from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.send_futures import AsyncSendFuture
 from haclient.telemetry.redact import Redactor
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
@@ -228,7 +229,7 @@ class Connection:
         return Receiver(core)
 
     def events(self) -> AsyncEvents:
-        """An asynchronous iterator over the events of the connection from now on."""
+        """An asynchronous iterator over the events of the connection from now on, as long as it is kept."""
         subscription = AsyncEvents()
         self._factory._core.subscribe(subscription, self._core.number)
         return subscription
@@ -314,8 +315,8 @@ class Sender:
         data = self._encode(message)
         if core.ledger.full:
             await self._wait_window(self._timeout if timeout is None else timeout)
-        future: asyncio.Future[Outcome] = self._loop.create_future()
-        core.submit(data, future)
+        future = AsyncSendFuture(loop=self._loop)
+        future.core, future.entry = core, core.submit(data, future)
         return future
 
     async def flush(self, *, timeout: float | None = None) -> None:

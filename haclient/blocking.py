@@ -35,7 +35,6 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.delivery import DeliveryCore
-from haclient.core.ledger import Entry
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
@@ -43,8 +42,9 @@ from haclient.discovery.topology import Topology
 from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
 from haclient.event_log import BlockingEvents
 from haclient.factory import FactoryArguments, FactoryCore
-from haclient.loop_thread import LoopFuture, LoopThread
+from haclient.loop_thread import LoopThread
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
+from haclient.send_futures import BlockingSendFuture
 from haclient.telemetry.redact import Redactor
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
@@ -228,7 +228,7 @@ class Connection:
         return Receiver(self._thread, self._thread.call(create()))
 
     def events(self) -> BlockingEvents:
-        """An iterator over the events of the connection from now on."""
+        """An iterator over the events of the connection from now on, as long as it is kept."""
         subscription = BlockingEvents()
         self._thread.post(self._factory._core.subscribe, subscription, self._core.number)
         return subscription
@@ -289,14 +289,14 @@ class Sender:
         try:
             return future.result(seconds)
         except TimeoutError:
-            delivered = None if future.done() else self._thread.call(self._withdraw(future))
+            delivered = None if future.done() else self._thread.call(future.withdraw())
             if future.done():  # its outcome arrived after the wait, or it is a TimeoutError itself
                 return future.result()
             msg = f"the primary did not settle the message within {seconds} s"
             raise SendTimeout(msg, delivered=delivered) from None
         except BaseException:
             if not future.done():
-                self._thread.call(self._withdraw(future))
+                self._thread.call(future.withdraw())
             raise
 
     def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> Future[Outcome]:
@@ -332,26 +332,21 @@ class Sender:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _post(self, message: proton.Message, seconds: float | None) -> _SendFuture:
+    def _post(self, message: proton.Message, seconds: float | None) -> BlockingSendFuture:
         self._thread.check()
         if self.unsettled >= self._core.ledger.window:
             self._wait_window(seconds)
-        future = _SendFuture()
+        future = BlockingSendFuture()
+        future.core, future.thread = self._core, self._thread
         with self._lock:
             data = self._encode(message)
             self._posted += 1
             self._thread.post(self._submit, data, future)
         return future
 
-    def _submit(self, data: bytes, future: _SendFuture) -> None:
+    def _submit(self, data: bytes, future: BlockingSendFuture) -> None:
         self._submitted += 1
-        try:
-            future.entry = self._core.submit(data, future)
-        except HaclientError as error:
-            future.set_exception(error)
-
-    async def _withdraw(self, future: _SendFuture) -> bool | None:
-        return self._core.withdraw(future.entry) if future.entry is not None else False
+        future.submit(data)
 
     def _wait_window(self, seconds: float | None) -> None:
         try:
@@ -361,12 +356,6 @@ class Sender:
         except TimeoutError:
             msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
             raise SendTimeout(msg, delivered=False) from None
-
-
-class _SendFuture(LoopFuture[Outcome]):
-    """A future of a send; ``entry`` is its place in the ledger, once it has one."""
-
-    entry: Entry[Any] | None = None
 
 
 class Receiver:

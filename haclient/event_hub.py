@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from haclient.event_log import LogSubscription, Subscription
 from haclient.events import Closed, Event, GaveUp
 
@@ -11,19 +13,26 @@ class EventHub:
 
     def __init__(self) -> None:
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
+        # An iterator that the application has dropped, closed or not, must not collect events.
+        self._iterators: weakref.WeakKeyDictionary[Subscription, int | None] = weakref.WeakKeyDictionary()
 
     def subscribe(self, subscription: Subscription, connection: int | None = None) -> None:
         """Send the events of one connection (or of all, with ``None``) to a subscription."""
         self._subscriptions[subscription] = connection
 
+    def subscribe_iterator(self, iterator: Subscription, connection: int | None) -> None:
+        """Like ``subscribe``, for as long as the application keeps the iterator."""
+        self._iterators[iterator] = connection
+
     def unsubscribe(self, subscription: Subscription) -> None:
         """Stop sending events to a subscription, and close it."""
         self._subscriptions.pop(subscription, None)
+        self._iterators.pop(subscription, None)
         subscription.close()
 
     def publish(self, connection: int, event: Event) -> None:
         """Send an event of a connection to its subscriptions; they end with the connection."""
-        for subscription, wanted in tuple(self._subscriptions.items()):
+        for subscription, wanted in (*self._subscriptions.items(), *self._iterators.items()):
             if wanted is None or wanted == connection:
                 subscription.put(event)
             if wanted == connection and isinstance(event, Closed | GaveUp):
@@ -31,5 +40,5 @@ class EventHub:
 
     def close(self) -> None:
         """Close every subscription."""
-        for subscription in self._subscriptions:
+        for subscription in (*self._subscriptions, *self._iterators):
             subscription.close()

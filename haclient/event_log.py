@@ -100,6 +100,8 @@ class AsyncEvents:
 
     def put(self, event: Event) -> None:
         """Queue an event (on the event loop's thread)."""
+        if self._closed:
+            return
         if len(self._queue) >= QUEUE_SIZE:
             self._queue.popleft()
             self.dropped += 1
@@ -135,6 +137,8 @@ class BlockingEvents:
     def put(self, event: Event) -> None:
         """Queue an event."""
         with self._ready:
+            if self._closed:
+                return
             if len(self._queue) >= QUEUE_SIZE:
                 self._queue.popleft()
                 self.dropped += 1

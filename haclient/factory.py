@@ -170,14 +170,14 @@ class FactoryCore:
         self._events.close()
 
     def subscribe(self, subscription: Subscription, connection: int | None) -> None:
-        """Send the events of one connection (or of all, with ``None``) to a subscription.
+        """Send the events of one connection (or of all, with ``None``) to an iterator, while it is kept.
 
-        The subscription is closed if the connection is.
+        The iterator is closed if the connection is.
         """
         if connection is not None and all(core.number != connection for core in self._connections):
             subscription.close()
         else:
-            self._events.subscribe(subscription, connection)
+            self._events.subscribe_iterator(subscription, connection)
 
     def _new_identity(self) -> _Identity:
         client_id = self.options.client_id or f"haclient-{uuid.uuid4()}"

@@ -93,6 +93,8 @@ class ReceiverCore:
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_one()
+                elif waiter in self._waiting:
+                    self._waiting.remove(waiter)
                 raise
 
     def close(self, error: HaclientError | None = None) -> None:

@@ -106,6 +106,8 @@ class SenderCore:
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._wake_waiters()
+                elif waiter in self._waiting_for_window:
+                    self._waiting_for_window.remove(waiter)
                 raise
         if self.error is not None:
             raise self.error
@@ -124,12 +126,22 @@ class SenderCore:
             self._wake_waiters()
         return None if entry.sent else False
 
+    def withdraw_unsent(self, entry: Entry[Waiter]) -> None:
+        """Withdraw an entry that is not on the wire; one that is stays until it is settled or lost."""
+        if entry.delivery is None:
+            self.withdraw(entry)
+
     async def flush(self) -> None:
         """Wait until everything submitted so far is settled or given up."""
         if self.ledger:
             waiter = self._loop.create_future()
             self._flushing.append(waiter)
-            await waiter
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter in self._flushing:
+                    self._flushing.remove(waiter)
+                raise
 
     def close(self, error: HaclientError | None = None) -> None:
         """Close the link; what is not settled yet fails with ``LinkClosed``."""

@@ -14,6 +14,7 @@ from haclient import Message, aio
 from haclient.core.sender import SenderCore
 from haclient.errors import MessageNotAccepted
 from haclient.outcome import ACCEPTED, RELEASED, Outcome
+from haclient.send_futures import BlockingSendFuture
 from haclient.testing.threads import in_thread
 from tests.peers import primary, url
 
@@ -46,7 +47,7 @@ async def test_an_acceptance_in_the_turn_of_the_timeout_is_reported(turns: int) 
 
 def after_the_wait(monkeypatch: pytest.MonkeyPatch, step: Callable[[Any], object]) -> None:
     """Let the wait of a blocking ``send`` time out, after this step."""
-    real = haclient.blocking._SendFuture.result
+    real = BlockingSendFuture.result
 
     def result(future: Any, timeout: float | None = None) -> Any:
         if timeout is None:
@@ -54,7 +55,7 @@ def after_the_wait(monkeypatch: pytest.MonkeyPatch, step: Callable[[Any], object
         step(future)
         raise TimeoutError
 
-    monkeypatch.setattr(haclient.blocking._SendFuture, "result", result)
+    monkeypatch.setattr(BlockingSendFuture, "result", result)
 
 
 @pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED], ids=lambda outcome: outcome.state.name.lower())

@@ -10,7 +10,7 @@ import pytest
 from proton import Message
 
 from haclient import aio
-from haclient.errors import SendTimeout, StaleDelivery
+from haclient.errors import ReceiveTimeout, SendTimeout, StaleDelivery
 from haclient.outcome import ACCEPTED
 from tests.peers import primary, url
 from tests.peers.apis import API
@@ -125,3 +125,72 @@ async def test_a_closed_link_that_is_kept_keeps_no_ended_engine(how: str) -> Non
         gc.collect()
         assert engine() is None
         assert (sender.address, receiver.address) == ("q", "q")
+
+
+async def test_calls_that_time_out_leave_no_waiter(api: API) -> None:
+    async with primary(grants=0) as peer:
+        connection = await api.connect(url(peer, window=1))
+        sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
+        await sender.send_nowait(Message(body="fills the window"))
+        for _ in range(5):
+            with pytest.raises(ReceiveTimeout):
+                await receiver.receive(timeout=0.001)
+            with pytest.raises(SendTimeout):
+                await sender.send_nowait(Message(body="no room"), timeout=0.001)
+            with pytest.raises(SendTimeout):
+                await sender.flush(timeout=0.001)
+        assert not receiver._core._waiting
+        assert not sender._core._waiting_for_window
+        assert not sender._core._flushing
+        await connection.close()
+
+
+async def test_cancelled_futures_leave_the_window_at_once(api: API) -> None:
+    async with primary(grants=0) as peer:
+        connection = await api.connect(url(peer, window=3))
+        sender = await connection.create_sender("q")
+        futures = [await sender.send_nowait(Message(body=number)) for number in range(3)]
+        waiting = asyncio.ensure_future(sender.send_nowait(Message(body="waits for the window")))
+        futures[1].cancel()
+        future = await asyncio.wait_for(waiting, 5)
+        peer.grant(10)
+        await asyncio.wait_for(asyncio.gather(futures[0], futures[2], future), 5)
+        assert peer.bodies == [0, 2, "waits for the window"]
+        await connection.close()
+
+
+async def test_a_cancelled_future_of_a_message_on_the_wire_keeps_its_place_until_it_is_settled(
+    api: API,
+) -> None:
+    async with primary(outcome=None) as peer:
+        connection = await api.connect(url(peer, backoff_base=0.001))
+        sender = await connection.create_sender("q")
+        future = await sender.send_nowait(Message(body="on the wire"))
+        await peer.until(lambda: peer.received)
+        future.cancel()
+        with pytest.raises(SendTimeout):
+            await sender.flush(timeout=0.01)
+        assert sender.unsettled == 1
+        peer.outcome = ACCEPTED
+        peer.drop()
+        await sender.flush(timeout=5)
+        assert (peer.bodies, peer.copies) == (["on the wire"], 0)
+        await connection.close()
+
+
+async def test_an_iterator_over_events_that_is_dropped_collects_none(api: API) -> None:
+    async with primary() as peer:
+        connection = await api.connect(url(peer, backoff_base=0.001))
+        await connection.create_sender("q")
+        kept, dropped = connection.events(), connection.events()
+        await connection.create_sender("q")  # a round trip: the blocking API has subscribed them
+        inner = weakref.ref(getattr(dropped, "_events", dropped))
+        del dropped
+        gc.collect()
+        assert inner() is None
+        peer.drop()
+        async with asyncio.timeout(5):
+            assert type(await anext(kept)).__name__ == "Disconnected"
+        await connection.close()
+        async with asyncio.timeout(5):
+            assert type([event async for event in kept][-1]).__name__ == "Closed"

@@ -1,0 +1,77 @@
+"""The futures that ``send_nowait`` returns: cancelling one withdraws a message that is not on the wire.
+
+A message on the wire stays in the ledger until the primary settles it or the connection is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from haclient.core.ledger import Entry
+from haclient.core.sender import SenderCore
+from haclient.errors import ConnectionClosed, HaclientError, WrongThread
+from haclient.loop_thread import LoopFuture, LoopThread
+from haclient.outcome import Outcome
+
+
+class AsyncSendFuture(asyncio.Future[Outcome]):
+    """For the asyncio API.  Belongs to the event loop of its sender.
+
+    :ivar core: its sender.
+    :ivar entry: its place in the ledger.  The caller sets both: an ``__init__`` in Python would cost as much
+        as the future itself, for each message.
+    """
+
+    __slots__ = ("core", "entry")
+
+    core: SenderCore
+    entry: Entry[Any]
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel, and withdraw the message if it is not on the wire."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self.core.withdraw_unsent(self.entry)
+        return cancelled
+
+
+class BlockingSendFuture(LoopFuture[Outcome]):
+    """For the blocking API: any thread may cancel it.
+
+    :ivar core: its sender; the caller sets this and ``thread``.
+    :ivar entry: its place in the ledger, once it has one.
+    """
+
+    core: SenderCore
+    thread: LoopThread
+    entry: Entry[Any] | None = None
+    _cancelled = False
+
+    def cancel(self) -> bool:
+        """Cancel, and withdraw the message if it is not on the wire."""
+        cancelled = super().cancel()
+        if cancelled:
+            self._cancelled = True
+            # Without a loop, or in a forked process, nothing is sent any more.
+            with contextlib.suppress(ConnectionClosed, WrongThread):
+                self.thread.post(self._withdraw_unsent)
+        return cancelled
+
+    def submit(self, data: bytes) -> None:
+        """Put the message into the ledger (on the loop thread), unless it is cancelled already."""
+        if self._cancelled:
+            return
+        try:
+            self.entry = self.core.submit(data, self)
+        except HaclientError as error:
+            self.set_exception(error)
+
+    async def withdraw(self) -> bool | None:
+        """See ``SenderCore.withdraw``."""
+        return self.core.withdraw(self.entry) if self.entry is not None else False
+
+    def _withdraw_unsent(self) -> None:
+        if self.entry is not None:
+            self.core.withdraw_unsent(self.entry)
