@@ -28,7 +28,7 @@ from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
-from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
+from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout, another
 from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
@@ -466,10 +466,13 @@ class Delivery:
 async def wait_opened(core: SenderCore | ReceiverCore) -> None:
     """Wait until a link is attached; a cancelled wait closes it."""
     try:
-        await asyncio.shield(core.opened)
+        if not core.opened.done():
+            await asyncio.wait([core.opened])
     except asyncio.CancelledError:
         core.close()
         raise
+    if isinstance(error := core.opened.exception(), HaclientError):
+        raise another(error)
 
 
 def _known_outcome(entry: Entry[Any], future: asyncio.Future[Outcome]) -> Outcome | None:

@@ -18,7 +18,8 @@ All of them pickle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+from typing import TYPE_CHECKING, TypeVar
 
 import proton
 
@@ -59,6 +60,19 @@ class HaclientError(Exception):
     connection_usable: bool = True
     delivered: bool | None = False
     safe_to_retry: bool = True
+
+
+E = TypeVar("E", bound=HaclientError)
+
+
+def another(error: E) -> E:
+    """A new instance of an error that several calls raise, with the first one as its cause.
+
+    One instance for all would collect the frames of every ``raise``.
+    """
+    error_of_call = copy.copy(error)
+    error_of_call.__cause__ = error
+    return error_of_call
 
 
 class ConnectionGaveUp(HaclientError, proton.ConnectionException):

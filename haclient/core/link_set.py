@@ -21,7 +21,7 @@ from haclient.core.sender import SenderCore
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
-from haclient.errors import HaclientError, LinkClosed
+from haclient.errors import HaclientError, LinkClosed, another
 
 logger = logging.getLogger("haclient")
 
@@ -117,7 +117,7 @@ class LinkSet:
         :raises HaclientError: when the connection is closed.
         """
         if self._error is not None:
-            raise self._error
+            raise another(self._error)
         if self._engine is not None and self._session is not None and self._engine.close_reason is None:
             core.attach(self._engine, self._session)
         self._links[core] = None

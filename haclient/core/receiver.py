@@ -19,7 +19,7 @@ import proton
 
 from haclient.core.delivery import DeliveryCore
 from haclient.core.sender import closed_by_peer
-from haclient.errors import ConnectionClosed, HaclientError, LinkClosed
+from haclient.errors import ConnectionClosed, HaclientError, LinkClosed, another
 
 if TYPE_CHECKING:
     from haclient.engine.links import DeliveryPointer, ReceiverLink
@@ -85,7 +85,7 @@ class ReceiverCore:
         """
         while not self.inbox:
             if self.error is not None:
-                raise self.error
+                raise another(self.error)
             waiter = self._loop.create_future()
             self._waiting.append(waiter)
             try:

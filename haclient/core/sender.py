@@ -25,6 +25,7 @@ from haclient.errors import (
     LinkClosed,
     LinkRefused,
     MessageNotAccepted,
+    another,
 )
 from haclient.outcome import ACCEPTED, Outcome
 
@@ -80,7 +81,7 @@ class SenderCore:
         :raises HaclientError: when the sender is closed.
         """
         if self.error is not None:
-            raise self.error
+            raise another(self.error)
         ledger = self.ledger
         entry = ledger.add(data, waiter)
         # A link is dead from the end of its engine on, and not only from ``on_disconnected``.
@@ -110,7 +111,7 @@ class SenderCore:
                     self._waiting_for_window.remove(waiter)
                 raise
         if self.error is not None:
-            raise self.error
+            raise another(self.error)
 
     def withdraw(self, entry: Entry[Waiter]) -> bool | None:
         """Withdraw an entry: it is not sent any more, and its outcome is ignored.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections.abc import Awaitable, Callable
 
+import proton
 import pytest
 from proton import Message
 
 from haclient import aio
-from haclient.errors import ReceiveTimeout, SendTimeout, StaleDelivery
+from haclient.aio import wait_opened
+from haclient.errors import HaclientError, LinkRefused, ReceiveTimeout, SendTimeout, StaleDelivery
 from haclient.outcome import ACCEPTED
 from tests.peers import primary, url
 from tests.peers.apis import API
@@ -194,3 +197,41 @@ async def test_an_iterator_over_events_that_is_dropped_collects_none(api: API) -
         await connection.close()
         async with asyncio.timeout(5):
             assert type([event async for event in kept][-1]).__name__ == "Closed"
+
+
+async def test_every_call_on_a_closed_link_raises_an_error_of_its_own(api: API) -> None:
+    """One instance for all would collect the frames of each ``raise``, and mix up what threads see."""
+    async with primary() as peer:
+        connection = await api.connect(url(peer))
+        sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
+        await sender.close()
+        await receiver.close()
+        errors = [await error_of(lambda: sender.send(Message())) for _ in range(3)]
+        errors += [await error_of(receiver.receive) for _ in range(3)]
+        await connection.close()
+        errors += [await error_of(lambda: connection.create_sender("q")) for _ in range(3)]
+        assert len({id(error) for error in errors}) == len(errors)
+        assert [type(error).__name__ for error in errors] == ["LinkClosed"] * 6 + ["ConnectionClosed"] * 3
+        for error in errors[:6]:
+            assert error.__cause__ is not None
+            assert (type(error.__cause__), str(error.__cause__)) == (type(error), str(error))
+        firsts = (sender._core.error, receiver._core.error)
+        assert all(first.__traceback__ is None for first in firsts)
+
+
+async def test_all_that_wait_for_a_link_to_open_get_an_error_of_their_own() -> None:
+    refusal = proton.Condition("amqp:not-found", "no such node")
+    async with primary(refuses={"missing": refusal}) as peer, aio.connect(url(peer)) as connection:
+        core = connection._core.links.create_sender("missing")
+        first, second = await asyncio.gather(*(error_of(lambda: wait_opened(core)) for _ in range(2)))
+        assert first is not second
+        assert isinstance(first, LinkRefused)
+        assert isinstance(second, LinkRefused)
+        assert first.condition == second.condition == "amqp:not-found"
+        assert first.__cause__ is second.__cause__ is core.error
+
+
+async def error_of(call: Callable[[], Awaitable[object]]) -> HaclientError:
+    with pytest.raises(HaclientError) as caught:
+        await call()
+    return caught.value
