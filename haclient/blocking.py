@@ -24,6 +24,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -381,15 +382,12 @@ class Receiver:
         :raises LinkClosed, ConnectionClosed: when none can arrive any more.
         """
         self._thread.check()
-        core = self._core
-        while True:
-            try:
-                delivery = core.inbox.popleft()
-            except IndexError:
-                self._wait_message(timeout)
-                continue
-            self._thread.post(core.replenish_credit, 1, delivery.session_number)
-            return Delivery(self._thread, delivery)
+        try:
+            delivery = self._core.inbox.popleft()
+        except IndexError:
+            delivery = self._wait_delivery(timeout)
+        self._thread.post(self._core.replenish_credit, 1, delivery.session_number)
+        return Delivery(self._thread, delivery)
 
     def close(self) -> None:
         """Close the link.  What was prefetched goes back to the queue."""
@@ -412,14 +410,20 @@ class Receiver:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _wait_message(self, seconds: float | None) -> None:
-        try:
-            self._thread.call_within(seconds, self._core.wait_message)
-        except DeadlineExceeded:
-            raise
-        except TimeoutError:
-            msg = f"no message arrived within {seconds} s"
-            raise ReceiveTimeout(msg) from None
+    def _wait_delivery(self, seconds: float | None) -> DeliveryCore:
+        left, deadline = seconds, None if seconds is None else monotonic() + seconds
+        while left is None or deadline is None or left >= 0:
+            try:
+                self._thread.call_within(left, self._core.wait_message)
+                return self._core.inbox.popleft()
+            except DeadlineExceeded:
+                raise
+            except TimeoutError:
+                break
+            except IndexError:  # another thread took it: the time goes on
+                left = None if deadline is None else deadline - monotonic()
+        msg = f"no message arrived within {seconds} s"
+        raise ReceiveTimeout(msg)
 
 
 class Delivery:

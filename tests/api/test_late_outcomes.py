@@ -1,4 +1,4 @@
-"""An outcome that arrives together with a timeout is reported, not the timeout."""
+"""An outcome that arrives together with a timeout is reported, and a lost race costs no extra time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import haclient
 from haclient import Message, aio
 from haclient.core.sender import SenderCore
-from haclient.errors import MessageNotAccepted
+from haclient.errors import MessageNotAccepted, ReceiveTimeout
 from haclient.outcome import ACCEPTED, RELEASED, Outcome
 from haclient.send_futures import BlockingSendFuture
 from haclient.testing.threads import in_thread
@@ -77,3 +77,29 @@ def test_a_blocking_send_reports_what_arrives_after_its_wait(
         else:
             with pytest.raises(MessageNotAccepted):
                 sender.send(Message(body="late"), timeout=5)
+
+
+def test_a_blocking_receive_whose_messages_others_take_ends_at_its_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with in_thread(primary()) as peer, haclient.connect(url(peer)) as connection:
+        receiver = connection.create_receiver("q")
+        left: list[float | None] = []
+
+        def wake_in_vain(seconds: float | None, _function: object) -> None:
+            """A message arrived after 1.25 s, and another thread took it."""
+            left.append(seconds)
+            clock[0] += 1.25
+            if len(left) == 10:
+                raise TimeoutError
+
+        clock = [100.0]
+        monkeypatch.setattr(haclient.blocking, "monotonic", lambda: clock[0], raising=False)
+        monkeypatch.setattr(receiver._thread, "call_within", wake_in_vain)
+        with pytest.raises(ReceiveTimeout, match=r"within 3 s"):
+            receiver.receive(timeout=3)
+        assert left == [3, 1.75, 0.5]
+        left.clear()
+        with pytest.raises(ReceiveTimeout):
+            receiver.receive(timeout=None)
+        assert left == [None] * 10
