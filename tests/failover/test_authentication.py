@@ -167,8 +167,9 @@ class Tokens:
         return Credentials("app", password)
 
     async def later(self) -> Credentials:
+        answer = self()  # counted first: an attempt may be cancelled while it waits
         await asyncio.sleep(0)
-        return self()
+        return answer
 
     def soon(self) -> object:
         """A plain function that returns an awaitable, as ``functools.partial`` of a coroutine does."""
