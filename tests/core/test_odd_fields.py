@@ -34,7 +34,7 @@ async def reaches_the_primary(
     """Meet the odd peer before a good one, which is used in the end."""
     async with odd_peer(changes, closes_after=closes_after) as strange, primary() as good:
         with caplog.at_level(logging.ERROR):
-            async with aio.connect(url(strange, good, **OPTIONS)) as connection, asyncio.timeout(5):
+            async with aio.connect(url(strange, good, **OPTIONS)) as connection, asyncio.timeout(30):
                 with contextlib.suppress(LinkRefused):
                     await connection.create_sender("q")
                 receiver = await connection.create_receiver("q")
