@@ -15,8 +15,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("haclient", "broker_stub", "tests", "examples", "benchmarks", "scripts", "docs")
-PAGES = [ROOT / "README.md", *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))]
-CODE = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+
+
+def files(pattern: str) -> list[Path]:
+    """Those of the repository, without what is installed into it."""
+    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob(pattern))
+    return [path for path in found if "node_modules" not in path.parts]
+
+
+PAGES = [ROOT / "README.md", *files("*.md")]
+CODE = files("*.py")
 
 _PATH = re.compile(rf"(?<![\w/.{{}}-])(?:{'|'.join(FOLDERS)})/[\w./-]*[\w/]")
 _DOTTED = re.compile(r"(?<![\w/.:@-])(?:haclient|broker_stub|tests)(?:\.[A-Za-z_]\w*)+")
