@@ -42,8 +42,8 @@ def describe(event: Event) -> str:
             return _served(event)
         case events.Disconnected():
             return f"{event.endpoint}: {event.reason}; {event.unsettled:,} unsettled"
-        case events.GaveUp():
-            return f"{event.reason}, after {event.attempts:,} attempts in {event.duration:.3f} s"
+        case events.LinkRetrying() | events.GaveUp():
+            return _refused(event)
         case events.Closed():
             return ""
 
@@ -73,6 +73,13 @@ def _served(event: events.Connected | events.Reconnected) -> str:
     again = f", {event.replayed:,} sent again" if isinstance(event, events.Reconnected) else ""
     attempts = "1 attempt" if event.attempts == 1 else f"{event.attempts:,} attempts"
     return f"{event.endpoint}{generation}, {attempts} in {event.duration:.3f} s{again}"
+
+
+def _refused(event: events.LinkRetrying | events.GaveUp) -> str:
+    if isinstance(event, events.GaveUp):
+        return f"{event.reason}, after {event.attempts:,} attempts in {event.duration:.3f} s"
+    reason = f"{event.condition}: {event.reason}" if event.reason else event.condition
+    return f"{event.link} to {event.address}, refused with {reason}, again in {event.delay:.3f} s"
 
 
 def _retry_after(seconds: float | None) -> str:

@@ -30,9 +30,12 @@ VARIABLE = "HACLIENT_URL"
 _CREDENTIALS = ("HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_PASSWORD_FILE")
 _MISSING = f"the URL is missing: write it, as in amqp://broker-a,broker-b, or set {VARIABLE}"
 _MOST_ARGUMENTS = 2
+# A URL, where one is written, and an address.
+_Node = tuple[str | None, str]
 _URL = re.compile(r"[a-z+]+://|amqp:|failover:", re.IGNORECASE)
 
 URL_ARGUMENT = click.argument("url", metavar="[URL]", required=False)
+ROUTE_ARGUMENT = click.argument("route", metavar="[URL] FROM [URL] TO", nargs=-1, required=True)
 ADDRESS_ARGUMENT = click.argument("url_and_address", metavar="[URL] ADDRESS", nargs=-1, required=True)
 
 
@@ -93,6 +96,11 @@ class Target:
         """A factory of connections."""
         return self.configuration.make(aio.ConnectionFactory, {**self.overrides, "on_event": on_event})
 
+    def encoded_factory(self, on_event: Callable[[Event], object]) -> FactoryCore:
+        """A factory without an API, for messages that are encoded already; each is sent at least once."""
+        given = {**self.overrides, "on_event": on_event, "delivery": "at-least-once"}
+        return self.configuration.make(FactoryCore, given)
+
     def core(self) -> FactoryCore:
         """The factory without an API and without telemetry, for commands that need its parts."""
         return self.configuration.make(FactoryCore, {**self.overrides, "telemetry": ""})
@@ -150,8 +158,35 @@ def divide(url_and_address: Sequence[str]) -> tuple[str | None, str]:
     if len(url_and_address) > _MOST_ARGUMENTS:
         raise click.UsageError(f"there are {len(url_and_address)} arguments: write [URL] ADDRESS")
     *url, address = url_and_address
-    if not address:
-        raise click.UsageError("ADDRESS is empty: it names a queue or another node")
-    if not url and _URL.match(address):
-        raise click.UsageError("ADDRESS is missing: the queue, after the URL")
+    _check_address("ADDRESS", address, first=not url)
     return (url[0] if url else None), address
+
+
+def divide_route(arguments: Sequence[str]) -> tuple[_Node, _Node]:
+    """``[URL] FROM [URL] TO``: the URL, if it is there, and the address, of both; one URL is that of both."""
+    route: tuple[_Node, _Node]
+    match tuple(arguments):
+        case (source, target):
+            route = (None, source), (None, target)
+        case (source, url, target) if _URL.match(url):
+            route = (None, source), (url, target)
+        case (url, source, target):
+            route = (url, source), (url, target)
+        case (url, source, other, target):
+            route = (url, source), (other, target)
+        case _:
+            raise click.UsageError(f"arguments: {len(arguments)}; write [URL] FROM [URL] TO")
+    for name, node in zip(("FROM", "TO"), route, strict=True):
+        _check_address(name, node[1], first=node[0] is None)
+    return route
+
+
+def _check_address(name: str, address: str, *, first: bool) -> None:
+    """Refuse an address that is none.
+
+    :param first: whether there is no URL before it.
+    """
+    if not address:
+        raise click.UsageError(f"{name} is empty: it names a queue or another node")
+    if first and _URL.match(address):
+        raise click.UsageError(f"{name} is missing: the queue, after the URL")

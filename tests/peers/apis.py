@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import haclient
 from haclient import aio, blocking
 from haclient.event_log import BlockingEvents
+from haclient.testing.peers.listening import Peer, url
 
 _WRAPPED = (
     blocking.ConnectionFactory,
@@ -51,6 +53,16 @@ class BlockingAPI:
 
 API = AsyncAPI | BlockingAPI
 APIS = (AsyncAPI, BlockingAPI)
+
+
+@asynccontextmanager
+async def connected(api: API, peer: Peer, **options: Any) -> AsyncIterator[Any]:
+    """A connection to a peer, with the options of its URL, which fails over at once."""
+    connection = await api.connect(url(peer, **{"backoff_base": 0.001, "backoff_max": 0.01, **options}))
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 class Threaded:

@@ -11,10 +11,11 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import proton
 
+from haclient.core.failures import ESTABLISHMENT_FAILED
 from haclient.engine import codec
 from haclient.engine.links import Link, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
@@ -29,10 +30,16 @@ _GIVEN_BACK = (OutcomeState.RELEASED, OutcomeState.MODIFIED)
 class Primary(Peer):
     """A member that serves.
 
-    :ivar properties: those of its Open, such as ``haclient:generation``.
+    :ivar properties: those of its Open, such as ``haclient:generation``; by default it says that it
+        forgets no message whose duplicate-detection id it keeps.
     :ivar grants: credit for each sender of a client; 0 lets none send.
     :ivar outcome: what becomes of each message that comes; ``None`` leaves it unsettled, and grants no more.
     :ivar refuses: the links to refuse, by address, and why.
+    :ivar refuses_opens: why every connection is refused, while it is set; ``refused`` counts them.
+    :ivar refuses_by: whether it refuses them by a Detach, an End or a Close, or drops the connection.
+    :ivar attaches: the address of each Attach, and when it arrived, by the loop's clock.
+    :ivar max_frame_size: the largest frame it takes, in bytes.
+    :ivar channel_max: the highest number of a session that it takes.
     :ivar begin_after: seconds from a client's Begin to the answer.
     :ivar opening: connections that are not usable yet, and the most there were at once.
     :ivar queues: what is waiting to be delivered, encoded, by address.
@@ -43,12 +50,18 @@ class Primary(Peer):
     :ivar engines: the connections that are open, with their links.
     """
 
-    properties: dict[str, Any] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=lambda: {"haclient:ids-live-with-messages": True})
     sasl: SaslServer = ANONYMOUS
     heartbeat: float = 0.0
     grants: int = 100
     outcome: Outcome | None = ACCEPTED
     refuses: dict[str, proton.Condition] = field(default_factory=dict)
+    refuses_opens: proton.Condition | None = None
+    refused: int = 0
+    refuses_by: Literal["detach", "end", "close", "drop"] = "detach"
+    attaches: list[tuple[str, float]] = field(default_factory=list)
+    max_frame_size: int = 65536
+    channel_max: int = 65535
     begin_after: float = 0.0
     opening: int = 0
     most_opening: int = 0
@@ -91,6 +104,14 @@ class Primary(Peer):
         for engine in tuple(self.engines):
             engine.close(condition)
 
+    def end_sessions(self, condition: proton.Condition | None = None) -> None:
+        """End every session that has a link."""
+        for engine, links in self.engines.items():
+            for session in {link.endpoint.session for link in links}:
+                session.condition = condition
+                session.close()
+            engine.wake()
+
     def grant(self, credit: int) -> None:
         """Let every sender of a client send that many more messages."""
         for links in self.engines.values():
@@ -104,6 +125,18 @@ class Primary(Peer):
             for link in links:
                 link.close(condition)
 
+    def end_session(self, address: str, condition: proton.Condition | None) -> None:
+        """End the session of the receivers of an address."""
+        for engine, links in self.engines.items():
+            for link in [each for each in links if self._source.get(each) == address]:
+                session = link.endpoint.session
+                if condition is not None:
+                    session.condition = condition
+                self._requeue(link)
+                links.remove(link)
+                session.close()
+                engine.wake()
+
     async def until(self, true: Callable[[], Any], timeout: float = 10.0) -> None:
         """Wait until something is true of this peer."""
         async with asyncio.timeout(timeout):
@@ -114,9 +147,16 @@ class Primary(Peer):
     # -- one connection -----------------------------------------------------------------------
 
     def opened(self, engine: PeerEngine) -> None:
+        if self.refuses_opens is not None:
+            engine.open(properties={ESTABLISHMENT_FAILED: True})
+            engine.close(self.refuses_opens)
+            self.refused += 1
+            self._changed.set()
+            return
         self.engines[engine] = []
         self.opening += 1
         self.most_opening = max(self.most_opening, self.opening)
+        engine.transport.channel_max = self.channel_max
         engine.open(properties=self.properties)
         self._changed.set()
 
@@ -134,11 +174,14 @@ class Primary(Peer):
 
     def link_requested(self, engine: PeerEngine, link: Link) -> None:
         endpoint = link.endpoint
+        node = endpoint.remote_target if isinstance(link, ReceiverLink) else endpoint.remote_source
+        self.attaches.append((str(node.address), asyncio.get_running_loop().time()))
+        self._changed.set()
         refusal = self.refuses.get(endpoint.remote_source.address) or self.refuses.get(
             endpoint.remote_target.address
         )
         if refusal is not None:
-            engine.refuse(link, refusal)
+            self._refuse(engine, link, refusal)
             return
         link.owner = self  # type: ignore[assignment]
         self.engines[engine].append(link)
@@ -152,6 +195,19 @@ class Primary(Peer):
             link.grant(self.grants)
         self._changed.set()
 
+    def _refuse(self, engine: PeerEngine, link: Link, refusal: proton.Condition) -> None:
+        match self.refuses_by:
+            case "detach":
+                engine.refuse(link, refusal)
+            case "end":
+                link.endpoint.session.condition = refusal
+                link.endpoint.session.close()
+                engine.wake()
+            case "close":
+                engine.close(refusal)
+            case "drop":
+                engine.abort()
+
     def peer_closed(self, engine: PeerEngine, condition: proton.Condition | None) -> None:
         """The client says goodbye."""
 
@@ -161,6 +217,7 @@ class Primary(Peer):
     def ended(self, engine: PeerEngine, reason: CloseReason) -> None:
         for link in self.engines.pop(engine, ()):
             self._requeue(link)
+        self._deliver()
         self._changed.set()
 
     # -- links --------------------------------------------------------------------------------
@@ -173,6 +230,7 @@ class Primary(Peer):
             if link in links:
                 links.remove(link)
         self._requeue(link)
+        self._deliver()
         self._changed.set()
 
     def delivered(self, link: ReceiverLink, delivery: Any, data: bytes) -> None:
@@ -227,7 +285,12 @@ async def primary(*, host: str | None = None, port: int = 0, **facts: Any) -> As
         return Primary(host, port, **facts)
 
     def serve(peer: Primary) -> PeerEngine:
-        return PeerEngine(peer, settings(sasl_server=peer.sasl, heartbeat=peer.heartbeat))
+        changes = {
+            "sasl_server": peer.sasl,
+            "heartbeat": peer.heartbeat,
+            "max_frame_size": peer.max_frame_size,
+        }
+        return PeerEngine(peer, settings(**changes))
 
     async with listening(serve, make, host=host, port=port) as peer:
         yield peer

@@ -31,7 +31,7 @@ class Watch:
         """The events of one kind so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
-    async def until(self, kind: type[E], count: int = 1, timeout: float = 20.0) -> list[E]:
+    async def until(self, kind: type[E], count: int = 1, timeout: float | None = 20.0) -> list[E]:
         """Wait for so many events of one kind, and return all of them."""
         async with asyncio.timeout(timeout):
             while len(self.of(kind)) < count:

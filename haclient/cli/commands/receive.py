@@ -20,22 +20,26 @@ from typing import Any
 
 import click
 
-from haclient import State, aio, events
-from haclient.cli.exit_codes import LESS, NoPrimaryError, client_errors, examples
+from haclient import aio
+from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
+from haclient.cli.patience import (
+    COUNT,
+    RECONNECT_TIMEOUT,
+    TIMEOUT,
+    Patience,
+    with_default_reconnect_timeout,
+)
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
 from haclient.cli.signals import RATE, Pace, until_stopped
 from haclient.cli.streams import Output, descriptor_of
 from haclient.cli.target import ADDRESS_ARGUMENT, OVERRIDES, Target, divide, target_of
 from haclient.errors import ReceiveTimeout, StaleDelivery
-from haclient.event_log import AsyncEvents
 
 # Messages that are written together, and then accepted.
 _BATCH = 64
 # How long an interrupted receive waits for what is being written.
 _LAST_WAIT = 1.0
-# ``--reconnect-timeout`` beside ``--timeout``: as long as a first connect may take (``startup_deadline``).
-_RECONNECT_TIMEOUT = 60.0
 
 _EXAMPLES = examples(
     "haclient receive amqp://broker-a,broker-b orders",
@@ -58,63 +62,6 @@ class ReceiveArguments:
     as_json: bool
 
 
-class _Patience:
-    """Waits for messages, as long as the arguments say.
-
-    :param timeout: seconds of silence on a live connection; ``None`` for no limit.
-    :param reconnect_timeout: seconds without a connection; ``None`` for no limit.
-    """
-
-    def __init__(
-        self, connection: aio.Connection, timeout: float | None, reconnect_timeout: float | None
-    ) -> None:
-        self._connection = connection
-        self._timeout = timeout
-        self._reconnect_timeout = reconnect_timeout
-        self._loop = asyncio.get_running_loop()
-        self._silent_since = 0.0
-        self._lost_at: float | None = None
-        self._limit: asyncio.Timeout | None = None
-
-    async def watch(self, subscription: AsyncEvents) -> None:
-        """Follow the losses and returns of the connection, until it is closed."""
-        async for event in subscription:
-            if isinstance(event, events.Disconnected):
-                self._lost_at = event.stamp.monotonic
-            elif isinstance(event, events.Reconnected):
-                self._lost_at, self._silent_since = None, self._loop.time()
-            if self._limit is not None and not self._limit.expired():
-                self._limit.reschedule(self._until())
-
-    async def receive(self, receiver: aio.Receiver) -> aio.Delivery:
-        """The next message.
-
-        :raises ReceiveTimeout: when none has come for so long over a live connection.
-        :raises NoPrimaryError: when there is no connection for so long.
-        """
-        self._silent_since = self._loop.time()
-        while True:
-            self._limit = limit = asyncio.timeout_at(self._until())
-            try:
-                async with limit:
-                    return await receiver.receive()
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                if self._lost_at is not None:
-                    raise NoPrimaryError(f"no connection for {self._reconnect_timeout:g} s") from None
-                if self._connection.state is State.CONNECTED:
-                    raise ReceiveTimeout(f"no message for {self._timeout:g} s") from None
-                await asyncio.sleep(0)  # the loss is in the subscription already
-            finally:
-                self._limit = None
-
-    def _until(self) -> float | None:
-        if self._lost_at is not None:
-            return None if self._reconnect_timeout is None else self._lost_at + self._reconnect_timeout
-        return None if self._timeout is None else self._silent_since + self._timeout
-
-
 class _Receiving:
     """Takes messages, writes them and accepts them.
 
@@ -134,7 +81,7 @@ class _Receiving:
         subscription = connection.events()
         credit = credit if arguments.count is None else min(credit, arguments.count)
         receiver = await connection.create_receiver(arguments.address, credit=credit, browse=arguments.browse)
-        patience = _Patience(connection, arguments.timeout, arguments.reconnect_timeout)
+        patience = Patience(connection, arguments.timeout, arguments.reconnect_timeout)
         watching = asyncio.create_task(patience.watch(subscription), name="haclient receive events")
         try:
             with contextlib.suppress(ReceiveTimeout, BrokenPipeError):
@@ -143,7 +90,7 @@ class _Receiving:
         finally:
             watching.cancel()
 
-    async def _batch(self, receiver: aio.Receiver, patience: _Patience) -> list[aio.Delivery]:
+    async def _batch(self, receiver: aio.Receiver, patience: Patience) -> list[aio.Delivery]:
         """The next message, and those that have come with it."""
         await self._pace.wait()
         batch = [await patience.receive(receiver)]
@@ -192,20 +139,11 @@ class _Receiving:
 @click.command(epilog=_EXAMPLES)
 @ADDRESS_ARGUMENT
 @OVERRIDES
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    help="End when no message has come for so many seconds over a live connection.",
-)
-@click.option(
-    "--reconnect-timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    help="End with code 4 when a lost connection is not back after so many seconds; "
-    f"with --timeout: {_RECONNECT_TIMEOUT:g} by default.",
-)
+@COUNT
+@TIMEOUT
+@RECONNECT_TIMEOUT
 @RATE
-@click.option("--browse", is_flag=True, help="Look at the messages, and leave them where they are.")
+@click.option("--browse", is_flag=True, help="Show the messages, and leave them where they are.")
 @click.option(
     "--json",
     "as_json",
@@ -232,8 +170,7 @@ def receive(
     A body of text is written as it is; use --json when it may hold newlines.
     """
     url, address = divide(url_and_address)
-    if given["timeout"] is not None and given["reconnect_timeout"] is None:
-        given["reconnect_timeout"] = _RECONNECT_TIMEOUT
+    with_default_reconnect_timeout(given)
     arguments = ReceiveArguments(address=address, **given)
     target = target_of(url, overrides)
     bar = sys.stdout is not None and not sys.stdout.isatty()

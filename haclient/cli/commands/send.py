@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,6 @@ _EXAMPLES = examples(
     "echo hello | haclient send orders                 # the URL is in HACLIENT_URL",
     "haclient send amqp://a,b orders -m hello --count 1000 --rate 50 --durable",
     """haclient send amqp://a,b orders --json <<< '{"subject": "new", "body": {"n": 1}}'""",
-    "haclient receive amqp://a,b old --json --timeout 1 | haclient send amqp://c,d new --json",
 )
 
 
@@ -179,9 +179,9 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
         try:
             await _send(sender, arguments, results)
         except UnusableError:  # of the input: what was sent before is settled first
-            await sender.flush()
+            await sender.flush(timeout=math.inf)
             raise
-        await sender.flush()
+        await sender.flush(timeout=math.inf)
 
     with results.progress:
         async with target.factory(results.progress.on_event) as factory:
@@ -190,6 +190,7 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
                 with contextlib.suppress(SendTimeout):
                     await sender.flush(timeout=_LAST_WAIT)
             results.closing = results.failure is None
+            await factory.close()  # the end of the block would wait once more
     if results.failure is not None:
         raise results.failure
     return stopped
@@ -199,7 +200,7 @@ async def _send(sender: aio.Sender, arguments: SendArguments, results: _SendResu
     pace = Pace(arguments.rate)
     async for message in _messages(arguments):
         await pace.wait()
-        results.watch(await sender.send_nowait(message))
+        results.watch(await sender.send_nowait(message, durable=message.durable))
         if results.progress.count == arguments.count:
             return
 

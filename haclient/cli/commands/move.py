@@ -1,0 +1,294 @@
+"""``haclient move``: messages from one node to another, which may be in another cluster.
+
+Rules
+-----
+* A message is accepted at the source after the target has accepted it, and never before: what ends the
+  command, or a connection, leaves the message at the source, at the target, or at both.
+* One that comes again because its acceptance was lost is sent with the same duplicate-detection id; see
+  ``forwarding``.
+* What the target does not accept is held until the end, so that it does not come again at once, and then
+  released at the source.  After as many of them as ``_MOST_REFUSED`` the command ends.
+* At most ``credit`` messages are under way, and no more than the target's ``window``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import proton
+
+from haclient import aio
+from haclient.api.deadlines import limit, wait_opened
+from haclient.cli.exit_codes import LESS, client_errors, examples
+from haclient.cli.forwarding import forwarded
+from haclient.cli.patience import (
+    COUNT,
+    RECONNECT_TIMEOUT,
+    TIMEOUT,
+    Patience,
+    watch_downtime,
+    with_default_reconnect_timeout,
+)
+from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
+from haclient.cli.signals import RATE, Pace, until_stopped
+from haclient.cli.target import OVERRIDES, ROUTE_ARGUMENT, Target, divide_route, target_of
+from haclient.cluster_url.options import Options
+from haclient.core.sender import SenderCore
+from haclient.errors import DeliveryUnknown, HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
+from haclient.event_log import AsyncEvents
+from haclient.factory import FactoryCore
+from haclient.outcome import Outcome
+
+# How long an interrupted move waits for messages that the target has not settled.
+_LAST_WAIT = 5.0
+# A target that refuses so many refuses the next one too: its queue is full, or may not be written to.
+_MOST_REFUSED = 100
+# Of messages that were not accepted, so many are shown, and all are counted.
+_MOST_COMPLAINTS = 5
+
+_EXAMPLES = examples(
+    "haclient move amqp://broker-a,broker-b orders.dead orders --timeout 1",
+    "haclient move old new --count 10                   # the URL is in HACLIENT_URL",
+    "haclient move amqp://a,b orders amqp://c,d orders  # to another cluster, until Ctrl-C",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveArguments:
+    """What to move, and how long."""
+
+    source: str
+    target: str
+    count: int | None
+    timeout: float | None
+    reconnect_timeout: float | None
+    rate: float | None
+    as_json: bool
+
+
+class _Moving:
+    """Takes messages, sends them, and accepts them when the target has.
+
+    :ivar refused: messages that the target did not accept, to be released.
+    :ivar again: messages that the target has, and that come again: the source's connection was lost.
+    :ivar unsettled: messages that were given up without an outcome of the target.
+    """
+
+    def __init__(self, arguments: MoveArguments, progress: MessageProgress, source: Options) -> None:
+        self.refused: list[aio.Delivery] = []
+        self.again = self.unsettled = 0
+        self.progress = progress
+        self._arguments = arguments
+        self._window = max(1, source.credit)
+        self._duplicate_detection = True
+        self._pace = Pace(arguments.rate)
+        self._pending: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._main: asyncio.Task[Any] | None = None
+        self._failure: BaseException | None = None
+
+    async def run(self, source: aio.ConnectionFactory, target: FactoryCore) -> None:
+        """Move until there are enough, or none arrives within the timeout."""
+        self._main = asyncio.current_task()
+        self._window = min(self._window, target.options.window)
+        self._duplicate_detection = target.options.duplicate_detection
+        connection, subscription = target.connection(), AsyncEvents()
+        target.subscribe(subscription, connection.number)
+        try:
+            await connection.open()
+            sender = connection.links.create_sender(self._arguments.target)
+            await wait_opened(connection, sender, limit(None, target.options.call_timeout))
+            async with self._watching(watch_downtime(subscription, self._arguments.reconnect_timeout)):
+                await self._move(await source.connect(), sender)
+        except asyncio.CancelledError:
+            if self._failure is None:
+                raise
+            raise self._failure from None
+
+    async def finish(self) -> None:
+        """Wait a little for what is under way, and release what the target refused."""
+        if self._pending:
+            await asyncio.wait(self._pending, timeout=_LAST_WAIT)
+        self.unsettled += len(self._pending)
+        for task in self._pending:
+            task.cancel()
+        for delivery in self.refused:
+            with contextlib.suppress(StaleDelivery):
+                await delivery.release()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    async def _move(self, connection: aio.Connection, sender: SenderCore) -> None:
+        arguments, subscription = self._arguments, connection.events()
+        receiver = await connection.create_receiver(
+            arguments.source, credit=self._most_pending, configure=_ask_for_unsettled
+        )
+        patience = Patience(connection, arguments.timeout, arguments.reconnect_timeout)
+        async with self._watching(patience.watch(subscription)):
+            losses = -1
+            while losses != patience.losses:
+                with contextlib.suppress(ReceiveTimeout):
+                    while await self._wait_window():
+                        await self._pace.wait()
+                        self._send(await patience.receive(receiver), sender)
+                losses = patience.losses
+                if self._pending:
+                    self.progress.print_line(
+                        f"{len(self._pending):,} messages wait for an outcome of the target"
+                    )
+                while self._pending:
+                    await asyncio.wait(self._pending)
+
+    @property
+    def _most_pending(self) -> int:
+        """Messages that may be under way now."""
+        if self._arguments.count is None:
+            return self._window
+        return min(self._window, self._arguments.count - self.progress.count)
+
+    async def _wait_window(self) -> bool:
+        """Wait until one more message may be taken; ``False`` when there are enough."""
+        while len(self._pending) >= self._most_pending > 0:
+            self._changed.clear()
+            await self._changed.wait()
+        return self._most_pending > 0 and len(self.refused) < _MOST_REFUSED
+
+    def _send(self, delivery: aio.Delivery, sender: SenderCore) -> None:
+        try:
+            data = forwarded(
+                delivery.data,
+                duplicate_detection=self._duplicate_detection,
+                ids_live_with_messages=sender.ids_live_with_messages,
+            )
+        except ValueError as error:
+            self._refuse(delivery, error)
+            return
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        sender.submit(data, future)
+        task = asyncio.create_task(self._settle(delivery, future), name="haclient move")
+        self._pending.add(task)
+        task.add_done_callback(self._on_settled)
+
+    async def _settle(self, delivery: aio.Delivery, future: asyncio.Future[Outcome]) -> None:
+        """Wait for the outcome at the target, and give the delivery its own."""
+        try:
+            await future
+        except (MessageNotAccepted, DeliveryUnknown) as error:
+            self._refuse(delivery, error)
+        except HaclientError as error:  # the sender has ended
+            self.unsettled += 1
+            self._fail(error)
+        else:
+            try:
+                await delivery.accept()
+            except StaleDelivery:
+                self.again += 1
+            else:
+                self.progress.add(1)
+
+    def _on_settled(self, task: asyncio.Task[None]) -> None:
+        self._pending.discard(task)
+        self._changed.set()
+
+    def _refuse(self, delivery: aio.Delivery, error: Exception) -> None:
+        self.refused.append(delivery)
+        if len(self.refused) <= _MOST_COMPLAINTS:
+            self.progress.print_line(f"not moved: {error}")
+
+    def _fail(self, error: BaseException) -> None:
+        """End ``run`` with this error."""
+        if self._failure is None and self._main is not None:
+            self._failure = error
+            self._main.cancel()
+
+    @asynccontextmanager
+    async def _watching(self, watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Follow a connection's events meanwhile; an error of that ends ``run``."""
+        task = asyncio.create_task(watch, name="haclient move events")
+        task.add_done_callback(self._on_watched)
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    def _on_watched(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+
+def _ask_for_unsettled(receiver: proton.Receiver) -> None:
+    """Let the source keep each message until its outcome (AMQP 1.0 part 2, section 2.8.2)."""
+    receiver.snd_settle_mode = proton.Link.SND_UNSETTLED
+
+
+@click.command(epilog=_EXAMPLES)
+@ROUTE_ARGUMENT
+@OVERRIDES
+@COUNT
+@TIMEOUT
+@RECONNECT_TIMEOUT
+@RATE
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@QUIET
+@VERBOSE
+def move(
+    route: Sequence[str],
+    overrides: Sequence[tuple[str, str]],
+    *,
+    quiet: bool,
+    verbose: bool,
+    **given: Any,
+) -> None:
+    """Move the messages of FROM to TO, unchanged; accept each one when TO has accepted it.
+
+    A second URL says that TO is in another cluster; --option holds for both.  Continues after a failover of
+    either: no message is lost.  A durable message gets a duplicate-detection id by which TO recognises it
+    when it is moved again; another one may arrive twice.
+
+    Messages that TO does not accept stay at FROM, and the exit code is 1.
+    Without --count or --timeout it ends with Ctrl-C or SIGTERM, and waits a few seconds for messages that
+    TO has not settled yet.
+    """
+    (url, address), (target_url, target_address) = divide_route(route)
+    with_default_reconnect_timeout(given)
+    arguments = MoveArguments(source=address, target=target_address, **given)
+    source, target = target_of(url, overrides), target_of(target_url, overrides)
+    if (source.url, address) == (target.url, target_address):
+        raise click.UsageError(f"FROM and TO are the same: {address}")
+    progress = MessageProgress("moved", total=arguments.count, quiet=quiet, verbose=verbose)
+    work = _Moving(arguments, progress, source.options())
+    try:
+        with client_errors():
+            asyncio.run(_run(source, target, work))
+    finally:
+        _conclude(arguments, work, quiet=quiet)
+    if work.refused or work.unsettled or progress.count < (arguments.count or 0):
+        raise click.exceptions.Exit(LESS)
+
+
+async def _run(source: Target, target: Target, work: _Moving) -> None:
+    on_event = work.progress.on_event
+    with work.progress:
+        target_factory = target.encoded_factory(on_event)
+        try:
+            async with source.factory(on_event) as factory:
+                await until_stopped(work.run(factory, target_factory))
+                await work.finish()
+        finally:
+            await target_factory.close()
+
+
+def _conclude(arguments: MoveArguments, work: _Moving, *, quiet: bool) -> None:
+    counts = {"not_accepted": len(work.refused), "unsettled": work.unsettled, "again": work.again}
+    if arguments.as_json:
+        click.echo(json.dumps(work.progress.summary(**counts)))
+    elif not quiet:
+        texts = {"not_accepted": "not accepted", "unsettled": "not settled", "again": "of them come again"}
+        work.progress.conclude(*(f"{count:,} {texts[name]}" for name, count in counts.items() if count))
