@@ -25,7 +25,7 @@ import proton
 
 from broker_stub import telemetry
 from broker_stub.admission import descriptors, refusals
-from broker_stub.admission.auth import Access
+from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, AdmissionOptions, Decision
 from broker_stub.admission.listener import Listener
 from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
@@ -93,7 +93,7 @@ class BrokerOptions:
     cluster: str = "haclient"
     membership: Membership = UNKNOWN_MEMBERSHIP
     members: tuple[Endpoint, ...] = ()
-    access: Access = field(default_factory=Access)
+    auth: Auth = field(default_factory=Auth)
     tls: TlsFiles | None = None
     limits: QueueLimits = DEFAULT_LIMITS
     auto_create: bool = True
@@ -164,7 +164,7 @@ class Broker:
             max_frame_size=options.max_frame_size,
             max_message_size=options.max_message_size,
             tls_domain=None if options.tls is None else server_domain(options.tls),
-            sasl_server=options.access.sasl_server(),
+            sasl_server=options.auth.sasl_server(),
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -289,6 +289,8 @@ class Broker:
             "haclient:role": str(self.membership.role),
             "haclient:generation": proton.ulong(self.membership.generation),
             "haclient:cluster": options.cluster,
+            # Durable or not, a message and its id are in the same stores, and reach a backup together.
+            "haclient:ids-live-with-messages": True,
         }
         if self.members:
             self._open_properties["failover-server-list"] = [
@@ -397,9 +399,9 @@ class Broker:
     # -- for the connections --------------------------------------------------------------------
 
     @property
-    def access(self) -> Access:
+    def auth(self) -> Auth:
         """Who the users are, and what they may do."""
-        return self.options.access
+        return self.options.auth
 
     @property
     def handshake_timeout(self) -> float:

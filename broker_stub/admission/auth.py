@@ -25,7 +25,7 @@ from haclient.engine.settings import SaslServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Auth:
     """How users authenticate, and which one is the cluster-admin.
 
     :param users: directory of the Cyrus user database; ``None`` when no user has a password.

@@ -8,6 +8,7 @@ A command's module is imported when it is asked for: a member starts without wha
 
 from __future__ import annotations
 
+import gc
 import importlib
 
 import click
@@ -38,7 +39,12 @@ class _Commands(click.Group):
         """The command of this name."""
         if cmd_name not in _MODULES:
             return None
-        module = importlib.import_module(f"broker_stub.cli.{_MODULES[cmd_name]}")
+        # All that an import makes stays: looking for garbage meanwhile takes a third of a member's start.
+        gc.disable()
+        try:
+            module = importlib.import_module(f"broker_stub.cli.{_MODULES[cmd_name]}")
+        finally:
+            gc.enable()
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 

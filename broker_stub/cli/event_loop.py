@@ -54,12 +54,12 @@ def tune() -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if sys.platform == "linux":
-        _make_room_for_descriptors(hard)
+        _raise_descriptor_limit(hard)
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def _make_room_for_descriptors(limit: int) -> None:
+def _raise_descriptor_limit(limit: int) -> None:
     """Grow the kernel's table of descriptors to its final size at once.
 
     Linux doubles it when it is full, at 64, 128, 256 and so on, and in a process of several threads the

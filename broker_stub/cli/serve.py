@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from broker_stub.admission.auth import Access
+from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker, BrokerOptions
@@ -193,7 +193,7 @@ def serve(
             cluster=cluster,
             membership=Membership(Role(role), generation, primary if role == Role.PASSIVE else None),
             members=members,
-            access=Access(
+            auth=Auth(
                 admin=admin,
                 users=database,
                 anonymous=anonymous,

@@ -189,9 +189,9 @@ class ClientConnection:
             self._deadline.cancel()
             self._deadline = None
         server = self._server
-        self.user = server.access.user(engine.transport)
+        self.user = server.auth.user(engine.transport)
         desired = [str(name) for name in engine.connection.remote_desired_capabilities or ()]
-        self.admin = server.access.is_admin(self.user) and FOLLOW not in desired
+        self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import proton
 
-from broker_stub.admission.auth import Access
+from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, Decision
 from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.election.roles import Membership
@@ -41,7 +41,7 @@ class ConnectionServer(Protocol):
     """The member that serves a connection."""
 
     @property
-    def access(self) -> Access:
+    def auth(self) -> Auth:
         """Who its users are, and what they may do."""
 
     @property

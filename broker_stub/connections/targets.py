@@ -103,13 +103,13 @@ class Targets:
         return any(queue.name == address for queue in self._temporary)
 
     def _check_may_send_site_events(self, route: Route) -> None:
-        if not self._server.access.may_send_site_events(self._client.user):
+        if not self._server.auth.may_send_site_events(self._client.user):
             raise AddressRefusedError(
                 UNAUTHORIZED_ACCESS, f"{route.name} is for its link and the cluster-admin"
             )
 
     def _check_may_receive_site_events(self, address: str | None) -> None:
-        allowed = self._server.access.may_receive_site_events
+        allowed = self._server.auth.may_receive_site_events
         if self._server.site.owns(address) and not allowed(self._client.user):
             raise AddressRefusedError(
                 UNAUTHORIZED_ACCESS,

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-A browser's cursor is the number of the last message that it passed.  Mostly the next number is the next
-message.  Where there is a gap, as between two generations (``message.SEQUENCE_BITS``) or where consumers
-acquired some, ``Consumer.ahead`` lists the numbers beyond the cursor, and that list serves
+The cursor of a consumer that browses is the number of the last message that it passed.  Mostly the next
+number is the next message.  Where there is a gap, as between two generations (``message.SEQUENCE_BITS``) or
+where consumers acquired some, ``Consumer.ahead`` lists the numbers beyond the cursor, and that list serves
 until it is used up, for later messages stand behind it.  So no message is listed twice.
 """
 
@@ -30,57 +30,57 @@ class BrowseConsumers:
         self._messages = messages
         self._is_expired = is_expired
 
-    def add(self, browser: Consumer) -> None:
+    def add(self, consumer: Consumer) -> None:
         """A new one; it has passed nothing yet."""
-        self.consumers.append(browser)
+        self.consumers.append(consumer)
 
-    def discard(self, browser: Consumer) -> None:
+    def discard(self, consumer: Consumer) -> None:
         """It is gone, for the first or for the second time."""
-        if browser in self.consumers:
-            self.consumers.remove(browser)
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
 
     def feed_all(self, last: int) -> None:
         """There is a new message; ``last`` as for ``first_for``."""
-        for browser in tuple(self.consumers):
-            self.feed(browser, last)
+        for consumer in tuple(self.consumers):
+            self.feed(consumer, last)
 
-    def feed(self, browser: Consumer, last: int) -> None:
-        """Send a browser as many messages as it has capacity for."""
-        while browser.sink.capacity() > 0 and (message := self.first_for(browser, last)) is not None:
-            browser.cursor = message.number
-            browser.sink.deliver(message)
+    def feed(self, consumer: Consumer, last: int) -> None:
+        """Send a consumer as many messages as it has capacity for."""
+        while consumer.sink.capacity() > 0 and (message := self.first_for(consumer, last)) is not None:
+            consumer.cursor = message.number
+            consumer.sink.deliver(message)
 
-    def first_for(self, browser: Consumer, last: int) -> Message | None:
-        """The first available message that the browser has not passed yet.
+    def first_for(self, consumer: Consumer, last: int) -> Message | None:
+        """The first available message that the consumer has not passed yet.
 
         :param last: the highest number that the queue has given.
         """
-        while browser.cursor < last:
-            message = self._following(browser)
+        while consumer.cursor < last:
+            message = self._following(consumer)
             if message is None:
-                browser.cursor = last
+                consumer.cursor = last
             elif message.state is MessageState.AVAILABLE and not self._is_expired(message):
                 return message
             elif message.state is MessageState.HELD:
                 return None
             else:
-                browser.cursor = message.number
+                consumer.cursor = message.number
         return None
 
-    def _following(self, browser: Consumer) -> Message | None:
+    def _following(self, consumer: Consumer) -> Message | None:
         """The first message beyond the cursor, available or not."""
-        cursor, messages = browser.cursor, self._messages
-        message = messages.get(cursor + 1) or self._first_ahead(browser)
+        cursor, messages = consumer.cursor, self._messages
+        message = messages.get(cursor + 1) or self._first_ahead(consumer)
         if message is None:
-            browser.ahead = list(takewhile(lambda number: number > cursor, reversed(messages)))
-            message = self._first_ahead(browser)
+            consumer.ahead = list(takewhile(lambda number: number > cursor, reversed(messages)))
+            message = self._first_ahead(consumer)
         return message
 
-    def _first_ahead(self, browser: Consumer) -> Message | None:
-        ahead = browser.ahead
+    def _first_ahead(self, consumer: Consumer) -> Message | None:
+        ahead = consumer.ahead
         while ahead:
             message = self._messages.get(ahead[-1])
-            if message is not None and message.number > browser.cursor:
+            if message is not None and message.number > consumer.cursor:
                 return message
             ahead.pop()
         return None

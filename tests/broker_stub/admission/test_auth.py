@@ -12,7 +12,7 @@ import pytest
 import trustme
 from proton import Message
 
-from broker_stub.admission.auth import Access
+from broker_stub.admission.auth import Auth
 from broker_stub.admission.user_database import write_users
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
@@ -225,7 +225,7 @@ async def test_the_admin_comes_over_tls(users: Path, authority: trustme.CA, tmp_
 
 async def test_a_client_certificate_is_a_name(authority: trustme.CA, tmp_path: Path) -> None:
     files = server_files(authority, tmp_path, clients=True)
-    async with running(access=Access(external=True, anonymous=False), tls=files) as broker:
+    async with running(auth=Auth(external=True, anonymous=False), tls=files) as broker:
         mine = authority.issue_cert("carol@example.org", common_name="carol")
         mine.private_key_pem.write_to_path(str(tmp_path / "my-key.pem"))
         mine.cert_chain_pems[0].write_to_path(str(tmp_path / "my-cert.pem"))

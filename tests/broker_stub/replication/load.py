@@ -56,3 +56,4 @@ async def load(url: str) -> AsyncIterator[Load]:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            await connection.close()  # the end of the block would wait for what is not settled

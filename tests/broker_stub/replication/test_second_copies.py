@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from proton import Message
 
+from haclient import aio
 from tests.broker_stub.clients import Client
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, depth, send
+from tests.broker_stub.replication.test_replicate_modes import in_target
 
 DUPLICATE = {"properties": {"_AMQ_DUPL_ID": "x1"}}
 
@@ -64,3 +67,39 @@ async def test_a_second_copy_in_a_second_generation_does_not_wait_for_the_first(
         async with asyncio.timeout(30):
             await send(a, "orders", "X", **DUPLICATE)
         assert await bodies(a, "orders") == ["before", "X"]
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["live", "by catching up"])
+@pytest.mark.parametrize("mode", ["all", "configuration", "none"])
+async def test_an_id_is_known_where_its_message_is(tmp_path: Path, mode: str, *, live: bool) -> None:
+    """As the Open of a member says: a failover that loses messages of a queue loses their ids too."""
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        if not live:
+            await b.stop()
+        async with aio.connect(a.url) as connection:
+            sender = await connection.create_sender("q", durable=False, configure=in_target(mode))
+            await sender.send(Message(body="X"), duplicate_id="x1")
+        if not live:
+            await b.start()
+        await b.until("ready")
+        await a.kill()
+        await b.promote()
+        async with aio.connect(b.url) as connection:
+            sender = await connection.create_sender("q", durable=False, configure=in_target(mode))
+            await sender.send(Message(body="X"), duplicate_id="x1")
+        assert await bodies(b, "q") == ["X"]
+
+
+async def test_so_it_is_after_a_restart(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        await b.kill()
+        for _ in range(2):
+            async with aio.connect(a.url) as connection:
+                sender = await connection.create_sender("q", durable=False)
+                await sender.send(Message(body="X"), duplicate_id="x1")
+            await a.kill()
+            await a.start()
+            await a.promote()
+        assert await bodies(a, "q") == ["X"]

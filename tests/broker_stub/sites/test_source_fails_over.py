@@ -13,7 +13,7 @@ from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY
 from broker_stub.sites.event import Event
 from haclient import Credentials, aio
-from haclient.errors import StaleDelivery
+from haclient.errors import ReceiveTimeout, StaleDelivery
 from tests import stores
 from tests.broker_stub.replication.cluster import USER, Cluster, Member, send
 from tests.broker_stub.replication.load import load
@@ -146,7 +146,7 @@ async def test_an_event_is_not_handed_out_before_the_backup_has_it(tmp_path: Pat
             consumer = await connection.create_receiver("orders", credit=1)
             await (await consumer.receive(timeout=PATIENCE)).accept()
             await a.until(lambda status: status.facts["site"]["source"]["last_sequence"] == 3)
-            with pytest.raises(aio.ReceiveTimeout):
+            with pytest.raises(ReceiveTimeout):
                 await receiver.receive(timeout=0.2)
             b.resume()
             assert [(await receiver.receive(timeout=PATIENCE)).settled for _ in range(2)] == [False, False]
