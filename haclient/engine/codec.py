@@ -5,6 +5,13 @@ application property costs it two passes over a Python dictionary.  ``Encoder`` 
 the right size and puts the duplicate-detection id next to the application's own properties
 without touching the message that the application holds.
 
+Whether a message is durable is written into the bytes as well, where the caller decides: proton's message has
+no state for "not said".
+
+An id belongs to one send: a broker drops whatever else carries it, and says accepted.  So the id of a
+received message is not sent again with it: ids that were made here are recognised by their prefix, and
+an id that another client gave by ``mark_received``.
+
 A body of text or bytes and the id are written here, byte for byte as proton would: proton needs
 twenty C calls for them, and each of those lets go of the interpreter lock, for which the loop
 thread of the blocking API is waiting (``benchmarks/bench_throughput.py``: 1.7 instead of 5.9
@@ -16,6 +23,7 @@ ActiveMQ Artemis (user manual, "Duplicate Message Detection").
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import cproton
@@ -23,6 +31,8 @@ import proton
 from cproton_ffi import ffi, lib
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
+AUTOMATIC_ID_PREFIX = "haclient:"
+"""How the ids begin that are made here, and not by an application."""
 
 _FIRST_SIZE = 4096
 _PN_OVERFLOW: int = lib.PN_OVERFLOW
@@ -30,12 +40,20 @@ _PROPERTY_NAME = DUPLICATE_ID_PROPERTY.encode()
 # Part 3, sections 3.2.1 and 3.2.4: header and properties, both empty, as proton writes them.
 _NO_HEADER_NO_PROPERTIES = b"\x00\x53\x70\x45\x00\x53\x73\x45"
 _HEADER, _PROPERTIES = b"\x00\x53\x70", b"\x00\x53\x73"
+_NO_HEADER, _DURABLE_HEADER = b"\x00\x53\x70\x45", b"\x00\x53\x70\xc0\x02\x01\x41"
+_DURABLE_NO_PROPERTIES = _DURABLE_HEADER + b"\x00\x53\x73\x45"
+# Where ``durable``, the first field of a header, stands, by the constructor of its list; as true, and as
+# proton writes what is not.
+_DURABLE_AT = {b"\xc0": 6, b"\xd0": 12}
+_TRUE, _NULL = b"\x41", b"\x40"
 # application-properties (part 3, section 3.2.5), a map32 with one str8 key.
 _APPLICATION_PROPERTIES = b"\x00\x53\x74\xd1"
 _ONE_PROPERTY = b"\x00\x00\x00\x02\xa1" + bytes((len(_PROPERTY_NAME),)) + _PROPERTY_NAME
 # Part 1, section 1.6: lists by constructor, with the width of their size field.
 _LIST_WIDTHS = {0x45: 0, 0xC0: 1, 0xD0: 4}
 _SHORT = 256
+# Where a message has the id that it was received with: proton's class has a dictionary.
+_RECEIVED = "_haclient_received_id"
 
 
 class Encoder:
@@ -47,16 +65,37 @@ class Encoder:
         self._size = _FIRST_SIZE
         self._buffer = ffi.new("char[]", _FIRST_SIZE)
 
-    def encode(self, message: proton.Message, duplicate_id: str | None = None) -> bytes:
+    def encode(
+        self, message: proton.Message, duplicate_id: str | None = None, *, durable: bool | None = None
+    ) -> bytes:
         """The message as bytes, with ``duplicate_id`` unless the application set its own.
+
+        An id that the message was received with is not its own, and not sent.
+
+        :param durable: instead of the message's own; ``None`` for that.
 
         :raises proton.MessageException: when a property key is not a string.
         :raises proton.DataException: when a value cannot be an AMQP value; proton has a
             ``KeyError`` instead for a type that it does not know.
         """
-        return self._encode_plain(message, duplicate_id) or self._encode_any(message, duplicate_id)
+        data = self._encode_plain(message, duplicate_id, durable=durable)
+        return data or self._encode_any(message, duplicate_id, durable=durable)
 
-    def _encode_plain(self, message: proton.Message, duplicate_id: str | None) -> bytes | None:
+    def encode_with_id(
+        self, message: proton.Message, duplicate_id: str | bytes, *, durable: bool | None = None
+    ) -> bytes:
+        """The message as bytes, with an id that the application chose for this send, and no other.
+
+        :raises proton.MessageException, proton.DataException: as ``encode`` does.
+        """
+        data = None
+        if isinstance(duplicate_id, str):
+            data = self._encode_plain(message, duplicate_id, durable=durable)
+        return data or self._encode_any(message, duplicate_id, durable=durable, chosen=True)
+
+    def _encode_plain(
+        self, message: proton.Message, duplicate_id: str | None, *, durable: bool | None
+    ) -> bytes | None:
         """A message of a header, properties and a body of text or bytes; ``None`` for any other."""
         if message.instructions is not None or message.annotations is not None:
             return None
@@ -75,25 +114,35 @@ class Encoder:
         if size < 0:
             return None
         start: bytes = ffi.unpack(self._buffer, size)
-        if start != _NO_HEADER_NO_PROPERTIES and not _is_start_only(start):
+        if start == _NO_HEADER_NO_PROPERTIES:
+            start = _DURABLE_NO_PROPERTIES if durable else start
+        elif not _is_start_only(start):
             return None
+        elif durable is not None:
+            start = self._take(size, durable=durable)
         size = len(content)
         width = short + size.to_bytes(1) if size < _SHORT else long + size.to_bytes(4)
         if duplicate_id is None:
             return b"".join((start, section, width, content))
         return b"".join((start, _duplicate_id_section(duplicate_id), section, width, content))
 
-    def _encode_any(self, message: proton.Message, duplicate_id: str | None) -> bytes:
+    def _encode_any(
+        self,
+        message: proton.Message,
+        duplicate_id: str | bytes | None,
+        *,
+        durable: bool | None = None,
+        chosen: bool = False,
+    ) -> bytes:
         message._pre_encode()
         pn_message = message._msg
-        if duplicate_id is not None:
-            properties = message.properties
-            if not properties:
-                _put_only_property(lib.pn_message_properties(pn_message), duplicate_id)
-            elif DUPLICATE_ID_PROPERTY not in properties:
-                data = proton.Data(lib.pn_message_properties(pn_message))
-                data.clear()
-                data.put_object({**properties, DUPLICATE_ID_PROPERTY: duplicate_id})
+        properties = message.properties
+        if properties and DUPLICATE_ID_PROPERTY in properties:
+            if chosen or _is_received(message, properties[DUPLICATE_ID_PROPERTY]):
+                others = {key: value for key, value in properties.items() if key != DUPLICATE_ID_PROPERTY}
+                _replace_properties(pn_message, others, duplicate_id)
+        elif duplicate_id is not None:
+            _replace_properties(pn_message, properties, duplicate_id)
         size: int = lib.pn_message_encode_py(pn_message, self._buffer, self._size)
         while size == _PN_OVERFLOW:
             self._size *= 2
@@ -101,6 +150,18 @@ class Encoder:
             size = lib.pn_message_encode_py(pn_message, self._buffer, self._size)
         if size < 0:
             message._check(size)
+        return self._take(size, durable=durable)
+
+    def _take(self, size: int, *, durable: bool | None) -> bytes:
+        """What proton has written, durable or not as is asked for."""
+        if durable is not None:
+            # A message that proton has encoded begins with its header.
+            position = _DURABLE_AT.get(self._buffer[len(_HEADER)])
+            if position is not None:
+                self._buffer[position] = _TRUE if durable else _NULL
+            elif durable:
+                rest = memoryview(ffi.buffer(self._buffer, size))[len(_NO_HEADER) :]
+                return b"".join((_DURABLE_HEADER, rest))
         return ffi.unpack(self._buffer, size)  # type: ignore[no-any-return]
 
 
@@ -137,6 +198,45 @@ def _duplicate_id_section(duplicate_id: str) -> bytes:
     width = b"\xa1" + size.to_bytes(1) if size < _SHORT else b"\xb1" + size.to_bytes(4)
     whole = len(_ONE_PROPERTY) + len(width) + size
     return b"".join((_APPLICATION_PROPERTIES, whole.to_bytes(4), _ONE_PROPERTY, width, value))
+
+
+def duplicate_id_of(data: bytes) -> Any:
+    """The id in an encoded message; ``None`` without one."""
+    properties: Any = decode(data).properties
+    return properties.get(DUPLICATE_ID_PROPERTY) if properties else None
+
+
+def automatic_ids() -> str:
+    """What the ids of one sender begin with."""
+    return f"{AUTOMATIC_ID_PREFIX}{uuid.uuid4()}-"
+
+
+def is_automatic(duplicate_id: Any) -> bool:
+    """Whether an id was made here, by whichever sender."""
+    return isinstance(duplicate_id, str) and duplicate_id.startswith(AUTOMATIC_ID_PREFIX)
+
+
+def mark_received(message: proton.Message, duplicate_id: Any) -> None:
+    """Note the id that a message was received with, and that stays in its properties."""
+    message.__dict__[_RECEIVED] = _owned(duplicate_id)
+
+
+def _is_received(message: proton.Message, duplicate_id: Any) -> bool:
+    """Whether the id in a message's properties belongs to an earlier send."""
+    return is_automatic(duplicate_id) or message.__dict__.get(_RECEIVED) == _owned(duplicate_id)
+
+
+def _replace_properties(pn_message: Any, properties: Any, duplicate_id: str | bytes | None) -> None:
+    """Write the application properties anew, with the id if there is one."""
+    section = lib.pn_message_properties(pn_message)
+    if not properties and isinstance(duplicate_id, str):
+        _put_only_property(section, duplicate_id)
+        return
+    data = proton.Data(section)
+    data.clear()
+    own = {} if duplicate_id is None else {DUPLICATE_ID_PROPERTY: duplicate_id}
+    if properties or own:
+        data.put_object({**(properties or {}), **own})
 
 
 def _put_only_property(data: Any, duplicate_id: str) -> None:

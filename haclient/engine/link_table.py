@@ -3,6 +3,7 @@
 Rules
 -----
 * A link is in the table from its creation to its end, and is dead before its owner is called about the end.
+* A link that was closed here stays in it until the peer answers its Detach: only then is its name free.
 * The owner of the connection assigns an owner to a link that the peer attached first.
 * Each call passes the engine, and the table keeps no reference to it after the connection ended.
 
@@ -11,13 +12,13 @@ Sources: AMQP 1.0 part 2 (transport), sections 2.5.6 (End) and 2.6 (links).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import proton
 from cproton_ffi import lib
 
-from haclient.engine import peer_fields
+from haclient.engine import attach_size, peer_fields
 from haclient.engine.links import Link, ReceiverLink, SenderLink, answer
 
 if TYPE_CHECKING:
@@ -28,18 +29,52 @@ _TROUBLES_OF_THE_PEER = frozenset(
     {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
 )
 
+_NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session without a reason")
+
 
 class LinkTable:
     """The live links, by proton's pointer."""
 
-    __slots__ = ("by_pointer",)
+    __slots__ = ("_then", "by_pointer")
 
     def __init__(self) -> None:
         self.by_pointer: dict[Any, Link] = {}
+        self._then: dict[Link, Callable[[], None]] = {}
+
+    def clear(self) -> None:
+        """Forget all of them: the connection ended."""
+        self.by_pointer.clear()
+        self._then.clear()
+
+    def when_free(self, kind: type[Link], name: str, then: Callable[[], None]) -> bool:
+        """Call a function when the peer has answered the Detach of the link that had this name.
+
+        It is not called if the connection ends before.
+
+        :returns: whether there is such a link.
+        """
+        for link in self.by_pointer.values():
+            if isinstance(link, kind) and link.closed_here and link.endpoint.name == name:
+                self._then[link] = then
+                return True
+        return False
 
     def add(self, link: Link) -> None:
         """Add a new link."""
         self.by_pointer[link._pn] = link
+
+    def check_size(self, link: Link, transport: proton.Transport) -> None:
+        """Drop a link whose Attach is larger than the peer's frames.
+
+        :raises AttachTooLarge: when it is.
+        """
+        try:
+            attach_size.check(link.endpoint, transport)
+        except attach_size.AttachTooLarge:
+            del self.by_pointer[link._pn]
+            link.kill()
+            link.endpoint.free()
+            raise
 
     def opened(self, engine: Engine, endpoint: proton.Sender | proton.Receiver) -> None:
         """Handle the peer's Attach: a new link, or the answer to ours."""
@@ -74,16 +109,24 @@ class LinkTable:
         if isinstance(link, SenderLink) and link.owner is not None:
             link.owner.credit_given(link)
 
-    def session_ended(self, engine: Engine, session: proton.Session) -> None:
+    def session_ended(self, engine: Engine, session: proton.Session, *, apart: bool) -> None:
         """End the session's links: no Detach follows an End (section 2.5.6).
 
-        On a client only the links that the End refuses are ended; the others stay in their senders and
-        receivers, as their connection ends next, as after a loss.
+        On a client only the links that the End refuses are ended; the others are dead and stay in their
+        senders and receivers, as their connection ends next, as after a loss.
+
+        :param apart: the client's connection goes on.
         """
         condition = peer_fields.condition(session)
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
+        if apart and condition is None:
+            condition = _NO_REASON
         serves = engine.settings.sasl_server is not None
-        for link in links if serves else _refused_by_end(links, condition):
+        refused = links if serves or apart else _refused_by_end(links, condition)
+        for link in links:
+            if link not in refused:
+                link.kill()
+        for link in refused:
             self._remove(link, condition)
 
     def _remove(self, link: Link, condition: proton.Condition | None) -> None:
@@ -93,6 +136,8 @@ class LinkTable:
             link.owner.link_closed(link, condition)  # type: ignore[arg-type]
         link.kill()
         link.endpoint.free()
+        if (then := self._then.pop(link, None)) is not None:
+            then()
 
 
 def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -> Sequence[Link]:

@@ -12,6 +12,7 @@ Rules
   proton, for its objects are gone.
 * A delivery is known by its C pointer, and only while it is in ``_unsettled``: proton uses the
   memory of a settled delivery again.
+* ``closed_here`` says that the Detach was made here, answered or not.
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 
 Sources: AMQP 1.0 part 2 (transport), sections 2.6.7 (flow control) and 2.6.12 (transferring a
@@ -84,6 +85,7 @@ class SenderLink:
         "_tag",
         "_tag_number",
         "_unsettled",
+        "closed_here",
         "dead",
         "endpoint",
         "owner",
@@ -93,7 +95,7 @@ class SenderLink:
         self._engine = engine
         self.endpoint = endpoint
         self.owner = owner
-        self.dead = False
+        self.closed_here = self.dead = False
         self._pn = endpoint._impl
         self._unsettled: dict[DeliveryPointer, Any] = {}
         self._next_tag = 0
@@ -170,13 +172,24 @@ class SenderLink:
 class ReceiverLink:
     """The receiving end of a link.  ``endpoint`` is proton's ``Receiver``, for what is rare."""
 
-    __slots__ = ("_buffer", "_engine", "_limit", "_partial", "_pn", "_unsettled", "dead", "endpoint", "owner")
+    __slots__ = (
+        "_buffer",
+        "_engine",
+        "_limit",
+        "_partial",
+        "_pn",
+        "_unsettled",
+        "closed_here",
+        "dead",
+        "endpoint",
+        "owner",
+    )
 
     def __init__(self, engine: Engine, endpoint: proton.Receiver, owner: ReceiverOwner | None) -> None:
         self._engine = engine
         self.endpoint = endpoint
         self.owner = owner
-        self.dead = False
+        self.closed_here = self.dead = False
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
         self._limit = engine.settings.max_message_size
@@ -298,6 +311,7 @@ def _close(link: Link, condition: proton.Condition | None, *, keep: bool = False
     """
     if link.dead:
         return
+    link.closed_here = True
     if condition is not None:
         link.endpoint.condition = condition
     if keep:

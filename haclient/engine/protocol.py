@@ -23,8 +23,10 @@ Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.4.5 (idle time-out), 2.8
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import proton
@@ -32,6 +34,8 @@ from cproton_ffi import ffi, lib
 from proton import symbol
 
 from haclient.engine import peer_fields
+from haclient.engine.heartbeat import LOST, Heartbeat
+from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
 from haclient.engine.links import (
     Link,
@@ -43,6 +47,7 @@ from haclient.engine.links import (
 )
 from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
 from haclient.engine.proton_objects import ProtonObjects
+from haclient.engine.sessions_apart import SessionsApart
 from haclient.engine.settings import Settings
 
 logger = logging.getLogger("haclient.engine")
@@ -64,11 +69,14 @@ class Engine(asyncio.Protocol):
         self.event_handler: ProtonEventHandler | None = None
         self.writable = True
         self.close_reason: CloseReason | None = None
+        self.lingering: LingeringSocket | None = None
+        """The socket, after ``leave``."""
         self._loop = loop
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._links = LinkTable()
+        self.apart = SessionsApart()
         self._peer_closed = False
         self._closing_socket = False
         self._pending_reason: CloseReason | None = None
@@ -77,6 +85,7 @@ class Engine(asyncio.Protocol):
         self.connection, self.transport = self._objects.connection, self._objects.transport
         self._collector = self._objects.collector
         self._pt, self._pc = self.transport._impl, self._collector._impl
+        self._heartbeat = Heartbeat(self._pt)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -95,6 +104,7 @@ class Engine(asyncio.Protocol):
         # uvloop's transports derive from nothing of asyncio's, so this cannot be an isinstance.
         self._socket = cast("asyncio.Transport", transport)
         self._socket.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        self._heartbeat.last_read = self._loop.time()
         self.wake()
 
     def open(
@@ -125,6 +135,17 @@ class Engine(asyncio.Protocol):
             self.connection.close()
             self.wake()
 
+    def leave(self) -> None:
+        """Answer the peer's Close, and end the connection now; its socket closes in the background.
+
+        What was done before, above all the outcomes given, is sent first: see ``lingering``.
+        """
+        socket, self._socket = self._socket, None
+        if self.close_reason is not None or socket is None:
+            return
+        self._write_all(socket)
+        self._end(None, answering=socket)
+
     def abort(self, reason: proton.Condition | None = None) -> None:
         """End the connection now, without sending Close."""
         if self._pending_reason is None and reason is not None:
@@ -138,6 +159,12 @@ class Engine(asyncio.Protocol):
         """The other side's ``host:port``, for logs."""
         name = self._socket.get_extra_info("peername") if self._socket is not None else None
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "nowhere"
+
+    @property
+    def next_tick(self) -> float:
+        """When heartbeats are looked at next, in the loop's time; infinite for never.  For any thread."""
+        timer = self._timer
+        return math.inf if timer is None else timer.when()
 
     @property
     def tls_version(self) -> str | None:
@@ -161,10 +188,19 @@ class Engine(asyncio.Protocol):
         self._links.add(link)
         return link
 
+    def when_free(self, kind: type[Link], name: str, then: Callable[[], None]) -> bool:
+        """See ``LinkTable.when_free``: proton would write a new Attach before the Detach of the same name."""
+        return self._links.when_free(kind, name, then)
+
     def attach(self, link: Link) -> None:
-        """Send Attach (client), or answer the peer's (server)."""
+        """Send Attach (client), or answer the peer's (server).
+
+        :raises AttachTooLarge: (client) when it does not fit into the peer's frames; the link is gone then.
+        """
         if isinstance(link, ReceiverLink):
             link.endpoint.max_message_size = self.settings.max_message_size
+        if self.settings.sasl_server is None:
+            self._links.check_size(link, self.transport)
         link.endpoint.open()
         self.wake()
 
@@ -187,6 +223,7 @@ class Engine(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """asyncio: the peer sent bytes."""
+        self._heartbeat.last_read = self._loop.time()
         push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
         position, size = 0, len(data)
         while position < size and self.close_reason is None:
@@ -241,7 +278,11 @@ class Engine(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flush_handle = None
-        if self.close_reason is not None or self._socket is None or not self.writable:
+        if self.close_reason is not None or self._socket is None:
+            return
+        if not self.writable:
+            if self._timer is None:  # the peer may be silent while its socket is full
+                self._tick()
             return
         if self._socket.is_closing():  # uvloop refuses to write then; ``connection_lost`` follows
             return
@@ -298,12 +339,21 @@ class Engine(asyncio.Protocol):
         if self.close_reason is not None:
             return
         now = self._loop.time()
-        deadline_ms = lib.pn_transport_tick(self._pt, int(now * 1000))
-        if deadline_ms > 0:
-            self._timer = self._loop.call_at(max(deadline_ms / 1000, now + 0.001), self._tick)
+        next_tick = self._heartbeat.tick(now)
+        if next_tick == LOST:
+            self._end_silent(now)
+            return
+        if next_tick is not None:
+            self._timer = self._loop.call_at(max(next_tick, now + 0.001), self._tick)
         self._dispatch()
-        if lib.pn_transport_pending(self._pt) != 0:
+        if self.writable and lib.pn_transport_pending(self._pt) != 0:
             self.wake()
+
+    def _end_silent(self, now: float) -> None:
+        condition = self._heartbeat.expire(now)
+        if self._socket is not None and self.writable:
+            self._write_all(self._socket)  # a peer that lives gets the Close
+        self.abort(condition)
 
     # -- events -------------------------------------------------------------------------------
 
@@ -366,10 +416,13 @@ class Engine(asyncio.Protocol):
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
         condition = peer_fields.condition(event.session)
-        self._links.session_ended(self, event.session)
+        apart = event.session in self.apart
+        self._links.session_ended(self, event.session, apart=apart)
         event.session.close()
         self.wake()
-        if self.settings.sasl_server is None:
+        if apart:
+            self.apart.ended(event.session)
+        elif self.settings.sasl_server is None:
             ended = condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
             if self._pending_reason is None:
                 self._pending_reason = CloseReason(ended)
@@ -393,7 +446,13 @@ class Engine(asyncio.Protocol):
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _end(self, exc: Exception | None) -> None:
+    def _write_all(self, socket: asyncio.Transport) -> None:
+        """Write what proton has, whether the socket's buffer is full or not."""
+        with contextlib.suppress(RuntimeError):  # uvloop refuses to write to a socket that is closing
+            while output := self._take_output():
+                socket.write(output)
+
+    def _end(self, exc: Exception | None, *, answering: asyncio.Transport | None = None) -> None:
         if self.close_reason is not None:
             return
         self.close_reason = self._pending_reason or CloseReason(error=exc)
@@ -405,11 +464,16 @@ class Engine(asyncio.Protocol):
             link.kill()
         if self.event_handler is not None:
             self.event_handler.connection_ended(self)
+        if answering is not None:
+            # Not before: for its handlers the connection would be one that they have closed.
+            self.connection.close()
+            self._write_all(answering)
+            self.lingering = LingeringSocket(answering, self._loop)
         try:
             self.owner.ended(self, self.close_reason)
         except Exception:
             logger.exception("the owner of a connection failed at its end")
-        self._links.by_pointer.clear()
+        self._links.clear()
         self._socket = None
         self._objects.release()
 

@@ -151,6 +151,25 @@ def test_the_duplicate_id_goes_beside_what_the_application_wrote(message: proton
     assert facts(decoded) == {**before, "properties": expected}
 
 
+@given(messages(), st.none() | st.text(min_size=1, max_size=300), st.booleans())
+def test_durable_is_written_into_the_bytes_alone(
+    message: proton.Message,
+    id_: str | None,
+    durable: bool,
+) -> None:
+    before, encoder = facts(message), Encoder()
+    found = facts(codec.decode(encoder.encode(message, id_, durable=durable)))
+    assert facts(message) == before
+    assert found == {**facts(codec.decode(encoder.encode(message, id_))), "durable": durable}
+
+
+@given(messages())
+def test_a_durable_message_is_encoded_byte_for_byte_as_proton_does(message: proton.Message) -> None:
+    data = Encoder().encode(message, durable=True)
+    message.durable = True
+    assert data == message.encode()
+
+
 @given(messages())
 def test_a_duplicate_id_of_the_application_is_kept(message: proton.Message) -> None:
     message.properties = {**(message.properties or {}), DUPLICATE_ID_PROPERTY: "mine"}

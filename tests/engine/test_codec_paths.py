@@ -22,6 +22,7 @@ MAPS = st.one_of(st.none(), st.just({}), st.just({"a": 1}))
     properties=MAPS,
     annotations=MAPS,
     used_before=st.booleans(),
+    durable=st.sampled_from([None, True, False]),
 )
 def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
     *,
@@ -33,6 +34,7 @@ def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
     properties: dict[str, int] | None,
     annotations: dict[str, int] | None,
     used_before: bool,
+    durable: bool | None,
 ) -> None:
     def make() -> proton.Message:
         message = proton.Message(body=body, durable=flags[0])
@@ -50,4 +52,5 @@ def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
         return message
 
     encoder = Encoder()
-    assert encoder.encode(make(), duplicate_id) == encoder._encode_any(make(), duplicate_id)
+    fast = encoder.encode(make(), duplicate_id, durable=durable)
+    assert fast == encoder._encode_any(make(), duplicate_id, durable=durable)

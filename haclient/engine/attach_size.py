@@ -1,0 +1,79 @@
+"""The size of a link's Attach, before it is sent.
+
+proton sends an Attach that is larger than the peer's frames, and the peer then ends the connection with all
+its links.  So the Attach is encoded first, on a connection that has no socket.
+
+Source: AMQP 1.0 part 2, sections 2.3.1 (frame layout) and 2.8.15 (``frame-size-too-small``).
+"""
+
+from __future__ import annotations
+
+import proton
+from cproton_ffi import lib
+
+FRAME_SIZE_TOO_SMALL = "amqp:frame-size-too-small"
+_HEADER = 8  # the protocol header before the first frame
+# More than an Attach takes beside its strings and maps: encoding it costs as much as ten messages.
+_REST = 256
+_SIDES = (lib.pn_link_source, lib.pn_link_target)
+_MAPS = (
+    lib.pn_terminus_properties,
+    lib.pn_terminus_capabilities,
+    lib.pn_terminus_outcomes,
+    lib.pn_terminus_filter,
+)
+
+
+class AttachTooLarge(Exception):
+    """The Attach does not fit into the peer's frames."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"its Attach takes a frame of {size} bytes, and the peer takes {limit} at most")
+
+
+def check(endpoint: proton.Sender | proton.Receiver, transport: proton.Transport) -> None:
+    """Check that an Attach fits.
+
+    :raises AttachTooLarge: when it does not.
+    """
+    limit = transport.remote_max_frame_size
+    if not limit or (not endpoint.properties and _at_most(endpoint) <= limit):
+        return
+    if (size := attach_size(endpoint)) > limit:
+        raise AttachTooLarge(size, limit)
+
+
+def attach_size(endpoint: proton.Sender | proton.Receiver) -> int:
+    """The bytes of the frame; up to four more on a connection with more than 255 links."""
+    connection, transport = proton.Connection(), proton.Transport()
+    transport.bind(connection)
+    connection.open()
+    session = connection.session()
+    session.open()
+    name = endpoint.name
+    link = session.sender(name) if isinstance(endpoint, proton.Sender) else session.receiver(name)
+    for side in _SIDES:
+        lib.pn_terminus_copy(side(link._impl), side(endpoint._impl))
+    link.snd_settle_mode, link.rcv_settle_mode = endpoint.snd_settle_mode, endpoint.rcv_settle_mode
+    link.max_message_size = endpoint.max_message_size
+    link.properties = endpoint.properties
+    link.open()
+    output = transport.peek(transport.pending()) or b""
+    lib.pn_connection_release(connection._impl)
+    return _last_frame(output)
+
+
+def _at_most(endpoint: proton.Sender | proton.Receiver) -> int:
+    """A size that the frame does not exceed; properties are encoded when the link is opened only."""
+    impl = endpoint._impl
+    maps: int = sum(lib.pn_data_encoded_size(field(side(impl))) for side in _SIDES for field in _MAPS)
+    strings = (endpoint.name, endpoint.source.address, endpoint.target.address)
+    return _REST + maps + sum(len(string.encode()) for string in strings if string)
+
+
+def _last_frame(output: bytes) -> int:
+    position, size = _HEADER, 0
+    while position < len(output):
+        size = int.from_bytes(output[position : position + 4], "big")
+        position += size
+    return size

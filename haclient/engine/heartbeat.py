@@ -1,0 +1,74 @@
+"""The heartbeats of one connection: when to send one, and how long the peer has been silent.
+
+proton decides when to send.  It would judge the peer's silence too, but counts from the moment at which it is
+asked, one or two time-outs after the last bytes.  So it is asked about sending alone, and silence is counted
+here, from the last bytes read.
+
+Rules
+-----
+* A peer is lost when it was silent for the idle time-out, and the socket was read once more after that.  A
+  process that stood still finds there what the peer sent meanwhile.
+* ``expire`` ends proton's transport as proton does, so that its condition is the one that programs know.
+
+Source: AMQP 1.0 part 2, section 2.4.5 (idle time-out).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import proton
+from cproton_ffi import lib
+
+# As the condition of proton's own, with a text of ours.
+_CONDITION = "amqp:resource-limit-exceeded"
+# Enough for the event loop to look at its sockets once: some run timers before that.
+_ONE_READ = 0.02
+# In place of a time.
+LOST = -1.0
+
+
+class Heartbeat:
+    """Counts the silence of the peer.  Times are those of the event loop.
+
+    :param transport: proton's pointer.
+    :ivar last_read: when the last bytes were read.
+    """
+
+    __slots__ = ("_doubted", "_transport", "last_read")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.last_read = 0.0
+        # The ``last_read`` for which the time-out was over once.
+        self._doubted = -1.0
+
+    def tick(self, now: float) -> float | None:
+        """Queue a heartbeat if one is due.
+
+        :returns: the time of the next tick, ``None`` where there are no heartbeats, ``LOST`` for a peer that
+            was silent for too long.
+        """
+        transport, now_ms = self._transport, int(now * 1000)
+        idle_ms: int = lib.pn_transport_get_idle_timeout(transport)
+        if not idle_ms:
+            send_ms: int = lib.pn_transport_tick(transport, now_ms)
+            return send_ms / 1000 if send_ms > 0 else None
+        next_tick = self.last_read + idle_ms / 1000
+        if next_tick <= now:
+            if self._doubted == self.last_read:  # and the socket has brought nothing since
+                return LOST
+            self._doubted = self.last_read
+            next_tick = now + _ONE_READ
+        lib.pn_transport_set_idle_timeout(transport, 0)
+        send_ms = lib.pn_transport_tick(transport, now_ms)
+        lib.pn_transport_set_idle_timeout(transport, idle_ms)
+        return min(next_tick, send_ms / 1000) if send_ms > 0 else next_tick
+
+    def expire(self, now: float) -> proton.Condition:
+        """End proton's transport with its own condition; the one to report."""
+        idle_ms = lib.pn_transport_get_idle_timeout(self._transport)
+        now_ms = int(now * 1000)
+        lib.pn_transport_tick(self._transport, now_ms)  # proton begins to count
+        lib.pn_transport_tick(self._transport, now_ms + idle_ms)
+        return proton.Condition(_CONDITION, f"silent for {idle_ms / 1000:g} s")
