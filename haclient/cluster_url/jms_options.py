@@ -123,7 +123,7 @@ QPID_JMS_MEMBER: Mapping[str, Counterpart] = MappingProxyType(
         "jms.connectTimeout": milliseconds("startup_deadline", "15000", endless=True),
         "jms.sendTimeout": milliseconds("send_timeout", "-1", "-1 is `none`", endless=True),
         "jms.closeTimeout": milliseconds("close_timeout", "60000"),
-        "jms.requestTimeout": refused("a link request waits as long as the search lasts", "-1"),
+        "jms.requestTimeout": milliseconds("call_timeout", "-1", "-1 is `none`", endless=True),
         "jms.prefetchPolicy.all": equal("credit", "1000"),
         **_every(
             "queuePrefetch topicPrefetch queueBrowserPrefetch durableTopicPrefetch",

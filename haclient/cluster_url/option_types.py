@@ -19,6 +19,7 @@ class OptionArguments(TypedDict, total=False):
     stable_after: float | str | timedelta
     deadline: float | str | timedelta | None
     startup_deadline: float | str | timedelta | None
+    refusal_timeout: float | str | timedelta | None
     max_attempts: int | str | None
     max_redirects: int | str
     redirects: Literal["members", "any", "none"]
@@ -50,4 +51,6 @@ class OptionArguments(TypedDict, total=False):
     nameserver: str | None
     dns_timeout: float | str | timedelta
     send_timeout: float | str | timedelta | None
+    call_timeout: float | str | timedelta | None
+    reattach_timeout: float | str | timedelta
     close_timeout: float | str | timedelta

@@ -110,6 +110,15 @@ class Options:
         default=_POLICY.startup_deadline,
         metadata=_about(seconds(0.001), "the same for the first connect", optional=True),
     )
+    refusal_timeout: float | None = field(
+        default=_POLICY.refusal_timeout,
+        metadata=_about(
+            seconds(0),
+            "after a loss, how long members may refuse the host, a field or the credentials before the search"
+            " ends, see `docs/passive-members.md`",
+            optional=True,
+        ),
+    )
     max_attempts: int | None = field(
         default=_POLICY.max_attempts,
         metadata=_about(
@@ -199,7 +208,7 @@ class Options:
     )
     duplicate_detection: bool = field(
         default=True,
-        metadata=_about(BOOLEAN, "mark every message with an id, by which a broker drops second copies"),
+        metadata=_about(BOOLEAN, "mark messages with an id, by which a broker drops second copies"),
     )
     window: int = field(
         default=1000,
@@ -276,6 +285,24 @@ class Options:
     send_timeout: float | None = field(
         default=None,
         metadata=_about(seconds(0.001), "timeout of a send that names none", optional=True),
+    )
+    # proton's BlockingConnection waits as long.
+    call_timeout: float | None = field(
+        default=60.0,
+        metadata=_about(
+            seconds(0.001),
+            "timeout of a call that creates a sender or receiver, or flushes, and names none",
+            optional=True,
+        ),
+    )
+    # Twice the 60 s for which Artemis by default counts the consumer of a half-open connection.
+    reattach_timeout: float = field(
+        default=120.0,
+        metadata=_about(
+            seconds(0),
+            "after a loss a link that the primary refuses for now is attached again for this long,"
+            " after `amqp:not-found` for 30 s at most; 0 is off",
+        ),
     )
     close_timeout: float = field(
         default=0.5,

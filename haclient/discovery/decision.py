@@ -27,6 +27,10 @@ class GiveUpReason(enum.Enum):
     """There is no seed and no candidate, and nothing could bring one."""
 
 
+Verdict = tuple[GiveUpReason, str]
+"""Why, and one sentence for people."""
+
+
 @dataclass(frozen=True, slots=True)
 class StartRound:
     """A round begins: resolve all names anew, now."""

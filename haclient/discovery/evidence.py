@@ -38,7 +38,7 @@ class FailureReason(enum.Enum):
     """A redirect that must not be followed: to an insecure or a foreign endpoint, a loop,
     or a chain that is too long."""
     STALE_PRIMARY = "stale-primary"
-    MADE_ROOM = "made-room"
+    DISPLACED = "made-room"
     """Had no TCP connection yet when ``max_dials`` was reached."""
     LOST_RACE = "lost-race"
     """Another attempt was usable first, or parked already."""
@@ -55,6 +55,7 @@ class Failure:
     :param redirect: the target, for ``REDIRECTED``.
     :param retry_after: how long the server asks the client to wait, in seconds.
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
+    :param id_in_use: the peer has another connection with the container id of this client.
     """
 
     kind: FailureReason
@@ -63,6 +64,7 @@ class Failure:
     redirect: Endpoint | None = None
     retry_after: float | None = None
     mechanism: str | None = None
+    id_in_use: bool = False
 
     @property
     def is_reservation(self) -> bool:

@@ -1,7 +1,8 @@
 """When a search gives up, and with which reason (rules 6 and 7 of ``search``).
 
 A member that refused the credentials, or whose certificate is wrong, is barred: the search does not
-dial it again in this episode.  Its refusal becomes the verdict only when no other member is left to try.
+dial it again in this episode.  When that refusal becomes the verdict, and when that of what the client
+asks for does: see ``refusals``.
 """
 
 from __future__ import annotations
@@ -9,36 +10,40 @@ from __future__ import annotations
 import math
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.decision import GiveUpReason
+from haclient.discovery.decision import GiveUpReason, Verdict
 from haclient.discovery.evidence import Failure
 from haclient.discovery.pending_attempts import PendingAttempts
+from haclient.discovery.refusals import Refusals, is_every_member
 from haclient.discovery.rounds import FATAL, Round
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
-
-Verdict = tuple[GiveUpReason, str]
 
 
 class Limits:
     """The limits of one episode.
 
     :param now: monotonic seconds; the deadline counts from here.
+    :param refusals: those that the searches of a factory share.
     :ivar attempts: how many are allowed; infinite when there is no limit.
     :ivar deadline: monotonic seconds; infinite when there is none.
     :ivar barred: the members that are not dialled again, and why.
     """
 
-    __slots__ = ("_started", "attempts", "barred", "deadline")
+    __slots__ = ("_first", "_policy", "_started", "attempts", "barred", "deadline", "refusals")
 
-    def __init__(self, policy: Policy, now: float, *, first: bool) -> None:
+    def __init__(self, policy: Policy, now: float, refusals: Refusals, *, first: bool) -> None:
         limit = policy.startup_deadline if first else policy.deadline
         self.deadline = math.inf if limit is None else now + limit
         self.barred: dict[Endpoint, Failure] = {}
+        self.refusals = refusals
+        self._policy = policy
+        self._first = first
         self._started = now
         self.attempts = math.inf if policy.max_attempts is None else policy.max_attempts
 
-    def bar(self, endpoint: Endpoint, failure: Failure) -> None:
-        """Do not dial this member again, if the failure is of that kind."""
+    def note(self, endpoint: Endpoint, failure: Failure) -> None:
+        """An attempt has ended: if the failure is of that kind, do not dial this member again."""
+        self.refusals.heard(endpoint, failure)
         if failure.kind in FATAL:
             self.barred.setdefault(endpoint, failure)
 
@@ -51,20 +56,39 @@ class Limits:
             return None
         nowhere = "" if candidates or self.barred else ", no address is known"
         detail = f"no usable session: {pending.total} attempts in {now - self._started:.3g} s{nowhere}"
+        refused = self._refused()
+        text = self.refusals.text or (refused[1] if refused else "")
+        if text:
+            detail += f"; {text}"
         if late:
             return GiveUpReason.DEADLINE, detail
-        return self._refused() or (GiveUpReason.MAX_ATTEMPTS, detail)
+        return refused or (GiveUpReason.MAX_ATTEMPTS, detail)
 
     def after_round(
-        self, tried: Round, topology: Topology, candidates: tuple[Endpoint, ...]
+        self, tried: Round, topology: Topology, candidates: tuple[Endpoint, ...], now: float
     ) -> Verdict | None:
         """The verdict of a round that has failed."""
         nowhere = not candidates and not topology.seeds
         return (
-            self._refused()
-            or tried.unknown_everywhere(candidates)
+            self._refused_by_some(topology, now)
+            or self._refused_by_all(tried, topology, now)
             or ((GiveUpReason.NO_ENDPOINTS, "the seed list is empty") if nowhere else None)
         )
+
+    def _refused_by_some(self, topology: Topology, now: float) -> Verdict | None:
+        verdict, streak = self._refused(), self.refusals.by_some
+        if verdict is None:
+            streak.restart()
+            return None
+        if self._first or is_every_member(self.barred, topology):
+            return verdict
+        streak.extend(self._policy, now)
+        return verdict if streak.is_final(self._policy.refusal_timeout, now - self._started) else None
+
+    def _refused_by_all(self, tried: Round, topology: Topology, now: float) -> Verdict | None:
+        verdict = self.refusals.round_ended(tried, topology, self._policy, now)
+        final = self.refusals.are_final(self._policy, now - self._started, first=self._first)
+        return verdict if final else None
 
     def _refused(self) -> Verdict | None:
         for endpoint, failure in self.barred.items():

@@ -21,11 +21,6 @@ FATAL = {
     FailureReason.AUTHENTICATION: GiveUpReason.AUTHENTICATION,
     FailureReason.TLS_VERIFICATION: GiveUpReason.TLS_VERIFICATION,
 }
-# Errors of Open and Begin that blame what the client asked for (AMQP 1.0 part 2, section 2.8.15).
-_FATAL_EVERYWHERE = {
-    "amqp:not-found": GiveUpReason.NOT_FOUND,
-    "amqp:invalid-field": GiveUpReason.INVALID_FIELD,
-}
 
 
 @dataclass(slots=True)
@@ -68,22 +63,6 @@ class Round:
                 return candidate
         return None
 
-    def unknown_everywhere(self, candidates: tuple[Endpoint, ...]) -> tuple[GiveUpReason, str] | None:
-        """The verdict when no member knows what the client asked for, container or host name.
-
-        A member that redirected says nothing about it; its target does.
-        """
-        if not any(each.condition in _FATAL_EVERYWHERE for each in self.failures.values()):
-            return None
-        answers = [
-            (e, each) for e, each in self.failures.items() if each.kind is not FailureReason.REDIRECTED
-        ]
-        verdicts = [(reason, e, each) for e, each in answers if (reason := _verdict(each))]
-        if not answers or len(verdicts) < len(answers) or any(c not in self.failures for c in candidates):
-            return None
-        reason, endpoint, failure = min(verdicts, key=lambda v: v[0] is not GiveUpReason.NOT_FOUND)
-        return reason, f"{endpoint}: {failure.detail or failure.condition}"
-
 
 class DialledPrimaries:
     """The primaries that a search has dialled: each once for one version of the topology."""
@@ -104,7 +83,3 @@ class DialledPrimaries:
             self._version = version
             self._endpoints = frozenset()
         self._endpoints |= {primary}
-
-
-def _verdict(failure: Failure) -> GiveUpReason | None:
-    return _FATAL_EVERYWHERE.get(failure.condition or "") if failure.kind is FailureReason.CLOSED else None

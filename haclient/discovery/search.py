@@ -16,9 +16,9 @@ Rules
 4. A redirect goes ahead of the list.  Hops are capped, a loop is refused, and because of redirects
    an endpoint is dialled once a round at most, and not at all after it sent ``retry_after``.
 5. Any other failure: next candidate.
-6. Wrong credentials or a wrong certificate: never again at that endpoint, and the search ends with
-   the round.  ``not-found`` or ``invalid-field`` from every member ends it as well.
-   A member that only redirected says nothing about either.
+6. Wrong credentials or a wrong certificate: never again at that endpoint, and at the first connect the
+   search ends with the round.  After a loss it goes on with the others for a while.  ``not-found`` or
+   ``invalid-field`` from every member ends it when it lasts: see ``refusals``.
 7. The search ends at ``deadline`` (``startup_deadline`` for the first connect) and at ``max_attempts``.
 8. A search that does not own the search of its factory dials the primary only, once for each version
    of the topology, when another connection has found it.  The owner does the same while it backs off.
@@ -51,12 +51,14 @@ from haclient.discovery.decision import (
     Found,
     GiveUp,
     StartRound,
+    Verdict,
     Wait,
 )
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
-from haclient.discovery.limits import Limits, Verdict
+from haclient.discovery.limits import Limits
 from haclient.discovery.pending_attempts import Claim, PendingAttempt, PendingAttempts, Target
 from haclient.discovery.redirects import Redirects
+from haclient.discovery.refusals import Refusals
 from haclient.discovery.reservation import Reservation
 from haclient.discovery.rounds import DialledPrimaries, Round
 from haclient.discovery.states import SearchState, Trigger, after
@@ -88,6 +90,7 @@ class Search:
     :param credentials: whether attempts send credentials, which a redirect could divert.
     :param unstable: the member whose connection was lost before it was stable; it is dialled last.
     :param peer_close: the member that closed the connection, and what its Close said.
+    :param refusals: those that the searches of a factory share.
     """
 
     __slots__ = (
@@ -120,11 +123,12 @@ class Search:
         credentials: bool = False,
         unstable: Endpoint | None = None,
         peer_close: tuple[Endpoint, Failure] | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._policy = policy
         self._backoff = backoff
         self._unstable = unstable
-        self._limits = Limits(policy, now, first=first)
+        self._limits = Limits(policy, now, refusals or Refusals(), first=first)
         self._pending = PendingAttempts()
         self._round = Round()
         self._reservation = Reservation()
@@ -283,6 +287,7 @@ class Search:
         choice = choose(self._pending, view.topology)
         if isinstance(choice, Loser):
             return self._abandon(choice.pending, view.now, choice.reason, choice.detail)
+        self._limits.refusals.reset()
         self._move(Trigger.USABLE)
         self._ended = Found(choice.attempt)
         return self._ended
@@ -324,13 +329,14 @@ class Search:
     def _note(self, endpoint: Endpoint, failure: Failure, now: float) -> None:
         self._dial_at = now
         self._round.note(endpoint, failure)
-        self._limits.bar(endpoint, failure)
+        self._limits.note(endpoint, failure)
 
     def _start_backoff(self, now: float) -> BackOff:
         delay = self._backoff.next(
             self._reservation.take_retry_after() if self._reservation else self._round.take_retry_after()
         )
-        imposed = self._round.number == 0 or delay.retry_after is not None
+        # A wait that a wait interrupts was imposed as well: a server asked for it, honored or not any more.
+        imposed = self._pause is not None or self._round.number == 0 or delay.retry_after is not None
         self._move(Trigger.DELAY_IMPOSED if imposed else Trigger.ROUND_FAILED)
         self._pause = BackOff(now + delay.delay, delay, self._round.number)
         self._announced = True
@@ -412,7 +418,7 @@ class Search:
     def _end_round(self, view: _View) -> Decision | None:
         if self._redirects or self._reservation or view.resolving or self._is_hopeful(view):
             return None
-        self._verdict = self._limits.after_round(self._round, view.topology, view.candidates)
+        self._verdict = self._limits.after_round(self._round, view.topology, view.candidates, view.now)
         return self._stop(view) or self._start_backoff(view.now)
 
     def _is_hopeful(self, view: _View) -> bool:
@@ -447,7 +453,7 @@ class Search:
             return None
         # Should another search take the dial that this frees, the next must not go at once.
         self._free_dial_at = view.now + self._policy.stagger
-        return self._abandon(pending, view.now, FailureReason.MADE_ROOM, pending.phase())
+        return self._abandon(pending, view.now, FailureReason.DISPLACED, pending.phase())
 
     def _launch(self, view: _View, target: Target) -> Dial:
         endpoint, chain = target.endpoint, target.chain

@@ -48,7 +48,8 @@ class Trigger(enum.Enum):
     ROUND_FAILED = "round failed"
     """Its delay is the client's own."""
     DELAY_IMPOSED = "delay imposed"
-    """By the loss of the connection, or by a ``retry_after`` that the search honors."""
+    """By the loss of the connection, by a ``retry_after`` that the search honors, or by one that interrupts
+    a wait and that the search cannot honor any more."""
     WAIT_ENDED = "wait ended"
     USABLE = "session usable"
     LIMIT_REACHED = "limit reached"

@@ -53,7 +53,7 @@ from haclient.discovery.evidence import (
 )
 from haclient.retry.policy import Policy, PushedMembers
 
-SELF_INFLICTED = frozenset({FailureReason.MADE_ROOM, FailureReason.LOST_RACE, FailureReason.STOPPED})
+SELF_INFLICTED = frozenset({FailureReason.DISPLACED, FailureReason.LOST_RACE, FailureReason.STOPPED})
 
 # How much of what members announce is kept, so that no peer can make a client grow without bound.
 # Clusters have two to seven members; one client meets one cluster, or two during a move.

@@ -76,7 +76,7 @@ class Answers(Generic[T]):
         self._ask = ask
         self._clock = clock
         self._kept: dict[str, _Kept[T]] = {}
-        self._asking: dict[str, asyncio.Task[str]] = {}
+        self._running: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, name: str, until: float) -> T:
         """The answer for a name, waiting for it no longer than ``until`` on the loop's clock.
@@ -96,15 +96,15 @@ class Answers(Generic[T]):
 
     async def close(self) -> None:
         """End the questions under way; their waiters get the last answer or an error."""
-        tasks = tuple(self._asking.values())
+        tasks = tuple(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _question(self, name: str) -> asyncio.Task[str]:
-        if name not in self._asking:
-            self._asking[name] = asyncio.create_task(self._ask_once(name), name=f"resolve {name}")
-        return self._asking[name]
+        if name not in self._running:
+            self._running[name] = asyncio.create_task(self._ask_once(name), name=f"resolve {name}")
+        return self._running[name]
 
     async def _ask_once(self, name: str) -> str:
         """Ask once; the result says why there is no answer, and is empty when there is one."""
@@ -114,7 +114,7 @@ class Answers(Generic[T]):
         except Unanswered as unanswered:
             return str(unanswered)
         finally:
-            self._asking.pop(name, None)
+            self._running.pop(name, None)
         self._kept[name] = _Kept(answer.value, self._clock() + answer.ttl)
         return ""
 

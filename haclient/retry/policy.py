@@ -39,6 +39,11 @@ class Policy:
     startup_deadline: float | None = 60.0
     """The same for the first connect, where a wrong URL is likelier than an outage."""
 
+    refusal_timeout: float | None = 60.0
+    """After a loss every member may answer ``not-found`` or ``invalid-field`` for so long, as in a group that
+    elects its primary, or some may refuse the credentials while nobody serves; then the answer is final.
+    Elections take seconds; this is ``startup_deadline``'s."""
+
     max_attempts: int | None = None
     """Attempts in one episode after which the client gives up."""
 

@@ -127,7 +127,7 @@ class TestRule2OneDeadlineAndStaggering:
         """The oldest frees its dial for the next, four at a time."""
         factory = ran({E[20]: Serves()}, 21)
         assert [when for when, _ in factory.dials()] == pytest.approx([0.25 * n for n in range(21)])
-        assert [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.MADE_ROOM] == list(
+        assert [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.DISPLACED] == list(
             range(1, 18)
         )
         assert factory.trace[-1].decision == Found(21)
@@ -136,8 +136,8 @@ class TestRule2OneDeadlineAndStaggering:
         """A member that is slow to authenticate keeps its place; the younger one goes."""
         policy = Policy(max_dials=2)
         factory = ran({E[0]: BlackHole(tcp=0.01), E[3]: Serves()}, 4, policy)
-        made_room = [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.MADE_ROOM]
-        assert made_room == [2, 3]
+        displaced = [a.attempt for a in factory.of_type(Abandon) if a.kind is FailureReason.DISPLACED]
+        assert displaced == [2, 3]
 
     def test_when_nobody_can_make_room_the_search_waits_for_a_deadline(self) -> None:
         """All dials are held by members that accept and stay silent."""
@@ -226,7 +226,7 @@ class TestRule2OneDeadlineAndStaggering:
             assert crowded.next(0.25 * number, topology, free_dials=1) == Dial(number + 1, E[number])
         gone = crowded.next(0.75, topology, free_dials=0)
         assert isinstance(gone, Abandon)
-        assert (gone.attempt, gone.kind) == (1, FailureReason.MADE_ROOM)
+        assert (gone.attempt, gone.kind) == (1, FailureReason.DISPLACED)
         assert crowded.next(0.75, topology, free_dials=0) == Wait(1.0)
         assert crowded.next(1.0, topology, free_dials=1) == Dial(4, E[3])
 

@@ -308,6 +308,7 @@ class Fuzzed:
     policy=POLICIES,
     first=st.booleans(),
     search_owner=st.lists(st.booleans(), min_size=40, max_size=40),
+    together=st.lists(st.booleans(), min_size=40, max_size=40),
     free_dials=st.none() | st.integers(0, 4),
     actions=st.lists(ACTIONS, max_size=40),
 )
@@ -316,13 +317,16 @@ def test_no_sequence_of_facts_makes_a_search_spin_or_exceed_its_room(
     policy: Policy,
     first: bool,
     search_owner: list[bool],
+    together: list[bool],
     free_dials: int | None,
     actions: list[Evidence | tuple[str, float, object]],
 ) -> None:
-    """The search owner flaps, facts are late or wrong, and the search still ends in time."""
+    """The search owner flaps, facts are late, wrong or arrive together, and the search still ends in time."""
     fuzzed = Fuzzed(policy, first=first)
-    for is_owner, action in zip(search_owner, actions, strict=False):
+    for is_owner, at_once, action in zip(search_owner, together, actions, strict=False):
         fuzzed.act(action)
+        if at_once:
+            continue
         decision = fuzzed.pump(search_owner=is_owner, free_dials=free_dials, resolving=is_owner and not first)
         if isinstance(decision, Found | GiveUp):
             return

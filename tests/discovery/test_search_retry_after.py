@@ -274,3 +274,39 @@ class TestFarewells:
         (pause, _) = until_wait(looking, 0.0, Topology(seeds=E[:3]))
         assert isinstance(pause, BackOff)
         assert pause.delay.retry_after is None
+
+
+class TestFactsThatArriveTogether:
+    """Two attempts end before the search is asked again, as when two sockets are readable at once."""
+
+    def test_a_reservation_and_the_attempt_that_uses_up_what_may_be_honored(self) -> None:
+        """The newer reservation cannot be honored any more: the client's own delay replaces the wait."""
+        looking = search(Policy(max_retry_after=8.0, startup_deadline=None), first=False)
+        topology = Topology(seeds=E[:3])
+        now = run_until(looking, topology, 0.0, 0.2)
+        looking.attempt_ended(1, now, closes(RESOURCE_LIMIT, 0.1).failure)
+        now = run_until(looking, topology, now, now + 0.8)
+        assert [each.number for each in looking.history] == [1]
+        assert looking.attempts == 4, "its reservation hangs, and so do the others"
+        looking.attempt_ended(4, now, closes(RESOURCE_LIMIT, 4.0).failure)
+        now = run_until(looking, topology, now, 4.4)
+        assert looking.attempts == 4
+        looking.attempt_ended(3, now, closes(RESOURCE_LIMIT, 1.0).failure)
+        looking.attempt_ended(2, now, REFUSED)
+        pause, wait = until_wait(looking, now, topology)
+        assert isinstance(pause, BackOff)
+        assert pause.delay.retry_after is None
+        assert wait == Wait(pause.until)
+        dials = [each for each in until_wait(looking, pause.until, topology) if isinstance(each, Dial)]
+        assert dials[0].endpoint == E[1], "the member of the newer reservation"
+
+
+def run_until(looking: Search, topology: Topology, now: float, until: float) -> float:
+    """Do what the search decides while nobody answers; the time of its last step."""
+    while True:
+        wait = until_wait(looking, now, topology)[-1]
+        assert isinstance(wait, Wait)
+        assert wait.until is not None
+        if wait.until > until:
+            return until
+        now = wait.until

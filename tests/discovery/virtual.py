@@ -27,6 +27,7 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
+from haclient.discovery.refusals import Refusals
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
@@ -147,6 +148,7 @@ class Factory:
         self.policy = policy or Policy()
         self.topology = Topology(seeds=tuple(seeds), pushed_members=self.policy.pushed_members)
         self.connections: list[Connection] = []
+        self.refusals = Refusals()
         self.trace: list[Step] = []
         self.now = 0.0
         self._seed = seed
@@ -192,6 +194,7 @@ class Factory:
             now=self.now,
             first=first,
             credentials=self._credentials,
+            refusals=self.refusals,
         )
         connection.dialled, connection.parked = {}, set()
 
@@ -248,6 +251,8 @@ class Factory:
                 self._found(connection, decision)
             case GiveUp():
                 connection.search = None
+                if not any(c.search for c in self.connections):
+                    self.refusals.reset()
             case BackOff() | Wait():
                 pass
 

@@ -1,0 +1,115 @@
+"""Refused credentials and wrong certificates after a loss: the primary had none of them (rule 6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from haclient.discovery.decision import Found, GiveUp, GiveUpReason, StartRound
+from haclient.discovery.evidence import Failure
+from haclient.retry.policy import Policy
+
+from .virtual import (
+    REFUSED,
+    WRONG_CERTIFICATE,
+    WRONG_PASSWORD,
+    BlackHole,
+    E,
+    Factory,
+    Fails,
+    Serves,
+    World,
+    closes,
+    dialled,
+    verdict,
+)
+
+A_ROUND = Policy().backoff_max + 1.0
+WRONG = [(WRONG_PASSWORD, GiveUpReason.AUTHENTICATION), (WRONG_CERTIFICATE, GiveUpReason.TLS_VERIFICATION)]
+wrong = pytest.mark.parametrize(("failure", "reason"), WRONG, ids=["password", "certificate"])
+
+
+def lost(world: World, members: int = 2, *, until: float = 400.0, **options: object) -> Factory:
+    """One connection that was just lost, in this world, without a deadline."""
+    factory = Factory(world, E[:members], policy=Policy(**options))  # type: ignore[arg-type]
+    factory.connect(first=False)
+    factory.run(until)
+    return factory
+
+
+@wrong
+@pytest.mark.parametrize(
+    "away", [Fails(REFUSED), closes("amqp:connection:forced"), BlackHole()], ids=["down", "passive", "hangs"]
+)
+@pytest.mark.parametrize("seconds", [0.5, 45.0])
+def test_a_primary_that_starts_again_is_waited_for(
+    failure: Failure, reason: GiveUpReason, away: Fails | BlackHole, seconds: float
+) -> None:
+    """The other member has refused this client for weeks, and nobody noticed."""
+    world: World = {E[0]: Fails(failure), E[1]: lambda now: away if now < seconds else Serves()}
+    factory = lost(world)
+    assert factory.of_type(Found)
+    assert dialled(factory).count(0) == 1, "asking again would lock the account"
+
+
+@wrong
+def test_every_member_that_refuses_is_the_answer_at_once(failure: Failure, reason: GiveUpReason) -> None:
+    """The password was changed."""
+    factory = lost({E[n]: Fails(failure) for n in range(3)}, 3)
+    assert verdict(factory).reason is reason
+    assert sorted(dialled(factory)) == [0, 1, 2]
+    assert len(factory.of_type(StartRound)) == 1
+
+
+@wrong
+@pytest.mark.parametrize("seconds", [0.0, 5.0, 60.0])
+def test_the_answer_is_final_when_the_others_do_not_serve_for_so_long(
+    failure: Failure, reason: GiveUpReason, seconds: float
+) -> None:
+    """The password was changed, and the other member is gone for good."""
+    factory = lost({E[0]: Fails(failure), E[1]: Fails(REFUSED)}, refusal_timeout=seconds)
+    end = verdict(factory)
+    assert end.reason is reason
+    assert end.detail == f"{E[0]}: {failure.detail}"
+    assert seconds <= factory.now <= seconds + A_ROUND
+    assert dialled(factory).count(0) == 1
+
+
+def test_without_a_refusal_timeout_the_deadline_ends_it_and_says_why() -> None:
+    """In its text; the attempts are listed as ever."""
+    world: World = {E[0]: Fails(WRONG_PASSWORD), E[1]: Fails(REFUSED)}
+    assert not lost(world, refusal_timeout=None).of_type(GiveUp)
+    factory = lost(world, refusal_timeout=None, deadline=90)
+    assert (verdict(factory).reason, factory.now) == (GiveUpReason.DEADLINE, 90)
+    assert verdict(factory).detail.endswith(f"; {E[0]}: {WRONG_PASSWORD.detail}")
+
+
+def test_the_members_of_the_second_site_still_get_their_turn() -> None:
+    """Whose users are others, perhaps."""
+    policy = Policy(dr=("b",), dr_after=30.0)
+    made = Factory({E[0]: Fails(WRONG_PASSWORD), E[10]: Serves()}, E[:1], policy=policy)
+    made.topology = replace(made.topology, dr=(E[10],))
+    made.connect(first=False)
+    made.run()
+    assert made.topology.primary == E[10]
+
+
+def test_the_first_connect_ends_with_the_round() -> None:
+    """Somebody looks, and a wrong password is the likeliest reason."""
+    factory = Factory({E[0]: Fails(WRONG_PASSWORD), E[1]: Fails(REFUSED)}, E[:2])
+    factory.connect()
+    factory.run()
+    assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
+    assert factory.now < 0.1
+
+
+def test_the_connections_of_a_factory_give_up_together() -> None:
+    """Each asks the member once, and none waits a minute after the one before."""
+    factory = Factory({E[0]: Fails(WRONG_PASSWORD), E[1]: Fails(REFUSED)}, E[:2])
+    for number in range(10):
+        factory.connect(str(number), first=False)
+    factory.run(until=2000)
+    assert [end.reason for end in factory.of_type(GiveUp)] == [GiveUpReason.AUTHENTICATION] * 10
+    assert 60 <= factory.now <= 60 + 2 * A_ROUND
+    assert dialled(factory).count(0) == 10
