@@ -12,27 +12,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import proton
 
 from haclient import configuration
+from haclient.api.asyncio_receiver import Delivery, Receiver
+from haclient.api.deadlines import flush, limit, not_settled, wait_opened, window_full
+from haclient.api.send_futures import AsyncSendFuture
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
-from haclient.core.delivery import DeliveryCore
 from haclient.core.ledger import Entry
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
-from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
-from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout, another
+from haclient.engine.codec import duplicate_id_of
+from haclient.errors import DeadlineExceeded
 from haclient.event_log import AsyncEvents
 from haclient.factory import FactoryArguments, FactoryCore
-from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
-from haclient.send_futures import AsyncSendFuture
+from haclient.outcome import Outcome
 from haclient.telemetry.redact import Redactor
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
@@ -53,7 +55,8 @@ def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Con
 class ConnectionFactory:
     """Makes connections to one cluster that share what they know about it.
 
-    Takes the arguments of ``factory.FactoryCore``.
+    Takes the arguments of ``factory.FactoryCore``.  As a context manager it flushes and closes all of them,
+    as a connection does.
     """
 
     def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
@@ -98,12 +101,13 @@ class ConnectionFactory:
         """Knows the credentials in use, for observers that write hosts or errors somewhere."""
         return self._core.redactor
 
-    def connect(self) -> Connecting:
+    def connect(self, *, timeout: float | None = None) -> Connecting:
         """A new connection, when it is usable.
 
+        :param timeout: seconds; the URL's ``startup_deadline`` by default, ``math.inf`` for no limit.
         :raises ConnectionGaveUp: when no primary is found in time.
         """
-        return Connecting(self, own_factory=False)
+        return Connecting(self, own_factory=False, timeout=timeout)
 
     async def close(self) -> None:
         """Close every connection of the factory, and what they share."""
@@ -112,8 +116,14 @@ class ConnectionFactory:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._core.closed:
+                await flush(self._core, self._core.options.call_timeout)
+        finally:
+            await self.close()
 
 
 class Connecting:
@@ -122,9 +132,12 @@ class Connecting:
     The search begins, and ``ConnectionGaveUp`` is raised, when it is awaited or entered.
     """
 
-    def __init__(self, factory: ConnectionFactory, *, own_factory: bool) -> None:
+    def __init__(
+        self, factory: ConnectionFactory, *, own_factory: bool, timeout: float | None = None
+    ) -> None:
         self._factory = factory
         self._own_factory = own_factory
+        self._timeout = timeout
         self._connection: Connection | None = None
 
     def __await__(self) -> Generator[Any, None, Connection]:
@@ -138,10 +151,10 @@ class Connecting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._connection is not None:
-            await self._connection.close()
+            await self._connection.__aexit__(kind, error, trace)
 
     async def _connect(self) -> Connection:
-        core = self._factory._core.connection()
+        core = self._factory._core.connection(timeout=self._timeout)
         connection = Connection(self._factory, core, own_factory=self._own_factory)
         try:
             await core.open()
@@ -152,7 +165,11 @@ class Connecting:
 
 
 class Connection:
-    """One connection to whichever member is primary."""
+    """One connection to whichever member is primary.
+
+    As a context manager it flushes its senders at the end of the block, all within one ``call_timeout``, and
+    closes; after an exception or a cancellation it only closes.
+    """
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore, *, own_factory: bool) -> None:
         self._factory = factory
@@ -184,24 +201,32 @@ class Connection:
         address: str | None,
         *,
         name: str | None = None,
+        durable: bool = True,
+        timeout: float | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
         on_encode: EncodeHook | None = None,
     ) -> Sender:
         """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
 
         :param name: the link name; made up when left out.
+        :param durable: whether its messages outlive a restart of the broker, unless ``send`` says otherwise;
+            ``Message.durable`` has no say.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.
         :param on_encode: called with each message before it is encoded, for entries that are added to
             what is sent; see ``core.message_encoder``.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises LinkRefused: when the primary refuses it.
+        :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
-        core = self._core.links.create_sender(address, name=name, configure=configure)
-        await wait_opened(core)
         options = self._factory._core.options
-        encoder = MessageEncoder(address, duplicate_detection=options.duplicate_detection, hook=on_encode)
-        return Sender(core, encoder, options.send_timeout)
+        core = self._core.links.create_sender(address, name=name, configure=configure)
+        await wait_opened(self._core, core, limit(timeout, options.call_timeout))
+        encoder = MessageEncoder(
+            core, duplicate_detection=options.duplicate_detection, durable=durable, hook=on_encode
+        )
+        return Sender(core, encoder, options)
 
     async def create_receiver(
         self,
@@ -211,6 +236,7 @@ class Connection:
         name: str | None = None,
         dynamic: bool = False,
         browse: bool = False,
+        timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Receiver:
         """A receiver from a node.
@@ -219,13 +245,15 @@ class Connection:
         :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
             it is another one after a failover.
         :param browse: look at copies of the messages and leave them where they are.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises LinkRefused: when the primary refuses it.
+        :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
         core = self._core.links.create_receiver(
             address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
         )
-        await wait_opened(core)
+        await wait_opened(self._core, core, limit(timeout, self._factory._core.options.call_timeout))
         return Receiver(core)
 
     def events(self) -> AsyncEvents:
@@ -243,16 +271,27 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._core.error is None:
+                await flush(self._core.links, self._factory._core.options.call_timeout)
+        finally:
+            await self.close()
 
 
 class Sender:
-    """Sends messages to one node, across failovers."""
+    """Sends messages to one node, across failovers.
 
-    def __init__(self, core: SenderCore, encoder: MessageEncoder, timeout: float | None) -> None:
+    As a context manager it flushes at the end of the block, and closes; after an exception or a cancellation
+    it only closes.
+    """
+
+    def __init__(self, core: SenderCore, encoder: MessageEncoder, options: Options) -> None:
         self._core = core
-        self._timeout = timeout
+        self._timeout = options.send_timeout
+        self._call_timeout = options.call_timeout
         self._loop = asyncio.get_running_loop()
         self._encode = encoder.encode
 
@@ -266,17 +305,27 @@ class Sender:
         """Messages sent and not settled yet."""
         return len(self._core.ledger)
 
-    async def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+    async def send(
+        self,
+        message: proton.Message,
+        *,
+        timeout: float | None = None,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> Outcome:
         """Send and wait until the primary has settled it, across failovers.
 
-        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none.
+        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none, as ``math.inf`` is.
+        :param durable: whether the message outlives a restart of the broker; ``create_sender``'s by default.
+        :param duplicate_id: that of an earlier send, which this one repeats (``SendTimeout`` has it): a
+            broker with duplicate detection stores one message.  Made up when left out.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
         :raises SendTimeout: ``delivered`` says whether it may have arrived.
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
         :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
         """
-        core, data = self._core, self._encode(message)
-        seconds = self._timeout if timeout is None else timeout
+        core, data = self._core, self._encode(message, duplicate_id, durable=durable)
+        seconds = self._timeout if timeout is None else limit(timeout)
         entry = None
         try:
             async with asyncio.timeout(seconds):
@@ -290,9 +339,10 @@ class Sender:
         except TimeoutError:
             if entry is not None and (outcome := _known_outcome(entry, future)) is not None:
                 return outcome
-            delivered = core.withdraw(entry) if entry is not None else False
-            msg = f"the primary did not settle the message within {seconds} s"
-            raise SendTimeout(msg, delivered=delivered) from None
+            if entry is None:
+                raise not_settled(core, seconds, delivered=False, duplicate_id=duplicate_id) from None
+            delivered, sent_with = core.withdraw(entry), duplicate_id_of(data)
+            raise not_settled(core, seconds, delivered=delivered, duplicate_id=sent_with) from None
         except asyncio.CancelledError:
             if entry is not None:
                 core.withdraw(entry)
@@ -303,176 +353,60 @@ class Sender:
         message: proton.Message,
         *,
         timeout: float | None = None,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
     ) -> asyncio.Future[Outcome]:
         """Send without waiting for the outcome, which the returned future will hold.
 
         Waits only while the window is full.  The future raises what ``send`` would raise;
         cancelling it withdraws a message that has not been sent yet.
 
+        :param timeout, durable, duplicate_id: as for ``send``.
         :raises SendTimeout: when the window stayed full.
         """
         core = self._core
-        data = self._encode(message)
+        data = self._encode(message, duplicate_id, durable=durable)
         if core.ledger.full:
-            await self._wait_window(self._timeout if timeout is None else timeout)
+            await self._wait_window(limit(timeout, self._timeout), duplicate_id)
         future = AsyncSendFuture(loop=self._loop)
         future.core, future.entry = core, core.submit(data, future)
         return future
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is settled.
+        """Wait until everything sent before is settled; what is sent meanwhile is not waited for.
 
+        The outcome of each message is in its future, or was raised by its ``send``.
+
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises SendTimeout: when it is not, in time.
+        :raises ConnectionGaveUp, ConnectionClosed, LinkClosed: when the sender ended, with messages among it.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._core.flush()
-        except DeadlineExceeded:
-            raise
-        except TimeoutError:
-            msg = f"{len(self._core.ledger)} messages are not settled after {timeout} s"
-            raise SendTimeout(msg, delivered=None) from None
+        await flush(self._core, limit(timeout, self._call_timeout))
 
     async def close(self) -> None:
-        """Close the link.  Sends that wait fail with ``LinkClosed``."""
+        """Close the link, without waiting for anything.  Sends that wait fail with ``LinkClosed``."""
         self._core.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._core.error is None:
+                await self.flush()
+        finally:
+            await self.close()
 
-    async def _wait_window(self, seconds: float | None) -> None:
+    async def _wait_window(self, seconds: float | None, duplicate_id: str | bytes | None) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._core.wait_window()
         except DeadlineExceeded:
             raise
         except TimeoutError:
-            msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
-            raise SendTimeout(msg, delivered=False) from None
-
-
-class Receiver:
-    """Receives messages from one node, across failovers; an asynchronous iterator of deliveries.
-
-    The iteration ends when the application closes the receiver or its connection.
-    """
-
-    def __init__(self, core: ReceiverCore) -> None:
-        self._core = core
-
-    @property
-    def address(self) -> str | None:
-        """The node it receives from; a dynamic one changes with a failover."""
-        return self._core.address
-
-    async def receive(self, *, timeout: float | None = None) -> Delivery:
-        """Wait for the next delivery.
-
-        :param timeout: seconds; none waits for ever.
-        :raises ReceiveTimeout: when none arrived in time.
-        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
-        """
-        core = self._core
-        if not core.inbox:
-            try:
-                async with asyncio.timeout(timeout):
-                    await core.wait_message()
-            except DeadlineExceeded:
-                raise
-            except TimeoutError:
-                msg = f"no message arrived within {timeout} s"
-                raise ReceiveTimeout(msg) from None
-        delivery = core.inbox.popleft()
-        core.replenish_credit(1, delivery.session_number)
-        return Delivery(delivery)
-
-    async def close(self) -> None:
-        """Close the link.  What was prefetched goes back to the queue."""
-        self._core.close()
-
-    def __aiter__(self) -> AsyncIterator[Delivery]:
-        return self
-
-    async def __anext__(self) -> Delivery:
-        try:
-            return await self.receive()
-        except HaclientError:
-            if self._core.closed_here:
-                raise StopAsyncIteration from None
-            raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
-class Delivery:
-    """One received message.  Settle it once, with one of the four outcomes.
-
-    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost,
-    and ``AlreadySettled`` the second time.
-    """
-
-    __slots__ = ("_core",)
-
-    def __init__(self, core: DeliveryCore) -> None:
-        self._core = core
-
-    @property
-    def message(self) -> proton.Message:
-        """The message."""
-        return self._core.message
-
-    @property
-    def data(self) -> bytes:
-        """The message as received, encoded."""
-        return self._core.data
-
-    @property
-    def settled(self) -> bool:
-        """Whether it was settled here."""
-        return self._core.settled
-
-    async def accept(self) -> None:
-        """Done: the broker may forget the message."""
-        self._settle(ACCEPTED)
-
-    async def reject(self, condition: str | None = None, description: str | None = None) -> None:
-        """The message is at fault; the broker must not deliver it as it is."""
-        self._settle(Outcome(OutcomeState.REJECTED, condition, description))
-
-    async def release(self) -> None:
-        """Give it back, as if it had not been delivered."""
-        self._settle(RELEASED)
-
-    async def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
-        """Give it back, counted as a failed delivery, or never to be delivered here again."""
-        self._settle(
-            Outcome(
-                OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
-            )
-        )
-
-    def _settle(self, outcome: Outcome) -> None:
-        self._core.mark_settled()
-        self._core.settle(outcome)
-
-
-async def wait_opened(core: SenderCore | ReceiverCore) -> None:
-    """Wait until a link is attached; a cancelled wait closes it."""
-    try:
-        if not core.opened.done():
-            await asyncio.wait([core.opened])
-    except asyncio.CancelledError:
-        core.close()
-        raise
-    if isinstance(error := core.opened.exception(), HaclientError):
-        raise another(error)
+            raise window_full(self._core, seconds, duplicate_id) from None
 
 
 def _known_outcome(entry: Entry[Any], future: asyncio.Future[Outcome]) -> Outcome | None:

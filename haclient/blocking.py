@@ -20,33 +20,39 @@ Different on purpose
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import proton
 
 from haclient import configuration
-from haclient.aio import wait_opened
+from haclient.api.blocking_receiver import Delivery, Receiver, close_link
+from haclient.api.deadlines import flush, limit, not_settled, wait_opened, window_full
+from haclient.api.send_futures import BlockingSendFuture
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
-from haclient.core.delivery import DeliveryCore
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
-from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout, SendTimeout
+from haclient.engine.codec import duplicate_id_of
+from haclient.errors import ConnectionClosed, DeadlineExceeded
 from haclient.event_log import BlockingEvents
 from haclient.factory import FactoryArguments, FactoryCore
 from haclient.loop_thread import LoopThread
-from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
-from haclient.send_futures import BlockingSendFuture
+from haclient.outcome import Outcome
 from haclient.telemetry.redact import Redactor
+
+L = TypeVar("L", SenderCore, ReceiverCore)
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 
@@ -73,7 +79,8 @@ def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Con
 class ConnectionFactory:
     """Makes connections to one cluster that share what they know about it.
 
-    Takes the arguments of ``factory.FactoryCore``.
+    Takes the arguments of ``factory.FactoryCore``.  As a context manager it flushes and closes all of them,
+    as a connection does.
     """
 
     def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
@@ -119,12 +126,13 @@ class ConnectionFactory:
         """Knows the credentials in use, for observers that write hosts or errors somewhere."""
         return self._core.redactor
 
-    def connect(self) -> Connection:
+    def connect(self, *, timeout: float | None = None) -> Connection:
         """A new connection, when it is usable.
 
+        :param timeout: seconds; the URL's ``startup_deadline`` by default, ``math.inf`` for no limit.
         :raises ConnectionGaveUp: when no primary is found in time.
         """
-        return Connection(self, self._thread.call(self._core.open_connection()))
+        return Connection(self, self._thread.call(self._core.open_connection(timeout=timeout)))
 
     def close(self) -> None:
         """Close every connection of the factory, and what they share."""
@@ -137,12 +145,22 @@ class ConnectionFactory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and not self._core.closed:
+                self._thread.call(flush(self._core, self._core.options.call_timeout))
+        finally:
+            self.close()
 
 
 class Connection:
-    """One connection to whichever member is primary."""
+    """One connection to whichever member is primary.
+
+    As a context manager it flushes its senders at the end of the block, all within one ``call_timeout``, and
+    closes; after an exception or a cancellation it only closes.
+    """
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore) -> None:
         self._factory = factory
@@ -175,29 +193,31 @@ class Connection:
         address: str | None,
         *,
         name: str | None = None,
+        durable: bool = True,
+        timeout: float | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
         on_encode: EncodeHook | None = None,
     ) -> Sender:
         """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
 
         :param name: the link name; made up when left out.
+        :param durable: whether its messages outlive a restart of the broker, unless ``send`` says otherwise;
+            ``Message.durable`` has no say.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.
         :param on_encode: called with each message before it is encoded, for entries that are added to
             what is sent; see ``core.message_encoder``.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises LinkRefused: when the primary refuses it.
+        :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
-
-        async def create() -> SenderCore:
-            core = self._core.links.create_sender(address, name=name, configure=configure)
-            await wait_opened(core)
-            return core
-
-        options = self._factory._core.options
-        core = self._thread.call(create())
-        encoder = MessageEncoder(address, duplicate_detection=options.duplicate_detection, hook=on_encode)
-        return Sender(self._thread, core, encoder, options.send_timeout)
+        options, links = self._factory._core.options, self._core.links
+        core = self._create(partial(links.create_sender, address, name=name, configure=configure), timeout)
+        encoder = MessageEncoder(
+            core, duplicate_detection=options.duplicate_detection, durable=durable, hook=on_encode
+        )
+        return Sender(self._thread, core, encoder, options)
 
     def create_receiver(
         self,
@@ -207,6 +227,7 @@ class Connection:
         name: str | None = None,
         dynamic: bool = False,
         browse: bool = False,
+        timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Receiver:
         """A receiver from a node.
@@ -215,18 +236,21 @@ class Connection:
         :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
             it is another one after a failover.
         :param browse: look at copies of the messages and leave them where they are.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises LinkRefused: when the primary refuses it.
+        :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
-
-        async def create() -> ReceiverCore:
-            core = self._core.links.create_receiver(
-                address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
-            )
-            await wait_opened(core)
-            return core
-
-        return Receiver(self._thread, self._thread.call(create()))
+        create = partial(
+            self._core.links.create_receiver,
+            address,
+            name=name,
+            credit=credit,
+            dynamic=dynamic,
+            browse=browse,
+            configure=configure,
+        )
+        return Receiver(self._thread, self._create(create, timeout))
 
     def events(self) -> BlockingEvents:
         """An iterator over the events of the connection from now on, as long as it is kept."""
@@ -243,24 +267,51 @@ class Connection:
         if self._own_factory:
             self._factory.close()
 
+    def _create(self, create: Callable[[], L], timeout: float | None) -> L:
+        seconds = limit(timeout, self._factory._core.options.call_timeout)
+        created: list[L] = []
+
+        async def attach() -> None:
+            created.append(create())
+            await wait_opened(self._core, created[0], seconds)
+
+        try:
+            self._thread.call(attach())
+        except BaseException:
+            # An interrupt may come when it is attached already.
+            with contextlib.suppress(ConnectionClosed):
+                for core in created:
+                    self._thread.post(core.close)
+            raise
+        return created[0]
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is None and self._core.error is None:
+                self._thread.call(flush(self._core.links, self._factory._core.options.call_timeout))
+        finally:
+            self.close()
 
 
 class Sender:
-    """Sends messages to one node, across failovers."""
+    """Sends messages to one node, across failovers.
+
+    As a context manager it flushes at the end of the block, and closes; after an exception or a cancellation
+    it only closes.
+    """
 
     def __init__(
-        self, thread: LoopThread, core: SenderCore, encoder: MessageEncoder, timeout: float | None
+        self, thread: LoopThread, core: SenderCore, encoder: MessageEncoder, options: Options
     ) -> None:
         self._thread = thread
         self._core = core
-        self._timeout = timeout
+        self._timeout = options.send_timeout
+        self._call_timeout = options.call_timeout
         self._encode = encoder.encode
         self._lock = threading.Lock()
         self._posted = 0
@@ -276,214 +327,120 @@ class Sender:
         """Messages sent and not settled yet."""
         return len(self._core.ledger) + self._posted - self._submitted
 
-    def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+    def send(
+        self,
+        message: proton.Message,
+        *,
+        timeout: float | None = None,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> Outcome:
         """Send and wait until the primary has settled it, across failovers.
 
-        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none.
+        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none, as ``math.inf`` is.
+        :param durable: whether the message outlives a restart of the broker; ``create_sender``'s by default.
+        :param duplicate_id: that of an earlier send, which this one repeats (``SendTimeout`` has it): a
+            broker with duplicate detection stores one message.  Made up when left out.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
         :raises SendTimeout: ``delivered`` says whether it may have arrived.
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
         :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
         """
-        seconds = self._timeout if timeout is None else timeout
-        future = self._post(message, seconds)
+        seconds = self._timeout if timeout is None else limit(timeout)
+        deadline = None if seconds is None else monotonic() + seconds
+        future, data = self._post(message, seconds, duplicate_id, durable=durable)
         try:
-            return future.result(seconds)
+            return future.result(None if deadline is None else deadline - monotonic())
         except TimeoutError:
             delivered = None if future.done() else self._thread.call(future.withdraw())
             if future.done():  # its outcome arrived after the wait, or it is a TimeoutError itself
                 return future.result()
-            msg = f"the primary did not settle the message within {seconds} s"
-            raise SendTimeout(msg, delivered=delivered) from None
+            sent_with = duplicate_id_of(data)
+            raise not_settled(self._core, seconds, delivered=delivered, duplicate_id=sent_with) from None
         except BaseException:
             if not future.done():
                 self._thread.call(future.withdraw())
             raise
 
-    def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> Future[Outcome]:
+    def send_nowait(
+        self,
+        message: proton.Message,
+        *,
+        timeout: float | None = None,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> Future[Outcome]:
         """Send without waiting for the outcome, which the returned future will hold.
 
         Waits only while the window is full.  The future raises what ``send`` would raise;
         cancelling it withdraws a message that has not been sent yet.
 
+        :param timeout, durable, duplicate_id: as for ``send``.
         :raises SendTimeout: when the window stayed full.
         """
-        return self._post(message, self._timeout if timeout is None else timeout)
+        seconds = self._timeout if timeout is None else limit(timeout)
+        return self._post(message, seconds, duplicate_id, durable=durable)[0]
 
     def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is settled.
+        """Wait until everything sent before is settled; what is sent meanwhile is not waited for.
 
+        The outcome of each message is in its future, or was raised by its ``send``.
+
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises SendTimeout: when it is not, in time.
+        :raises ConnectionGaveUp, ConnectionClosed, LinkClosed: when the sender ended, with messages among it.
         """
-        try:
-            self._thread.call_within(timeout, self._core.flush)
-        except DeadlineExceeded:
-            raise
-        except TimeoutError:
-            msg = f"{self.unsettled} messages are not settled after {timeout} s"
-            raise SendTimeout(msg, delivered=None) from None
+        self._thread.call(flush(self._core, limit(timeout, self._call_timeout)))
 
     def close(self) -> None:
-        """Close the link.  Sends that wait fail with ``LinkClosed``."""
-        _close_link(self._thread, self._core)
+        """Close the link, without waiting for anything.  Sends that wait fail with ``LinkClosed``."""
+        close_link(self._thread, self._core)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._core.error is None:
+                self.flush()
+        finally:
+            self.close()
 
-    def _post(self, message: proton.Message, seconds: float | None) -> BlockingSendFuture:
+    def _post(
+        self,
+        message: proton.Message,
+        seconds: float | None,
+        duplicate_id: str | bytes | None,
+        *,
+        durable: bool | None,
+    ) -> tuple[BlockingSendFuture, bytes]:
         self._thread.check()
-        if self.unsettled >= self._core.ledger.window:
-            self._wait_window(seconds)
         future = BlockingSendFuture()
         future.core, future.thread = self._core, self._thread
-        with self._lock:
-            data = self._encode(message)
-            self._posted += 1
-            self._thread.post(self._submit, data, future)
-        return future
+        try:
+            if self.unsettled >= self._core.ledger.window:
+                self._wait_window(seconds, duplicate_id)
+            with self._lock:
+                data = self._encode(message, duplicate_id, durable=durable)
+                self._posted += 1
+                self._thread.post(self._submit, data, future)
+        except BaseException:
+            # What cannot be encoded, and an interrupt: the call may have been given a place in the window.
+            with contextlib.suppress(ConnectionClosed):
+                self._thread.post(self._core.window_unused)
+            raise
+        return future, data
 
     def _submit(self, data: bytes, future: BlockingSendFuture) -> None:
         self._submitted += 1
         future.submit(data)
 
-    def _wait_window(self, seconds: float | None) -> None:
+    def _wait_window(self, seconds: float | None, duplicate_id: str | bytes | None) -> None:
         try:
             self._thread.call_within(seconds, self._core.wait_window)
         except DeadlineExceeded:
             raise
         except TimeoutError:
-            msg = f"the window of {self._core.ledger.window} messages stayed full for {seconds} s"
-            raise SendTimeout(msg, delivered=False) from None
-
-
-class Receiver:
-    """Receives messages from one node, across failovers; an iterator of deliveries.
-
-    The iteration ends when the application closes the receiver or its connection.
-    """
-
-    def __init__(self, thread: LoopThread, core: ReceiverCore) -> None:
-        self._thread = thread
-        self._core = core
-
-    @property
-    def address(self) -> str | None:
-        """The node it receives from; a dynamic one changes with a failover."""
-        return self._core.address
-
-    def receive(self, *, timeout: float | None = None) -> Delivery:
-        """Wait for the next delivery.
-
-        :param timeout: seconds; none waits for ever.
-        :raises ReceiveTimeout: when none arrived in time.
-        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
-        """
-        self._thread.check()
-        try:
-            delivery = self._core.inbox.popleft()
-        except IndexError:
-            delivery = self._wait_delivery(timeout)
-        self._thread.post(self._core.replenish_credit, 1, delivery.session_number)
-        return Delivery(self._thread, delivery)
-
-    def close(self) -> None:
-        """Close the link.  What was prefetched goes back to the queue."""
-        _close_link(self._thread, self._core)
-
-    def __iter__(self) -> Iterator[Delivery]:
-        return self
-
-    def __next__(self) -> Delivery:
-        try:
-            return self.receive()
-        except HaclientError:
-            if self._core.closed_here:
-                raise StopIteration from None
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _wait_delivery(self, seconds: float | None) -> DeliveryCore:
-        left, deadline = seconds, None if seconds is None else monotonic() + seconds
-        while left is None or deadline is None or left >= 0:
-            try:
-                self._thread.call_within(left, self._core.wait_message)
-                return self._core.inbox.popleft()
-            except DeadlineExceeded:
-                raise
-            except TimeoutError:
-                break
-            except IndexError:  # another thread took it: the time goes on
-                left = None if deadline is None else deadline - monotonic()
-        msg = f"no message arrived within {seconds} s"
-        raise ReceiveTimeout(msg)
-
-
-class Delivery:
-    """One received message.  Settle it once, with one of the four outcomes.
-
-    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost,
-    and ``AlreadySettled`` the second time.
-    """
-
-    __slots__ = ("_core", "_thread")
-
-    def __init__(self, thread: LoopThread, core: DeliveryCore) -> None:
-        self._thread = thread
-        self._core = core
-
-    @property
-    def message(self) -> proton.Message:
-        """The message."""
-        return self._core.message
-
-    @property
-    def data(self) -> bytes:
-        """The message as received, encoded."""
-        return self._core.data
-
-    @property
-    def settled(self) -> bool:
-        """Whether it was settled here."""
-        return self._core.settled
-
-    def accept(self) -> None:
-        """Done: the broker may forget the message."""
-        self._settle(ACCEPTED)
-
-    def reject(self, condition: str | None = None, description: str | None = None) -> None:
-        """The message is at fault; the broker must not deliver it as it is."""
-        self._settle(Outcome(OutcomeState.REJECTED, condition, description))
-
-    def release(self) -> None:
-        """Give it back, as if it had not been delivered."""
-        self._settle(RELEASED)
-
-    def modify(self, *, delivery_failed: bool = True, undeliverable_here: bool = False) -> None:
-        """Give it back, counted as a failed delivery, or never to be delivered here again."""
-        self._settle(
-            Outcome(
-                OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
-            )
-        )
-
-    def _settle(self, outcome: Outcome) -> None:
-        self._core.mark_settled()
-        self._thread.post(self._core.settle, outcome)
-
-
-def _close_link(thread: LoopThread, core: SenderCore | ReceiverCore) -> None:
-    async def close() -> None:
-        core.close()
-
-    try:
-        thread.call(close())
-    except ConnectionClosed:
-        return
+            raise window_full(self._core, seconds, duplicate_id) from None

@@ -43,6 +43,7 @@ __all__ = [
     "HaclientError",
     "LinkClosed",
     "LinkRefused",
+    "LinkTimeout",
     "MessageNotAccepted",
     "ReceiveTimeout",
     "ResolutionError",
@@ -147,11 +148,26 @@ class LinkRefused(HaclientError, proton.LinkException):
     """The primary refused the sender or receiver.
 
     :ivar condition: the AMQP error condition, such as ``amqp:not-found``.
+    :ivar redirect: the peer that the primary named instead, by ``amqp:link:redirect``.
+    :ivar redirect_address: the node there.
     """
 
-    def __init__(self, message: str, condition: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        condition: str | None = None,
+        *,
+        redirect: Endpoint | None = None,
+        redirect_address: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.condition = condition
+        self.redirect = redirect
+        self.redirect_address = redirect_address
+
+
+class LinkTimeout(HaclientError, proton.Timeout, TimeoutError):
+    """No primary attached the sender or receiver in time.  It is closed, and its name is free."""
 
 
 class LinkClosed(HaclientError, proton.LinkException):
@@ -172,12 +188,18 @@ class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
 
     A message that was never sent is withdrawn (``delivered=False``); one that was sent may have
     arrived (``delivered=None``), and the ledger will not send it again.
+
+    :ivar duplicate_id: the id that the message was sent with: ``send(message, duplicate_id=...)`` with it
+        repeats that send, and a broker with duplicate detection stores one message.  ``None`` if it has none.
     """
 
-    def __init__(self, message: str, *, delivered: bool | None = None) -> None:
+    def __init__(
+        self, message: str, *, delivered: bool | None = None, duplicate_id: str | bytes | None = None
+    ) -> None:
         super().__init__(message)
         self.delivered = delivered
         self.safe_to_retry = delivered is False
+        self.duplicate_id = duplicate_id
 
 
 class ReceiveTimeout(HaclientError, proton.Timeout, TimeoutError):

@@ -190,6 +190,11 @@ class LogSubscription:
                 logger.info("%s: %s redirects to %s %s", prefix, event.by, event.target, event.detail)
             case events.BackingOff():
                 logger.info("%s: no primary in round %d, next in %.3f s", prefix, event.round, event.delay)
+            case events.LinkRetrying():
+                level = logging.WARNING if event.refusals == 1 else logging.INFO
+                text = "%s: the primary refuses the link %s to %r (%s: %s), attached again in %.3f s"
+                where = event.link, event.address
+                logger.log(level, text, prefix, *where, event.condition, event.reason, event.delay)
             case events.GaveUp():
                 logger.error("%s: gave up: %s", prefix, event.reason)
             case _:

@@ -154,6 +154,26 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkRetrying:
+    """The primary refused a sender or receiver for now; the client attaches it again after ``delay`` seconds.
+
+    :param link: its name.
+    :param address: the node; after a redirect the one that the primary named.
+    :param reason: what the primary said.
+    :param condition: the AMQP error condition; ``amqp:link:redirect`` is followed without a delay.
+    :param refusals: how often this connection has refused it.
+    """
+
+    stamp: Stamp
+    link: str
+    address: str | None
+    delay: float
+    reason: str
+    condition: str
+    refusals: int
+
+
+@dataclass(frozen=True, slots=True)
 class GaveUp:
     """No primary was found within what the policy allows, or there is a defect here; the connection is dead.
 
@@ -185,6 +205,7 @@ Event = (
     | Connected
     | Reconnected
     | Disconnected
+    | LinkRetrying
     | GaveUp
     | Closed
 )

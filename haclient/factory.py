@@ -11,12 +11,13 @@ the parent's event loop.  Else all children would back off in step, and take eac
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import ssl
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Unpack
 
 from haclient.cluster_url.option_types import OptionArguments
@@ -25,6 +26,7 @@ from haclient.cluster_url.url import ClusterURL
 from haclient.connect_params import Credentials, CredentialsProvider, CredentialsSource, EndpointParams
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
+from haclient.core.link_set import in_parallel
 from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
 from haclient.errors import ConnectionClosed
@@ -135,20 +137,27 @@ class FactoryCore:
         """What is known about the cluster; ``None`` before the first connect."""
         return self._shared.cluster.topology if self._shared else None
 
-    def connection(self) -> ConnectionCore:
-        """A new connection, not opened yet.  Must be called on the event loop."""
+    def connection(self, *, timeout: float | None = None) -> ConnectionCore:
+        """A new connection, not opened yet.  Must be called on the event loop.
+
+        :param timeout: seconds for the first connect; ``startup_deadline`` by default, ``math.inf`` for none.
+        """
         if self._closed:
             raise ConnectionClosed("the factory is closed")
         self._in_this_process()
         self._numbers += 1
-        core = ConnectionCore(self.shared(), self._numbers)
+        shared = self.shared()
+        if timeout is not None:
+            seconds = None if timeout == math.inf else timeout
+            shared = replace(shared, options=replace(shared.options, startup_deadline=seconds))
+        core = ConnectionCore(shared, self._numbers)
         self._connections[core] = None
         core.on_closed = lambda: self._connections.pop(core, None)
         return core
 
-    async def open_connection(self) -> ConnectionCore:
+    async def open_connection(self, *, timeout: float | None = None) -> ConnectionCore:
         """A new connection, when it is usable."""
-        core = self.connection()
+        core = self.connection(timeout=timeout)
         await core.open()
         return core
 
@@ -158,6 +167,21 @@ class FactoryCore:
         if self._shared is None:
             self._shared = self._share()
         return self._shared
+
+    @property
+    def closed(self) -> bool:
+        """Whether the application closed it."""
+        return self._closed
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages of its connections have no outcome yet."""
+        return sum(core.links.unsettled for core in self._connections)
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent on its connections before is settled; see ``LinkSet.flush``."""
+        self._in_this_process()
+        await in_parallel(core.links.flush() for core in self._connections)
 
     async def close(self) -> None:
         """Close every connection, then everything they shared."""

@@ -5,7 +5,8 @@ Heartbeats go on while the application computes, because they do not need its th
 Rules
 -----
 * ``call`` runs a coroutine and waits for it; ``post`` queues a callback and returns.  Posts
-  are batched: one wake-up of the loop for all that are queued before it runs.
+  are batched: one wake-up of the loop for all that are queued before it runs.  What a thread posts is done
+  before what it calls afterwards.
 * The thread lives in the process that started it.  After a fork, and on the loop thread
   itself, both raise ``WrongThread`` instead of waiting for ever.
 * The thread ends with ``stop``, with the garbage collection of its owner, or with the process.
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import logging
 import os
 import threading
@@ -33,20 +33,6 @@ T = TypeVar("T")
 # At the end of the process: long enough for a loop that only has to stop.
 _JOIN_TIMEOUT = 1.0
 _CLOSED = "the factory is closed"
-
-
-class LoopFuture(concurrent.futures.Future[T]):
-    """A future that is settled on the loop thread, and may be cancelled on another one at that moment."""
-
-    def set_result(self, result: T) -> None:
-        """Ignored when it was cancelled."""
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
-            super().set_result(result)
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        """Ignored when it was cancelled."""
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
-            super().set_exception(exception)
 
 
 class LoopThread:
@@ -75,6 +61,8 @@ class LoopThread:
             self.check()
             with self._lock:
                 self._check_running()
+                if self._posted:  # the thread that wakes the loop for it may not have done so yet
+                    self._loop.call_soon_threadsafe(self._run_posted)
                 future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:
             coroutine.close()

@@ -21,6 +21,7 @@ from haclient.cluster_url.domain import is_literal
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.discovery.evidence import Evidence, Resolved
+from haclient.discovery.refusals import Refusals
 from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
 from haclient.retry.policy import Policy
@@ -61,6 +62,7 @@ class Cluster:
             only_trusted=credentials and policy.redirects != "any",
             dr=second_site(policy.dr, tls=url.seeds[0].endpoint.tls),
         )
+        self.refusals = Refusals()
         self._srv = url.srv
         self._searches: dict[PendingSearch, None] = {}
         self._search_owner: PendingSearch | None = None
@@ -78,6 +80,8 @@ class Cluster:
     def leave(self, search: PendingSearch) -> None:
         """Remove a search that ended, and free its ownership and its dials."""
         self._searches.pop(search, None)
+        if not self._searches:
+            self.refusals.reset()
         while search.dials:
             self.release_dial(search)
         if self._search_owner is search:

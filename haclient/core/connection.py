@@ -26,6 +26,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import proton
 
@@ -39,10 +40,12 @@ from haclient.core.cluster import Cluster
 from haclient.core.event_publisher import EventPublisher
 from haclient.core.link_set import LinkSet
 from haclient.core.standby import Standby
+from haclient.core.wait_warnings import WaitWarnings
 from haclient.discovery import decision as decide
 from haclient.discovery.evidence import Claimed, Failure, PrimaryLost
 from haclient.discovery.search import Search
 from haclient.engine import peer_fields
+from haclient.engine.lingering import LingeringSocket
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -96,15 +99,23 @@ class ConnectionCore:
         self.on_closed: Callable[[], None] = lambda: None
         self._shared = shared
         self._loop = asyncio.get_running_loop()
-        self.links = LinkSet(
-            self._loop, shared.options, f"{shared.name_prefix}-{number}", self._read_generation
-        )
+        self._warnings = WaitWarnings(self._loop, number, self._describe_waiting)
         self._events = EventPublisher(self._loop, shared.publish, shared.client_id, number)
+        self.links = LinkSet(
+            self._loop,
+            shared.options,
+            f"{shared.name_prefix}-{number}",
+            self._read_generation,
+            on_waiting=self._warnings.call_waits,
+            rng=shared.rng,
+            reporter=self._events,
+        )
         self._policy = shared.options.policy()
         self._backoff = Backoff(self._policy, shared.rng)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
         self._search: Search | None = None
         self._engine: Engine | None = None
+        self._lingering: LingeringSocket | None = None
         self._session_end: asyncio.Future[CloseReason] | None = None
         self._first = self._loop.create_future()
         self._task: asyncio.Task[None] | None = None
@@ -131,18 +142,19 @@ class ConnectionCore:
 
     async def close(self) -> None:
         """Close for good.  Waits for the peer at most ``close_timeout``, whatever state it is in."""
-        if self.state in (State.CLOSED, State.FAILED):
-            return
-        self._set_closed(ConnectionClosed("the connection is closed"))
-        engine, session_end = self._engine, self._session_end
-        if engine is not None and session_end is not None:
-            engine.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._shared.options.close_timeout):
-                    await asyncio.shield(session_end)
-            engine.abort()
-        await self._end_task()
-        self._events.connection_closed()
+        end = self._loop.time() + self._shared.options.close_timeout
+        if self.state not in (State.CLOSED, State.FAILED):
+            self._set_closed(ConnectionClosed("the connection is closed"))
+            engine, session_end = self._engine, self._session_end
+            if engine is not None and session_end is not None:
+                engine.close()
+                await _wait_until(end, session_end)
+                engine.abort()
+            await self._end_task()
+            self._events.connection_closed()
+        if (lingering := self._lingering) is not None:
+            await _wait_until(end, lingering.closed)
+            lingering.abort()
 
     async def cut(self, reason: str) -> None:
         """Drop the socket as a network failure would; the connection recovers (for tests)."""
@@ -155,8 +167,9 @@ class ConnectionCore:
         try:
             spare: Attempt | None = None
             while True:
-                attempt = await self._find(spare)
-                self._standby.start(attempt.endpoint)
+                # Not the attempt itself: it would keep the ended engine through the next search.
+                endpoint = (await self._find(spare)).endpoint
+                self._standby.start(endpoint)
                 reason = await self._wait_session_end()
                 spare = await self._standby.stop()
                 if self.error is not None:
@@ -179,6 +192,7 @@ class ConnectionCore:
         self._events.next_episode()
         if self.session_number == 0:
             self._events.began = self._loop.time()  # a later episode began with the loss
+        self._warnings.search_began()
         peer_close, self._peer_close = self._peer_close, None
         self._search = search = Search(
             policy=self._policy,
@@ -188,6 +202,7 @@ class ConnectionCore:
             credentials=shared.credentials,
             unstable=self._unstable,
             peer_close=peer_close,
+            refusals=shared.cluster.refusals,
         )
         episode = episodes.Episode(shared.cluster, search, self._connect_params, self._events, self)
         if spare is not None:
@@ -222,7 +237,8 @@ class ConnectionCore:
         self._topology_version = self._shared.cluster.topology.version
         self.session_number += 1
         self.state = State.CONNECTED
-        replayed = self.links.on_connected(engine, session)
+        self._warnings.search_ended()
+        replayed = self.links.on_connected(engine, session, attempt.endpoint)
         quirks.apply(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
         if not self._first.done():
@@ -234,6 +250,15 @@ class ConnectionCore:
             self._events.connected(endpoint, generation, cluster, attempts=attempts)
         else:
             self._events.reconnected(endpoint, generation, cluster, attempts=attempts, replayed=replayed)
+
+    def _describe_waiting(self) -> str:
+        """What waits for a primary, and what the last attempt found; empty if nothing waits."""
+        calls, messages = self.links.waiting + (not self._first.done()), self.links.unsettled
+        if not calls and not messages:
+            return ""
+        failures = self._shared.cluster.topology.failures
+        last = f"; last failure: {failures[-1][0]}: {failures[-1][1].kind.value}" if failures else ""
+        return f"{calls} calls and {messages} messages wait{last}"
 
     async def _wait_session_end(self) -> CloseReason:
         assert self._session_end is not None
@@ -248,7 +273,7 @@ class ConnectionCore:
         self._unstable = None if stable else self.endpoint
         if stable:
             self._backoff.reset()
-        unsettled = self.links.on_disconnected()
+        unsettled = self.links.on_disconnected(reason)
         condition = None if reason.condition is None else str(reason.condition.name)
         self._events.disconnected(self.endpoint, reason=str(reason), condition=condition, unsettled=unsettled)
         self._shared.cluster.learn(PrimaryLost(self.endpoint, self._topology_version))
@@ -291,6 +316,7 @@ class ConnectionCore:
         self.state = State.CLOSED
         self.error = error
         self._events.closed = True
+        self._warnings.search_ended()
         self.links.fail(error)
         if not self._first.done():
             self._first.set_exception(error)
@@ -331,12 +357,17 @@ class ConnectionCore:
         engine.refuse(link, proton.Condition("amqp:not-allowed", "this client opens its own links"))
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
-        """End the session at the primary's Close, without waiting for its socket to close."""
+        """End the session at the primary's Close, without waiting for its socket to close.
+
+        The Close is answered, and outcomes given before it are sent, while the search begins.
+        """
         assert self.endpoint is not None
         self._peer_close = self.endpoint, failures.from_close(condition, self.endpoint)
         self._finish(CloseReason(condition, by_peer=True))
-        if self.state is not State.CLOSED:
-            engine.abort()
+        engine.leave()
+        if self._lingering is not None:  # one at most: two Closes came within moments
+            self._lingering.abort()
+        self._lingering = engine.lingering
 
     def writable_again(self, engine: Engine) -> None:
         """Let every link send again: the socket takes bytes."""
@@ -349,3 +380,10 @@ class ConnectionCore:
     def _finish(self, reason: CloseReason) -> None:
         if self._session_end is not None and not self._session_end.done():
             self._session_end.set_result(reason)
+
+
+async def _wait_until(end: float, future: asyncio.Future[Any]) -> None:
+    """Wait for a future until some time of the loop, and leave it as it is."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(end):
+            await asyncio.shield(future)

@@ -21,7 +21,16 @@ class DeliveryCore:
     A message that the peer sent settled has no ``pointer``; settling it changes nothing.
     """
 
-    __slots__ = ("_link", "_message", "_pointer", "_receiver", "data", "session_number", "settled")
+    __slots__ = (
+        "_duplicate_id",
+        "_link",
+        "_message",
+        "_pointer",
+        "_receiver",
+        "data",
+        "session_number",
+        "settled",
+    )
 
     def __init__(
         self, receiver: ReceiverCore, link: ReceiverLink, session_number: int, pointer: Any, data: bytes
@@ -36,10 +45,24 @@ class DeliveryCore:
 
     @property
     def message(self) -> proton.Message:
-        """The message, decoded when first asked for."""
-        if self._message is None:
-            self._message = codec.decode(self.data)
-        return self._message
+        """The message, decoded when first asked for, without its duplicate-detection id."""
+        message = self._message
+        if message is None:
+            message, found = codec.decode(self.data), None
+            properties: Any = message.properties
+            # It belongs to the send that is over: with it, the message sent on would be taken for a copy.
+            if properties and codec.DUPLICATE_ID_PROPERTY in properties:
+                found = properties.pop(codec.DUPLICATE_ID_PROPERTY)
+                message.properties = properties or None
+            self._duplicate_id = None if codec.is_automatic(found) else found
+            self._message = message
+        return message
+
+    @property
+    def duplicate_id(self) -> Any:
+        """The id that the message was sent with; ``None`` for one that this package made."""
+        _ = self.message  # decoded by now
+        return self._duplicate_id
 
     def mark_settled(self) -> None:
         """Mark as settled, if the delivery can be settled now.

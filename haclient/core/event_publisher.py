@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import proton
+
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery import decision as decide
@@ -148,6 +150,20 @@ class EventPublisher:
             reason=reason,
             unsettled=unsettled,
             condition=condition,
+        )
+
+    def link_retrying(
+        self, *, link: str, address: str | None, delay: float, condition: proton.Condition, refusals: int
+    ) -> None:
+        """Publish that the primary refused a link, and when it is attached again."""
+        self._emit(
+            events.LinkRetrying,
+            link=link,
+            address=address,
+            delay=delay,
+            reason=condition.description or "",
+            condition=condition.name,
+            refusals=refusals,
         )
 
     def successor_named(self, by: Endpoint, target: Endpoint, refusal_reason: str | None) -> None:

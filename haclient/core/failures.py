@@ -19,6 +19,7 @@ from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origi
 from haclient.discovery.evidence import Failure, FailureReason
 
 REDIRECT = "amqp:connection:redirect"
+INVALID_FIELD = "amqp:invalid-field"
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
 UNAUTHORIZED = "amqp:unauthorized-access"
 _MAX_PORT = 65535
@@ -68,7 +69,11 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
             retry_after=retry_after,
         )
     return Failure(
-        kind=FailureReason.CLOSED, condition=condition.name, detail=detail, retry_after=retry_after
+        kind=FailureReason.CLOSED,
+        condition=condition.name,
+        detail=detail,
+        retry_after=retry_after,
+        id_in_use=condition.name == INVALID_FIELD and _names_container_id(info),
     )
 
 
@@ -140,6 +145,12 @@ def _sasl_failure(transport: proton.Transport, text: str, *, fresh: bool) -> Fai
     else:
         detail = f"{mechanism}: {text or 'authentication failed'}"
     return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)
+
+
+def _names_container_id(info: Mapping[Any, Any]) -> bool:
+    """Whether the field at fault is the container id, as ActiveMQ, Artemis and Qpid say that it is in use."""
+    value = {str(key): item for key, item in info.items()}.get("invalid-field")
+    return isinstance(value, str) and str(value) == "container-id"
 
 
 def _retry_after(info: Mapping[Any, Any]) -> float | None:

@@ -16,6 +16,7 @@ Pure: no clock, no socket, no event loop.  Source: docs/guarantees.md; Apache Ar
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from haclient.outcome import Outcome
@@ -74,6 +75,10 @@ class Ledger(Generic[W]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry[W]]:
+        """The entries, oldest first."""
+        return iter(self._entries)
 
     def __contains__(self, entry: object) -> bool:
         return entry in self._entries

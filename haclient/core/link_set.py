@@ -1,6 +1,8 @@
 """The links of one connection: they outlive its sessions, and are attached again over each new one.
 
-A link whose ``attach`` raises (the application's ``configure``) fails alone; the others go on.
+A link whose ``attach`` raises (the application's ``configure``) fails alone; the others go on.  So does one
+whose Attach is larger than the peer's frames, or ends the connection again and again (``suspects``).  A link
+that the peer refuses for a while is attached again (``attach``).
 
 Source: AMQP 1.0 part 2, section 2.6.1 (names of links).
 """
@@ -10,22 +12,30 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
-from typing import TypeVar
+import random
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, TypeVar
 
 import proton
 
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
+from haclient.core.attach.queue import AttachQueue
+from haclient.core.attach.refusals import link_error
+from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
+from haclient.core.attach.suspects import Suspects
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
+from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import MAX_PARKED_LINKS
 from haclient.errors import HaclientError, LinkClosed, another
 
 logger = logging.getLogger("haclient")
 
-LinkCore = SenderCore | ReceiverCore
 L = TypeVar("L", SenderCore, ReceiverCore)
 
 
@@ -34,6 +44,9 @@ class LinkSet:
 
     :param name_prefix: how link names begin that the application does not choose.
     :param on_attached: called at the peer's answer to each Attach.
+    :param on_waiting: called when something begins to wait for a session.
+    :param rng: draws the delays of links that are attached again.
+    :param reporter: publishes those.
     """
 
     def __init__(
@@ -42,11 +55,16 @@ class LinkSet:
         options: Options,
         name_prefix: str,
         on_attached: Callable[[SenderLink | ReceiverLink], None],
+        *,
+        on_waiting: Callable[[], None],
+        rng: random.Random,
+        reporter: Reporter,
     ) -> None:
         self._loop = loop
         self._options = options
         self._name_prefix = name_prefix
         self._on_attached = on_attached
+        self._on_waiting = on_waiting
         self._links: dict[LinkCore, None] = {}
         # Of the links that are not closed, by direction.
         self._names: set[tuple[type, str]] = set()
@@ -54,6 +72,9 @@ class LinkSet:
         self._error: HaclientError | None = None
         self._engine: Engine | None = None
         self._session: proton.Session | None = None
+        self._reattachment = Reattachment(loop, options, rng, self._attach_again, reporter)
+        self._suspects: Suspects[LinkCore] = Suspects(options.reattach_timeout)
+        self._queue: AttachQueue[LinkCore] = AttachQueue(loop, self._attach, options.attempt_timeout)
         # The links attached already over a parked connection, which may become the session.
         self._attached_ahead: dict[LinkCore, Engine] = {}
 
@@ -118,11 +139,19 @@ class LinkSet:
         """
         if self._error is not None:
             raise another(self._error)
-        if self._engine is not None and self._session is not None and self._engine.close_reason is None:
-            core.attach(self._engine, self._session)
+        core.on_attached = partial(self._attached, core)
+        core.on_detached = partial(self._detached, core)
+        core.on_closed = partial(self._remove, core, core.on_closed)
         self._links[core] = None
-        core.on_attached = self._on_attached
-        core.on_closed = lambda: self._links.pop(core, None)
+        core.on_waiting = self._on_waiting
+        engine, session = self._engine, self._session
+        if engine is not None and session is not None and engine.close_reason is None:
+            try:
+                self._attach_first(core, engine, session)
+            except BaseException:  # the application's ``configure``
+                del self._links[core]
+                raise
+        self._on_waiting()
         return core
 
     def _link_name(self, kind: type[LinkCore], name: str | None) -> str:
@@ -139,42 +168,69 @@ class LinkSet:
 
     def _register_named(self, core: L) -> L:
         key = type(core), core.name
-        self.register(core)
         self._names.add(key)
-
-        def remove() -> None:
-            self._links.pop(core, None)
+        core.on_closed = partial(self._names.discard, key)
+        try:
+            return self.register(core)
+        except BaseException:
             self._names.discard(key)
+            raise
 
-        core.on_closed = remove
-        return core
+    def _remove(self, core: LinkCore, then: Callable[[], None]) -> None:
+        then()
+        self._links.pop(core, None)
+        self._reattachment.forget(core)
+        self._suspects.acquit(core)
+        self._queue.remove(core)
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages have no outcome yet."""
+        return sum(link.unsettled for link in self._links)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait on a link."""
+        return sum(link.waiting for link in self._links)
+
+    async def flush(self) -> None:
+        """Wait until everything that its senders took before is settled or withdrawn.
+
+        :raises HaclientError: when a sender ended with messages among it.
+        """
+        await in_parallel(link.flush() for link in self._links if isinstance(link, SenderCore))
 
     # -- the connection's side ----------------------------------------------------------------
 
     def attach_ahead(self, engine: Engine, session: proton.Session) -> None:
         """Attach as many links as a member parks together with a parked connection."""
-        ready = (link for link in self._links if link.may_attach_ahead)
+        links = () if self._suspects.one_by_one else self._links
+        ready = (link for link in links if link.may_attach_ahead and not self._reattachment.is_apart(link))
         self._attached_ahead = dict.fromkeys(itertools.islice(ready, MAX_PARKED_LINKS), engine)
         for link in self._attached_ahead:
-            self._attach(link, engine, session)
+            self._attach_over(link, engine, session)
 
-    def on_connected(self, engine: Engine, session: proton.Session) -> int:
+    def on_connected(self, engine: Engine, session: proton.Session, endpoint: Endpoint) -> int:
         """Attach every link over a new session.  Returns how many messages are sent again."""
         self._engine, self._session = engine, session
-        replayed = 0
-        for link in tuple(self._links):
-            replayed += link.to_replay
-            if engine.close_reason is None and self._attached_ahead.get(link) is not engine:
-                self._attach(link, engine, session)
+        self._reattachment.session_began(endpoint, self._links)
+        replayed = sum(link.to_replay for link in self._links)
+        missing = [link for link in self._links if self._attached_ahead.get(link) is not engine]
         self._attached_ahead.clear()
+        self._queue.begin(missing, one_by_one=self._suspects.one_by_one)
         return replayed
 
-    def on_disconnected(self) -> int:
+    def on_disconnected(self, reason: CloseReason) -> int:
         """Prepare every link for the next session.  Returns how many messages were unsettled."""
         self._engine = self._session = None
-        unsettled = sum(link.unsettled for link in self._links)
+        self._queue.clear()
+        self._reattachment.session_ended()
+        refused = self._reattachment.refused_by_end  # that link is known; the others are innocent
+        unanswered = [link for link in self._links if link.unanswered and not refused]
+        unsettled = self.unsettled
         for link in tuple(self._links):
             link.on_disconnected()
+        self._fail_guilty(unanswered, reason)
         return unsettled
 
     def writable_again(self) -> None:
@@ -185,16 +241,86 @@ class LinkSet:
     def fail(self, error: HaclientError) -> None:
         """End every link with this error; no link can be created any more."""
         self._error = error
+        self._engine = self._session = None
+        self._queue.clear()
         for link in tuple(self._links):
             link.fail(error)
         self._links.clear()
         self._names.clear()
         self._attached_ahead.clear()
-        self._engine = self._session = None
+        self._reattachment.session_ended()
 
-    def _attach(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
+    def _fail_guilty(self, unanswered: list[LinkCore], reason: CloseReason) -> None:
+        now = self._loop.time()
+        link = self._suspects.session_ended(unanswered, reason.condition, now, by_peer=reason.by_peer)
+        if link is not None:
+            text = f"{reason}; so ended each connection that it was attached over"
+            name = reason.condition.name if reason.condition else None
+            link.fail(link_error(f"the link to {link.address!r} failed: {text}", name, opened=link.was_open))
+
+    def _attached(self, core: LinkCore, link: SenderLink | ReceiverLink) -> None:
+        self._on_attached(link)
+        self._suspects.acquit(core)
+        self._queue.remove(core)
+
+    def _detached(
+        self, core: LinkCore, link: SenderLink | ReceiverLink, condition: proton.Condition | None
+    ) -> HaclientError | None:
+        error = self._reattachment.detached(core, link, condition)
+        self._suspects.acquit(core)
+        self._queue.remove(core)
+        return error
+
+    def _attach_first(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
+        kind = SenderLink if isinstance(link, SenderCore) else ReceiverLink
+        if engine.when_free(kind, link.name, partial(self._attach_when_free, link, engine)):
+            return
+        if self._queue.one_by_one:
+            self._queue.add(link)
+            return
         try:
             link.attach(engine, session)
+        except AttachTooLarge as error:
+            _fail_too_large(link, error)
+
+    def _attach_when_free(self, link: LinkCore, engine: Engine) -> None:
+        if link in self._links and self._engine is engine:
+            self._queue.add(link)
+
+    def _attach_again(self, link: LinkCore) -> bool:
+        if self._engine is not None and self._engine.close_reason is None:
+            if not self._engine.writable:
+                # proton would send this Attach before the Detach of the same name, which is not written yet.
+                return False
+            self._queue.add(link)
+        return True
+
+    def _attach(self, link: LinkCore) -> None:
+        engine, session = self._engine, self._session
+        if engine is not None and session is not None and engine.close_reason is None:
+            own = self._reattachment.session_of(link, engine, session)
+            if own is not None:
+                self._attach_over(link, engine, own)
+            elif link.refusal is not None:
+                link.fail(link.refusal)
+
+    def _attach_over(self, link: LinkCore, engine: Engine, session: proton.Session) -> None:
+        try:
+            link.attach(engine, session)
+        except AttachTooLarge as error:
+            _fail_too_large(link, error)
         except Exception as error:  # the application's ``configure``
             logger.exception("the link to %r cannot be attached", link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
+
+
+def _fail_too_large(link: LinkCore, error: AttachTooLarge) -> None:
+    message = f"the link to {link.address!r} cannot be attached: {error}"
+    link.fail(link_error(message, FRAME_SIZE_TOO_SMALL, opened=link.was_open))
+
+
+async def in_parallel(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait for all of them; then raise what the first one raised that failed."""
+    for error in await asyncio.gather(*calls, return_exceptions=True):
+        if error is not None:
+            raise error

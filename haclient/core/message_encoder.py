@@ -1,8 +1,13 @@
-"""Encodes the messages of one sender: with duplicate-detection ids, and with what a hook adds.
+"""Encodes the messages of one sender: durable or not, with duplicate-detection ids and what a hook adds.
 
 Rules
 -----
 * A message is encoded where ``send`` is called: on the caller's thread in the blocking API.
+* Whether messages are durable is said by the sender or the send: proton's message cannot say that it was not
+  said.  It is written into the bytes, and the message that the application holds is not changed.
+* A message that is not durable gets no automatic id, unless the primary keeps ids no longer than messages
+  (``quirks``): another broker may have the id after a failover and not the message, and would drop the copy
+  that is sent again as one that it has.
 * A hook takes one frozen dataclass and returns another.  Its additions go into the encoded bytes only: the
   message that the application holds is not changed, and a replay after a failover sends the same bytes.
 * What a hook raises, ``send`` raises.
@@ -11,14 +16,16 @@ Rules
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import proton
 
-from haclient.engine.codec import Encoder
+from haclient.engine.codec import Encoder, automatic_ids
+
+if TYPE_CHECKING:
+    from haclient.core.sender import SenderCore
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +58,55 @@ EncodeHook = Callable[[OutgoingMessage], Additions | None]
 class MessageEncoder:
     """Encodes messages one after another.  Not for use by two threads at once."""
 
-    __slots__ = ("_address", "_encode", "_hook", "_numbers", "_stem")
+    __slots__ = ("_address", "_core", "_durable", "_encode", "_encode_with_id", "_hook", "_numbers", "_stem")
 
-    def __init__(self, address: str | None, *, duplicate_detection: bool, hook: EncodeHook | None) -> None:
-        self._address = address
+    def __init__(
+        self, core: SenderCore, *, duplicate_detection: bool, durable: bool, hook: EncodeHook | None
+    ) -> None:
+        self._address = core.address
+        self._core = core
+        self._durable = durable
         self._hook = hook
-        self._encode = Encoder().encode
-        self._stem = f"{uuid.uuid4()}-" if duplicate_detection else None
+        encoder = Encoder()
+        self._encode, self._encode_with_id = encoder.encode, encoder.encode_with_id
+        self._stem = automatic_ids() if duplicate_detection else None
         self._numbers = itertools.count(1)
 
-    def encode(self, message: proton.Message) -> bytes:
-        """The message as bytes; see ``engine.codec.Encoder.encode`` for the errors."""
-        duplicate_id = None if self._stem is None else f"{self._stem}{next(self._numbers)}"
+    def encode(
+        self,
+        message: proton.Message,
+        duplicate_id: str | bytes | None = None,
+        *,
+        durable: bool | None = None,
+    ) -> bytes:
+        """The message as bytes; see ``engine.codec.Encoder.encode`` for the errors.
+
+        :param duplicate_id: the application's, which wins over any other; ``None`` for a new one.
+        :param durable: whether this message is durable; ``None`` for what the sender says.
+        """
+        encode: Callable[..., bytes] = self._encode
+        if durable is None:
+            durable = self._durable
+        if duplicate_id is not None:
+            encode = self._encode_with_id
+        elif self._stem is not None and (durable or self._core.ids_live_with_messages):
+            duplicate_id = f"{self._stem}{next(self._numbers)}"
         added = None if self._hook is None else self._hook(OutgoingMessage(self._address, message))
         if added is None:
-            return self._encode(message, duplicate_id)
-        return self._encode_with(added, message, duplicate_id)
+            return encode(message, duplicate_id, durable=durable)
+        return _encode_with(added, message, lambda: encode(message, duplicate_id, durable=durable))
 
-    def _encode_with(self, added: Additions, message: Any, duplicate_id: str | None) -> bytes:
-        annotations, properties = message.annotations, message.properties
-        try:
-            if added.annotations:
-                message.annotations = {**(annotations or {}), **added.annotations}
-            if added.properties:
-                message.properties = {**(properties or {}), **added.properties}
-            return self._encode(message, duplicate_id)
-        finally:
-            if added.annotations:
-                message.annotations = annotations
-            if added.properties:
-                message.properties = properties
+
+def _encode_with(added: Additions, message: Any, encode: Callable[[], bytes]) -> bytes:
+    annotations, properties = message.annotations, message.properties
+    try:
+        if added.annotations:
+            message.annotations = {**(annotations or {}), **added.annotations}
+        if added.properties:
+            message.properties = {**(properties or {}), **added.properties}
+        return encode()
+    finally:
+        if added.annotations:
+            message.annotations = annotations
+        if added.properties:
+            message.properties = properties

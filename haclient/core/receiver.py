@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import proton
 
+from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.delivery import DeliveryCore
-from haclient.core.sender import closed_by_peer
 from haclient.errors import ConnectionClosed, HaclientError, LinkClosed, another
 
 if TYPE_CHECKING:
@@ -55,12 +55,20 @@ class ReceiverCore:
         """Whether the application closed it, or its connection."""
         self.on_closed: Callable[[], None] = lambda: None
         self.on_attached: Callable[[ReceiverLink], None] = lambda _: None
+        self.on_waiting: Callable[[], None] = lambda: None
+        self.on_detached: OnDetached[ReceiverLink] | None = None
+        """Decides about a Detach: the error that closes the receiver, or ``None`` if it is attached again."""
+        self.refusal: HaclientError | None = None
+        """Why the peer refuses the link for now, while it waits to be attached again."""
+        self.redirected_to: str | None = None
+        """The node that the peer named instead, over this connection."""
         self._loop = loop
         self._credit = credit
         self._dynamic = dynamic
         self._browse = browse
         self._configure = configure
         self._link: ReceiverLink | None = None
+        self._answered = False
         self._consumed = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -88,6 +96,8 @@ class ReceiverCore:
                 raise another(self.error)
             waiter = self._loop.create_future()
             self._waiting.append(waiter)
+            if self._link is None:
+                self.on_waiting()
             try:
                 await waiter
             except asyncio.CancelledError:
@@ -112,13 +122,30 @@ class ReceiverCore:
     unsettled = to_replay = 0
     """A receiver sends no messages."""
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait."""
+        return len(self._waiting) + (not self.opened.done())
+
+    @property
+    def was_open(self) -> bool:
+        """Whether the peer has ever accepted the link."""
+        return self.opened.done()
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the peer has not answered its Attach yet."""
+        return self._link is not None and not self._answered
+
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """Attach the link over a new session, and grant the window."""
+        """Attach the link over a session, and grant the window."""
         self.session_number += 1
         self._consumed = 0
         link = engine.receiver(session, self.name, self)
         source = link.endpoint.source
-        if self._dynamic:
+        if self.redirected_to is not None:
+            source.address = self.redirected_to
+        elif self._dynamic:
             source.dynamic = True
         elif self.address is not None:
             source.address = self.address
@@ -127,12 +154,12 @@ class ReceiverCore:
         link.endpoint.target.address = self.name
         if self._configure is not None:
             self._configure(link.endpoint)
-        self._link = link
+        self._link, self._answered = link, False
         engine.attach(link)
         link.grant(self._credit)
 
     def on_disconnected(self) -> None:
-        """Empty the inbox after a loss: the new primary delivers its messages again."""
+        """Empty the inbox after the loss of the link: the primary delivers its messages again."""
         self._link = None
         self.session_number += 1
         self.inbox.clear()
@@ -156,7 +183,9 @@ class ReceiverCore:
             self._wake_one()
         self.on_closed()
         # The application may keep the receiver: not the connection with it.
-        self.on_closed, self.on_attached = lambda: None, lambda _: None
+        self.on_closed = self.on_waiting = lambda: None
+        self.on_attached = lambda _: None
+        self.on_detached = None
 
     # -- the engine's side --------------------------------------------------------------------
 
@@ -165,15 +194,23 @@ class ReceiverCore:
         address = link.endpoint.remote_source.address
         if address is not None and self._dynamic:
             self.address = address
-        if address is not None and not self.opened.done():
-            self.opened.set_result(None)
+        if address is not None:
+            self.refusal = None
+            if not self.opened.done():
+                self.opened.set_result(None)
+        self._answered = True
         self.on_attached(link)
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """End the receiver: the peer refused or detached the link."""
-        if link is self._link:
-            self._link = None
-            self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
+        """End the receiver, unless it is attached again: the peer refused or detached the link."""
+        if link is not self._link:
+            return
+        decide = self.on_detached
+        error = decide(link, condition) if decide else closed_by_peer(condition, self.address, opened=True)
+        if error is None:
+            self.on_disconnected()
+        else:
+            self.fail(error)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into the inbox."""

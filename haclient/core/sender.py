@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 
+from haclient.core import quirks
+from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.ledger import Entry, Ledger, Waiter
 from haclient.errors import (
     ConnectionClosed,
     DeliveryUnknown,
     HaclientError,
     LinkClosed,
-    LinkRefused,
     MessageNotAccepted,
     another,
 )
@@ -61,17 +62,30 @@ class SenderCore:
         self.ledger: Ledger[Waiter] = Ledger(window)
         self.opened: asyncio.Future[None] = loop.create_future()
         self.error: HaclientError | None = None
+        self.ids_live_with_messages = False
+        """Whether the primary that it is, or was last, attached to keeps ids no longer than messages."""
         self.on_closed: Callable[[], None] = lambda: None
         self.on_attached: Callable[[SenderLink], None] = lambda _: None
+        self.on_waiting: Callable[[], None] = lambda: None
+        self.on_detached: OnDetached[SenderLink] | None = None
+        """Decides about a Detach: the error that closes the sender, or ``None`` if it is attached again."""
+        self.refusal: HaclientError | None = None
+        """Why the peer refuses the link for now, while it waits to be attached again."""
+        self.redirected_to: str | None = None
+        """The node that the peer named instead, over this connection."""
         self._loop = loop
         self._at_most_once = at_most_once
         self._configure = configure
         self._engine: Engine | None = None
         self._link: SenderLink | None = None
+        self._answered = False
         # The link's credit, counted along: asking proton costs a C call a message.
         self._credit = 0
+        # Whether it ended with messages that had no outcome.
+        self._undelivered = False
         self._waiting_for_window: deque[asyncio.Future[None]] = deque()
-        self._flushing: list[asyncio.Future[None]] = []
+        # The calls of ``flush``, each with what was unsettled when it began, oldest first.
+        self._flushing: dict[asyncio.Future[HaclientError | None], deque[Entry[Waiter]]] = {}
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -92,6 +106,8 @@ class SenderCore:
             entry.sent = True
         else:
             ledger.unsent.append(entry)
+            if link is None:
+                self.on_waiting()
         return entry
 
     async def wait_window(self) -> None:
@@ -113,6 +129,10 @@ class SenderCore:
         if self.error is not None:
             raise another(self.error)
 
+    def window_unused(self) -> None:
+        """Let another call have the place in the window that a call has waited for, and does not use."""
+        self._wake_waiters()
+
     def withdraw(self, entry: Entry[Waiter]) -> bool | None:
         """Withdraw an entry: it is not sent any more, and its outcome is ignored.
 
@@ -133,16 +153,20 @@ class SenderCore:
             self.withdraw(entry)
 
     async def flush(self) -> None:
-        """Wait until everything submitted so far is settled or given up."""
+        """Wait until everything submitted before is settled or withdrawn, whatever is submitted meanwhile.
+
+        :raises HaclientError: when the sender ended, now or earlier, with messages among it.
+        """
+        error = self.error if self._undelivered else None
         if self.ledger:
             waiter = self._loop.create_future()
-            self._flushing.append(waiter)
+            self._flushing[waiter] = deque(self.ledger)
             try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter in self._flushing:
-                    self._flushing.remove(waiter)
-                raise
+                error = await waiter
+            finally:
+                del self._flushing[waiter]
+        if error is not None:
+            raise another(error)
 
     def close(self, error: HaclientError | None = None) -> None:
         """Close the link; what is not settled yet fails with ``LinkClosed``."""
@@ -157,29 +181,51 @@ class SenderCore:
     """Whether it may be attached to a session whose Begin is not answered yet."""
 
     @property
+    def connected(self) -> bool:
+        """Whether there is a primary that it can send to."""
+        return self._link is not None and not self._link.dead and self.refusal is None
+
+    @property
     def unsettled(self) -> int:
         """How many messages have no outcome yet."""
         return len(self.ledger)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait, beside those for the outcome of a message."""
+        return len(self._waiting_for_window) + len(self._flushing) + (not self.opened.done())
 
     @property
     def to_replay(self) -> int:
         """How many of them were sent over a lost connection: they are sent again."""
         return self.ledger.sent
 
+    @property
+    def was_open(self) -> bool:
+        """Whether the peer has ever accepted the link."""
+        return self.opened.done()
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the peer has not answered its Attach yet."""
+        return self._link is not None and not self._answered
+
     def attach(self, engine: Engine, session: proton.Session) -> None:
-        """Attach the link over a new session; the ledger is sent when credit arrives."""
+        """Attach the link over a session; the ledger is sent when credit arrives."""
         link = engine.sender(session, self.name, self)
-        if self.address is not None:
-            link.endpoint.target.address = self.address
+        address = self.address if self.redirected_to is None else self.redirected_to
+        if address is not None:
+            link.endpoint.target.address = address
         link.endpoint.source.address = self.name
         link.endpoint.snd_settle_mode = proton.Link.SND_UNSETTLED
         if self._configure is not None:
             self._configure(link.endpoint)
-        self._engine, self._link, self._credit = engine, link, 0
+        self._engine, self._link, self._credit, self._answered = engine, link, 0, False
+        self.ids_live_with_messages = quirks.ids_live_with_messages(engine.peer_properties)
         engine.attach(link)
 
     def on_disconnected(self) -> None:
-        """Keep the entries for the next session; at most once, those that were sent are given up."""
+        """Keep the entries for the next link; at most once, those that were sent are given up."""
         self._clear_link()
         for entry in self.ledger.on_disconnected(keep_sent=not self._at_most_once):
             _fail(entry.waiter, DeliveryUnknown("the connection was lost before the message was settled"))
@@ -195,7 +241,9 @@ class SenderCore:
             return
         self.error = error
         self._clear_link()
+        self._wake_flushes()
         for entry in self.ledger.clear():
+            self._undelivered |= not entry.waiter.done()
             _fail(entry.waiter, _with_delivery(error, sent=entry.sent))
         if not self.opened.done():
             self.opened.set_exception(error)
@@ -203,22 +251,32 @@ class SenderCore:
         self._wake_waiters()
         self.on_closed()
         # The application may keep the sender: not the connection with it.
-        self.on_closed, self.on_attached = lambda: None, lambda _: None
+        self.on_closed = self.on_waiting = lambda: None
+        self.on_attached = lambda _: None
+        self.on_detached = None
 
     # -- the engine's side --------------------------------------------------------------------
 
     def link_opened(self, link: SenderLink) -> None:
         """Handle the peer's Attach; a Detach with an error follows at once if it has no target."""
         refused = link.endpoint.remote_target.address is None and self.address is not None
-        if not refused and not self.opened.done():
-            self.opened.set_result(None)
+        if not refused:
+            self.refusal = None
+            if not self.opened.done():
+                self.opened.set_result(None)
+        self._answered = True
         self.on_attached(link)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """End the sender: the peer refused or detached the link."""
-        if link is self._link:
-            self._clear_link()
-            self.fail(closed_by_peer(condition, self.address, opened=self.opened.done()))
+        """End the sender, unless it is attached again: the peer refused or detached the link."""
+        if link is not self._link:
+            return
+        decide = self.on_detached
+        error = decide(link, condition) if decide else closed_by_peer(condition, self.address, opened=True)
+        if error is None:
+            self.on_disconnected()
+        else:
+            self.fail(error)
 
     def credit_given(self, link: SenderLink) -> None:
         """Send what the new credit allows; give it back if the peer drains and nothing is unsent."""
@@ -270,7 +328,7 @@ class SenderCore:
             self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        """Wake the calls that wait for the window, and those that wait for an empty ledger."""
+        """Wake the calls that wait for the window, and those that wait for outcomes."""
         free = self.ledger.window - len(self.ledger)
         waiting = self._waiting_for_window
         while waiting and (free > 0 or self.error is not None):
@@ -278,20 +336,17 @@ class SenderCore:
             if not waiter.done():
                 waiter.set_result(None)
                 free -= 1
-        if not self.ledger:
-            for waiter in self._flushing:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._flushing.clear()
+        if self._flushing:
+            self._wake_flushes()
 
-
-def closed_by_peer(condition: proton.Condition | None, address: str | None, *, opened: bool) -> HaclientError:
-    """The error for a link that the peer refused or detached."""
-    name = condition.name if condition else None
-    detail = f"{name}: {condition.description}" if condition else "no reason given"
-    if opened:
-        return LinkClosed(f"the primary detached the link to {address!r} ({detail})", name)
-    return LinkRefused(f"the primary refused the link to {address!r} ({detail})", name)
+    def _wake_flushes(self) -> None:
+        """Wake each ``flush`` whose messages have left the ledger; all of them at the end of the sender."""
+        ledger, error = self.ledger, self.error
+        for waiter, pending in self._flushing.items():
+            while pending and (pending[0] not in ledger or (error is not None and pending[0].waiter.done())):
+                pending.popleft()
+            if (error is not None or not pending) and not waiter.done():
+                waiter.set_result(error if pending else None)
 
 
 def _not_accepted(outcome: Outcome | None) -> HaclientError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, Self
 
 import proton
@@ -54,19 +55,17 @@ class AsyncTracedSender:
         """Messages sent and not settled yet."""
         return self._sender.unsettled
 
-    async def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+    async def send(self, message: proton.Message, **arguments: Any) -> Outcome:
         """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
         with self._link.sending(message):
-            return await self._sender.send(message, timeout=timeout)
+            return await self._sender.send(message, **arguments)
 
-    async def send_nowait(
-        self, message: proton.Message, *, timeout: float | None = None
-    ) -> asyncio.Future[Outcome]:
+    async def send_nowait(self, message: proton.Message, **arguments: Any) -> asyncio.Future[Outcome]:
         """Send without waiting for the outcome; see ``aio.Sender.send_nowait``."""
         operation = self._link.send(message)
         with operation.current():
             try:
-                future = await self._sender.send_nowait(message, timeout=timeout)
+                future = await self._sender.send_nowait(message, **arguments)
             except BaseException as error:
                 operation.end(error)
                 raise
@@ -84,8 +83,10 @@ class AsyncTracedSender:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._sender.__aexit__(kind, error, trace)
 
 
 class AsyncTracedReceiver:

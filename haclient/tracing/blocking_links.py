@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, Self
 
 import proton
@@ -54,17 +55,17 @@ class TracedSender:
         """Messages sent and not settled yet."""
         return self._sender.unsettled
 
-    def send(self, message: proton.Message, *, timeout: float | None = None) -> Outcome:
+    def send(self, message: proton.Message, **arguments: Any) -> Outcome:
         """Send and wait until the primary has settled it; see ``blocking.Sender.send``."""
         with self._link.sending(message):
-            return self._sender.send(message, timeout=timeout)
+            return self._sender.send(message, **arguments)
 
-    def send_nowait(self, message: proton.Message, *, timeout: float | None = None) -> Future[Outcome]:
+    def send_nowait(self, message: proton.Message, **arguments: Any) -> Future[Outcome]:
         """Send without waiting for the outcome; see ``blocking.Sender.send_nowait``."""
         operation = self._link.send(message)
         with operation.current():
             try:
-                future = self._sender.send_nowait(message, timeout=timeout)
+                future = self._sender.send_nowait(message, **arguments)
             except BaseException as error:
                 operation.end(error)
                 raise
@@ -82,8 +83,10 @@ class TracedSender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sender.__exit__(kind, error, trace)
 
 
 class TracedReceiver:

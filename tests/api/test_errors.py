@@ -28,9 +28,10 @@ SAMPLES = [
     errors.TLSVerificationFailed("wrong name", (RECORD,)),
     errors.ConnectionClosed("closed", delivered=None),
     errors.LinkRefused("refused", "amqp:not-found"),
+    errors.LinkTimeout("late"),
     errors.LinkClosed("closed", "amqp:link:detach-forced", delivered=None),
     errors.SendTimeout("late", delivered=None),
-    errors.SendTimeout("late", delivered=False),
+    errors.SendTimeout("late", delivered=False, duplicate_id="the id"),
     errors.ReceiveTimeout("late"),
     errors.DeliveryUnknown("unknown"),
     errors.MessageNotAccepted("rejected", REJECTED),
@@ -57,7 +58,7 @@ PROTONS = {
         errors.StaleDelivery,
         errors.AlreadySettled,
     ],
-    proton.Timeout: [errors.DeadlineExceeded, errors.SendTimeout, errors.ReceiveTimeout],
+    proton.Timeout: [errors.DeadlineExceeded, errors.LinkTimeout, errors.SendTimeout, errors.ReceiveTimeout],
 }
 
 
@@ -78,6 +79,7 @@ def test_every_error_derives_from_the_one_that_proton_raises_in_its_place() -> N
         for error in ours:
             assert issubclass(error, base)
             assert issubclass(error, errors.HaclientError)
+    assert issubclass(errors.LinkTimeout, TimeoutError)
     assert issubclass(errors.SendTimeout, TimeoutError)
     assert issubclass(errors.ReceiveTimeout, TimeoutError)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -211,3 +212,21 @@ def test_an_interrupted_receive_loses_no_message() -> None:
         engine, _ = next(iter(peer.engines.items()))
         engine._loop.call_soon_threadsafe(peer.put, "q", "one")
         assert receiver.receive(timeout=5).message.body == "one"
+
+
+@pytest.mark.parametrize("create", ["create_sender", "create_receiver"])
+def test_an_interrupt_just_after_a_link_was_attached_leaves_no_link(
+    monkeypatch: pytest.MonkeyPatch, create: str
+) -> None:
+    with in_thread(primary()) as peer, haclient.connect(url(peer)) as connection:
+        call = connection._thread.call
+
+        def interrupted(coroutine: Coroutine[Any, Any, object]) -> None:
+            call(coroutine)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(connection._thread, "call", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                getattr(connection, create)("q", name="mine")
+        getattr(connection, create)("q", name="mine").close()

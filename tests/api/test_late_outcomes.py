@@ -11,10 +11,11 @@ import pytest
 
 import haclient
 from haclient import Message, aio
+from haclient.api import blocking_receiver
+from haclient.api.send_futures import BlockingSendFuture
 from haclient.core.sender import SenderCore
 from haclient.errors import MessageNotAccepted, ReceiveTimeout
 from haclient.outcome import ACCEPTED, RELEASED, Outcome
-from haclient.send_futures import BlockingSendFuture
 from haclient.testing.threads import in_thread
 from tests.peers import primary, url
 
@@ -94,7 +95,7 @@ def test_a_blocking_receive_whose_messages_others_take_ends_at_its_timeout(
                 raise TimeoutError
 
         clock = [100.0]
-        monkeypatch.setattr(haclient.blocking, "monotonic", lambda: clock[0], raising=False)
+        monkeypatch.setattr(blocking_receiver, "monotonic", lambda: clock[0], raising=False)
         monkeypatch.setattr(receiver._thread, "call_within", wake_in_vain)
         with pytest.raises(ReceiveTimeout, match=r"within 3 s"):
             receiver.receive(timeout=3)

@@ -154,6 +154,18 @@ async def test_a_link_name_in_use_is_refused_and_free_again_after_close(api: API
         await (await getattr(connection, create)("q", name="mine")).close()
 
 
+@pytest.mark.parametrize("create", ["create_sender", "create_receiver"])
+async def test_a_name_is_used_again_at_once_over_the_same_connection(api: API, create: str) -> None:
+    """proton writes an Attach before the Detach of the same name, which peers take for an error."""
+    async with connected(api) as (peer, connection):
+        (engine,) = peer.engines
+        for _ in range(5):
+            link = await getattr(connection, create)("q", name="mine")
+            await link.close()
+        assert list(peer.engines) == [engine]
+        await (await getattr(connection, create)("q", name="mine")).close()
+
+
 async def test_a_sender_and_a_receiver_may_have_one_name(api: API) -> None:
     async with connected(api) as (peer, connection):
         sender = await connection.create_sender("q", name="mine")

@@ -271,13 +271,13 @@ async def test_a_link_that_the_new_primary_refuses_fails_alone(api: API) -> None
         gone, kept = await connection.create_sender("gone"), await connection.create_sender("kept")
         receiver = await connection.create_receiver("gone")
         receiving = asyncio.ensure_future(receiver.receive())
-        peer.refuses["gone"] = proton.Condition("amqp:not-found", "the queue was not replicated")
+        peer.refuses["gone"] = proton.Condition("amqp:resource-deleted", "the queue was deleted")
         peer.drop()
         assert (await kept.send(Message(), timeout=10)).accepted
         for waiting in (receiving, gone.send(Message())):
-            with pytest.raises(LinkClosed, match="not replicated") as caught:
+            with pytest.raises(LinkClosed, match="the queue was deleted") as caught:
                 await asyncio.wait_for(waiting, 10)
-            assert caught.value.condition == "amqp:not-found"
+            assert caught.value.condition == "amqp:resource-deleted"
         assert connection.state is State.CONNECTED
         await connection.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,80 +21,96 @@ PROPERTIES = [
     "product",
     "version",
     "haclient:generation",
+    "haclient:ids-live-with-messages",
     "haclient:cluster",
     "failover-server-list",
     "amqp:connection-establishment-failed",
 ]
 INFO = ["network-host", "hostname", "scheme", "port", "retry-after"]
-odd = pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
 
 
-async def reaches_the_primary(
-    caplog: pytest.LogCaptureFixture, changes: dict[int, Fields], closes_after: int = ATTACH
+async def reach_the_primary(
+    caplog: pytest.LogCaptureFixture,
+    changes: Callable[[Any], dict[int, Fields]],
+    closes_after: int = ATTACH,
 ) -> None:
-    """Meet the odd peer before a good one, which is used in the end."""
-    async with odd_peer(changes, closes_after=closes_after) as strange, primary() as good:
-        with caplog.at_level(logging.ERROR):
-            async with aio.connect(url(strange, good, **OPTIONS)) as connection, asyncio.timeout(30):
-                with contextlib.suppress(LinkRefused):
-                    await connection.create_sender("q")
-                receiver = await connection.create_receiver("q")
-                assert connection.state is State.CONNECTED
-                good.put("q", "one")
-                assert (await receiver.receive()).message.body == "one"
+    """Meet an odd peer before a good one, which is used in the end; once for each value, all at once."""
+    with caplog.at_level(logging.ERROR):
+        async with asyncio.TaskGroup() as cases:
+            for name, value in VALUES.items():
+                cases.create_task(_one(name, changes(value), closes_after))
     assert [record.getMessage() for record in caplog.records] == []
 
 
-@odd
+async def _one(name: str, changes: dict[int, Fields], closes_after: int) -> None:
+    try:
+        async with (
+            asyncio.timeout(60),
+            odd_peer(changes, closes_after=closes_after) as strange,
+            primary() as good,
+            aio.connect(url(strange, good, **OPTIONS)) as connection,
+        ):
+            with contextlib.suppress(LinkRefused):
+                await connection.create_sender("q")
+            receiver = await connection.create_receiver("q")
+            assert connection.state is State.CONNECTED
+            good.put("q", "one")
+            assert (await receiver.receive()).message.body == "one"
+    except BaseException as error:
+        error.add_note(f"where the value is {name}")
+        raise
+
+
 @pytest.mark.parametrize("index", range(10))
-async def test_each_field_of_an_open(caplog: pytest.LogCaptureFixture, index: int, value: Any) -> None:
-    await reaches_the_primary(caplog, {OPEN: {index: value}})
+async def test_each_field_of_an_open(caplog: pytest.LogCaptureFixture, index: int) -> None:
+    await reach_the_primary(caplog, lambda value: {OPEN: {index: value}})
 
 
-@odd
 @pytest.mark.parametrize("key", PROPERTIES)
 async def test_each_property_of_an_open_that_the_client_reads(
-    caplog: pytest.LogCaptureFixture, key: str, value: Any
+    caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
-    await reaches_the_primary(caplog, {OPEN: {9: {symbol(key): value}}})
+    await reach_the_primary(caplog, lambda value: {OPEN: {9: {symbol(key): value}}})
 
 
-@odd
 @pytest.mark.parametrize("key", INFO)
-async def test_each_key_of_a_pushed_member(caplog: pytest.LogCaptureFixture, key: str, value: Any) -> None:
-    entry = {symbol("network-host"): "127.0.0.1", symbol("port"): 1, symbol(key): value}
-    await reaches_the_primary(caplog, {OPEN: {9: {symbol("failover-server-list"): [entry]}}})
+async def test_each_key_of_a_pushed_member(caplog: pytest.LogCaptureFixture, key: str) -> None:
+    member = {symbol("network-host"): "127.0.0.1", symbol("port"): 1}
+    await reach_the_primary(
+        caplog,
+        lambda value: {OPEN: {9: {symbol("failover-server-list"): [{**member, symbol(key): value}]}}},
+    )
 
 
-@odd
 @pytest.mark.parametrize("index", range(14))
-async def test_each_field_of_an_attach(caplog: pytest.LogCaptureFixture, index: int, value: Any) -> None:
-    await reaches_the_primary(caplog, {ATTACH: {index: value}})
+async def test_each_field_of_an_attach(caplog: pytest.LogCaptureFixture, index: int) -> None:
+    await reach_the_primary(caplog, lambda value: {ATTACH: {index: value}})
 
 
-@odd
-async def test_each_generation_in_an_attach(caplog: pytest.LogCaptureFixture, value: Any) -> None:
-    await reaches_the_primary(caplog, {ATTACH: {13: {symbol("haclient:generation"): value}}})
+async def test_each_generation_in_an_attach(caplog: pytest.LogCaptureFixture) -> None:
+    await reach_the_primary(caplog, lambda value: {ATTACH: {13: {symbol("haclient:generation"): value}}})
 
 
-@odd
 @pytest.mark.parametrize("after", [OPEN, ATTACH], ids=["of an attempt", "of a connection"])
-async def test_the_error_of_a_close(caplog: pytest.LogCaptureFixture, after: int, value: Any) -> None:
-    await reaches_the_primary(caplog, {CLOSE: {0: value}}, closes_after=after)
+async def test_the_error_of_a_close(caplog: pytest.LogCaptureFixture, after: int) -> None:
+    await reach_the_primary(caplog, lambda value: {CLOSE: {0: value}}, closes_after=after)
 
 
-@odd
 @pytest.mark.parametrize("after", [OPEN, ATTACH], ids=["of an attempt", "of a connection"])
 @pytest.mark.parametrize("field", ["condition", "description", "info"])
 async def test_each_field_of_the_error_of_a_close(
-    caplog: pytest.LogCaptureFixture, after: int, field: str, value: Any
+    caplog: pytest.LogCaptureFixture, after: int, field: str
 ) -> None:
-    await reaches_the_primary(caplog, {CLOSE: {0: error(**{field: value})}}, closes_after=after)
+    await reach_the_primary(caplog, lambda value: {CLOSE: {0: error(**{field: value})}}, closes_after=after)
 
 
-@odd
 @pytest.mark.parametrize("key", INFO)
-async def test_each_key_of_a_redirect(caplog: pytest.LogCaptureFixture, key: str, value: Any) -> None:
-    info = {symbol("network-host"): "127.0.0.1", symbol("port"): 1, symbol(key): value}
-    changes = {CLOSE: {0: error(symbol("amqp:connection:redirect"), None, info)}}
-    await reaches_the_primary(caplog, changes, closes_after=OPEN)
+async def test_each_key_of_a_redirect(caplog: pytest.LogCaptureFixture, key: str) -> None:
+    target = {symbol("network-host"): "127.0.0.1", symbol("port"): 1}
+    await reach_the_primary(
+        caplog,
+        lambda value: {
+            CLOSE: {0: error(symbol("amqp:connection:redirect"), None, {**target, symbol(key): value})}
+        },
+        closes_after=OPEN,
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import time
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -11,8 +13,9 @@ import proton
 import pytest
 from proton import Message
 
-from haclient import aio
-from haclient.aio import wait_opened
+from haclient import aio, blocking
+from haclient.api.deadlines import wait_opened
+from haclient.core.message_encoder import OutgoingMessage
 from haclient.errors import HaclientError, LinkRefused, ReceiveTimeout, SendTimeout, StaleDelivery
 from haclient.outcome import ACCEPTED
 from tests.peers import primary, url
@@ -55,6 +58,28 @@ async def test_a_message_sent_between_the_end_of_an_engine_and_its_notice_waits_
         assert (await asyncio.wait_for(future, 5)).accepted
         assert peer.bodies == ["before", "between"]
         assert peer.copies == 0
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+async def test_nothing_is_written_to_a_session_that_the_peer_has_ended(delivery: str) -> None:
+    """The message and the End arrive together; the application acts before the connection ends."""
+    async with primary() as peer, aio.connect(url(peer), delivery=delivery, backoff_base=0.001) as connection:
+        sender, receiver = await connection.create_sender("q"), await connection.create_receiver("news")
+        await peer.until(lambda: peer.credit)
+        peer.put("news", "one")
+        peer.end_sessions()
+        received = await receiver.receive()
+        assert sender._core._credit > 0, "the sender has not noticed it"
+        future = await sender.send_nowait(Message(body="afterwards"))
+        assert sender._core.to_replay == 0
+        with pytest.raises(StaleDelivery):
+            await received.accept()
+        assert (await asyncio.wait_for(future, 5)).accepted
+        await (await asyncio.wait_for(receiver.receive(), 5)).accept()
+        await peer.until(lambda: peer.outcomes == [ACCEPTED])
+        assert peer.bodies == ["afterwards"]
+        assert peer.copies == 0
+        assert len(peer.accepted) == 2
 
 
 @pytest.mark.parametrize("how", ["accept", "reject", "release", "modify"])
@@ -148,6 +173,36 @@ async def test_calls_that_time_out_leave_no_waiter(api: API) -> None:
         await connection.close()
 
 
+@pytest.mark.parametrize("how", ["cancelled", "not encodable"])
+async def test_a_place_in_the_window_that_a_call_does_not_use_is_the_next_ones(how: str) -> None:
+    """The first of two that wait is woken, and cancelled before it is in the ledger, or not encodable."""
+    async with primary(grants=0) as peer:
+        connection = await asyncio.to_thread(blocking.connect, url(peer, window=1))
+
+        def on_encode(outgoing: OutgoingMessage) -> None:
+            if outgoing.message.body == "first" and how == "cancelled":
+                sender._thread.post(time.sleep, 0.3)  # what is posted next, is cancelled meanwhile
+            elif outgoing.message.body == "first":
+                raise ValueError(how)
+
+        def call_and_cancel() -> None:
+            with contextlib.suppress(ValueError):
+                sender.send_nowait(Message(body="first")).cancel()
+
+        sender = await asyncio.to_thread(connection.create_sender, "q", on_encode=on_encode)
+        full = sender.send_nowait(Message(body="fills the window"))
+        waiting = []
+        for number, call in enumerate((call_and_cancel, lambda: sender.send_nowait(Message(body="second")))):
+            waiting.append(asyncio.ensure_future(asyncio.to_thread(call)))
+            while len(sender._core._waiting_for_window) <= number:  # noqa: ASYNC110 - they say nothing
+                await asyncio.sleep(0.001)
+        full.cancel()
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        peer.grant(1)
+        await peer.until(lambda: peer.bodies == ["second"])
+        await asyncio.to_thread(connection.close)
+
+
 async def test_cancelled_futures_leave_the_window_at_once(api: API) -> None:
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer, window=3))
@@ -223,7 +278,8 @@ async def test_all_that_wait_for_a_link_to_open_get_an_error_of_their_own() -> N
     refusal = proton.Condition("amqp:not-found", "no such node")
     async with primary(refuses={"missing": refusal}) as peer, aio.connect(url(peer)) as connection:
         core = connection._core.links.create_sender("missing")
-        first, second = await asyncio.gather(*(error_of(lambda: wait_opened(core)) for _ in range(2)))
+        calls = (error_of(lambda: wait_opened(connection._core, core, 10)) for _ in range(2))
+        first, second = await asyncio.gather(*calls)
         assert first is not second
         assert isinstance(first, LinkRefused)
         assert isinstance(second, LinkRefused)

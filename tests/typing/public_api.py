@@ -101,7 +101,7 @@ def blocking_factory(context: ssl.SSLContext) -> None:
     with ConnectionFactory(URL) as factory:
         assert_type(factory, ConnectionFactory)
         assert_type(factory.topology, Topology | None)
-        assert_type(factory.connect(), Connection)
+        assert_type(factory.connect(timeout=10), Connection)
     factory.close()
 
 
@@ -117,7 +117,7 @@ async def asyncio_factory(context: ssl.SSLContext) -> None:
         assert_type(factory, aio.ConnectionFactory)
         assert_type(factory.topology, Topology | None)
         assert_type(connection, aio.Connection)
-        assert_type(await factory.connect(), aio.Connection)
+        assert_type(await factory.connect(timeout=10), aio.Connection)
     await factory.close()
 
 
@@ -148,7 +148,7 @@ def blocking_connection() -> None:
         assert_type(connection.generation, int | None)
         assert_type(connection.create_sender("orders"), Sender)
         assert_type(connection.create_sender(None, name="link", configure=configure_sender), Sender)
-        connection.create_sender("orders", on_encode=add_shard)
+        connection.create_sender("orders", on_encode=add_shard, timeout=5)
         connection.create_sender("orders", on_encode=use_event)  # type: ignore[arg-type]
         assert_type(connection.factory.client_id, str)
         assert_type(connection.create_receiver("orders"), Receiver)
@@ -167,7 +167,7 @@ def blocking_sender(sender: Sender) -> None:
     assert_type(sender.address, str | None)
     assert_type(sender.unsettled, int)
     assert_type(sender.send(Message(body="one")), Outcome)
-    assert_type(sender.send(Message(body="two"), timeout=30), Outcome)
+    assert_type(sender.send(Message(body="two"), timeout=30, durable=False, duplicate_id="id"), Outcome)
     sender.send("three")  # type: ignore[arg-type]
     future: Future[Outcome] = sender.send_nowait(Message(body="four"), timeout=0.5)
     assert_type(future.result(timeout=1), Outcome)
@@ -218,7 +218,9 @@ async def asyncio_connection() -> None:
         await connection.create_sender("orders", on_encode=add_shard)
         assert_type(await connection.create_receiver("orders"), aio.Receiver)
         await connection.create_receiver(None, dynamic=True, name="link")
-        await connection.create_receiver("orders", credit=10, browse=True, configure=configure_receiver)
+        await connection.create_receiver(
+            "orders", credit=10, browse=True, timeout=5, configure=configure_receiver
+        )
         await connection.create_receiver("orders", 10)  # type: ignore[call-arg]
         connection.create_sender("orders")  # type: ignore[unused-coroutine]
         stream: AsyncIterator[events.Event] = connection.events()
@@ -235,7 +237,7 @@ async def asyncio_sender(sender: aio.Sender) -> None:
     assert_type(sender.address, str | None)
     assert_type(sender.unsettled, int)
     assert_type(await sender.send(Message(body="one")), Outcome)
-    assert_type(await sender.send(Message(body="two"), timeout=30), Outcome)
+    assert_type(await sender.send(Message(body="two"), timeout=30, durable=False, duplicate_id="id"), Outcome)
     await sender.send("three")  # type: ignore[arg-type]
     future = await sender.send_nowait(Message(body="four"), timeout=0.5)
     assert_type(future, asyncio.Future[Outcome])
@@ -312,7 +314,11 @@ def every_error(error: errors.HaclientError) -> None:
             assert_type(error.endpoint, Endpoint | None)
         case errors.ConnectionGaveUp():
             assert_type(error.attempts, tuple[AttemptRecord, ...])
-        case errors.LinkRefused() | errors.LinkClosed():
+        case errors.LinkRefused():
+            assert_type(error.condition, str | None)
+            assert_type(error.redirect, Endpoint | None)
+            assert_type(error.redirect_address, str | None)
+        case errors.LinkClosed():
             assert_type(error.condition, str | None)
         case errors.MessageNotAccepted():
             assert_type(error.outcome, Outcome)
@@ -340,11 +346,15 @@ def errors_of_a_link_are_those_of_proton(
     return error
 
 
-def timeouts_are_those_of_proton(late: errors.SendTimeout | errors.ReceiveTimeout) -> proton.Timeout:
+def timeouts_are_those_of_proton(
+    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout,
+) -> proton.Timeout:
     return late
 
 
-def timeouts_are_those_of_python(late: errors.SendTimeout | errors.ReceiveTimeout) -> TimeoutError:
+def timeouts_are_those_of_python(
+    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout,
+) -> TimeoutError:
     return late
 
 
@@ -390,6 +400,11 @@ def every_event(event: events.Event) -> str:
             return str(event.replayed if isinstance(event, events.Reconnected) else event.attempts)
         case events.Disconnected():
             assert_type(event.unsettled, int)
+            return event.reason
+        case events.LinkRetrying():
+            assert_type((event.link, event.address), tuple[str, str | None])
+            assert_type((event.delay, event.refusals), tuple[float, int])
+            assert_type(event.condition, str)
             return event.reason
         case events.GaveUp():
             assert_type(event.last, Failure | None)

@@ -6,13 +6,14 @@ A message on the wire stays in the ledger until the primary settles it or the co
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 from typing import Any
 
 from haclient.core.ledger import Entry
 from haclient.core.sender import SenderCore
 from haclient.errors import ConnectionClosed, HaclientError, WrongThread
-from haclient.loop_thread import LoopFuture, LoopThread
+from haclient.loop_thread import LoopThread
 from haclient.outcome import Outcome
 
 
@@ -37,7 +38,7 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
         return cancelled
 
 
-class BlockingSendFuture(LoopFuture[Outcome]):
+class BlockingSendFuture(concurrent.futures.Future[Outcome]):
     """For the blocking API: any thread may cancel it.
 
     :ivar core: its sender; the caller sets this and ``thread``.
@@ -62,11 +63,13 @@ class BlockingSendFuture(LoopFuture[Outcome]):
     def submit(self, data: bytes) -> None:
         """Put the message into the ledger (on the loop thread), unless it is cancelled already."""
         if self._cancelled:
+            self.core.window_unused()
             return
         try:
             self.entry = self.core.submit(data, self)
         except HaclientError as error:
-            self.set_exception(error)
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # another thread cancelled it
+                self.set_exception(error)
 
     async def withdraw(self) -> bool | None:
         """See ``SenderCore.withdraw``."""

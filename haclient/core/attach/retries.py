@@ -1,0 +1,244 @@
+"""The links of one connection that a peer refused, and that are attached again over the same connection.
+
+Rules
+-----
+* ``refusals`` says which refusals are retried, and for how long; after a loss that time begins with
+  the new session.  The delays are those of ``retry.backoff``.  The last attempt is made when the time ends.
+* While a link waits it has no credit and no deliveries; the ledger of a sender keeps its entries.
+* A link that the peer refused by an End is attached over a session apart from then on: so the next
+  End ends no other link.
+* A redirect to another address of the same peer is followed at once, ``max_redirects`` times over one
+  connection at most; one to another peer is an error, for links have no connection of their own.
+* The end of the connection ends every wait; its next session attaches every link.
+
+Source: AMQP 1.0 part 2, sections 2.6.3 (refused links) and 2.8.18 (the redirect of a link).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import proton
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.options import Options
+from haclient.core import failures
+from haclient.core.attach.refusals import closed_by_peer, retry_seconds
+from haclient.core.receiver import ReceiverCore
+from haclient.core.sender import SenderCore
+from haclient.engine.links import Link
+from haclient.engine.protocol import Engine
+from haclient.errors import HaclientError, LinkRefused
+from haclient.retry.backoff import Backoff
+
+# How often to look whether a socket takes bytes again, in seconds.
+_SOCKET_FULL = 0.1
+
+LINK_REDIRECT = "amqp:link:redirect"
+
+LinkCore = SenderCore | ReceiverCore
+
+
+class Reporter(Protocol):
+    """What retries are reported to."""
+
+    def link_retrying(
+        self, *, link: str, address: str | None, delay: float, condition: proton.Condition, refusals: int
+    ) -> None:
+        """Report that the peer refused a link, and when it is attached again."""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """A link that was refused over the present connection."""
+
+    backoff: Backoff
+    began: float
+    refusals: int = 0
+    redirects: int = 0
+    timer: asyncio.TimerHandle | None = None
+    with_connection: bool = False
+    """Whether its connection ends too, and the next one attaches it."""
+
+
+class Reattachment:
+    """Attaches refused links again.
+
+    :param attach: attaches a link over the present connection; ``False`` if it cannot yet.
+    :ivar refused_by_end: the peer refused a link by the End of the shared session, and so of the connection.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: Options,
+        rng: random.Random,
+        attach: Callable[[LinkCore], bool],
+        reporter: Reporter,
+    ) -> None:
+        self._loop = loop
+        self._policy = options.policy()
+        self._reattach_timeout = options.reattach_timeout
+        self._rng = rng
+        self._attach = attach
+        self._reporter = reporter
+        self.refused_by_end = False
+        self._endpoint: Endpoint | None = None
+        self._session_began = 0.0
+        # Those that were open before the present session.
+        self._returning: set[LinkCore] = set()
+        self._waits: dict[LinkCore, _Wait] = {}
+        # Those that the peer refused by an End, with the session of their own over the present connection.
+        self._apart: dict[LinkCore, tuple[Engine, proton.Session] | None] = {}
+
+    def session_began(self, endpoint: Endpoint, links: Iterable[LinkCore]) -> None:
+        """Begin the time of the links that were attached before.
+
+        :param endpoint: the peer.
+        """
+        self.refused_by_end = False
+        self._endpoint, self._session_began = endpoint, self._loop.time()
+        self._returning = {link for link in links if link.was_open}
+
+    def session_ended(self) -> None:
+        """End every wait: the next session attaches every link."""
+        for link, wait in self._waits.items():
+            _cancel(wait)
+            link.redirected_to = None
+            if not wait.with_connection:
+                link.refusal = None
+        self._waits.clear()
+        self._returning.clear()
+        self._apart = dict.fromkeys(self._apart)
+
+    def forget(self, link: LinkCore) -> None:
+        """The link is closed."""
+        wait = self._waits.pop(link, None)
+        if wait is not None:
+            _cancel(wait)
+        self._returning.discard(link)
+        own = self._apart.pop(link, None)
+        if own is not None:
+            engine, session = own
+            engine.apart.end(engine, session)
+
+    def is_apart(self, link: LinkCore) -> bool:
+        """Whether the link has a session of its own."""
+        return link in self._apart
+
+    def session_of(self, link: LinkCore, engine: Engine, shared: proton.Session) -> proton.Session | None:
+        """The session to attach a link over.
+
+        :returns: ``None`` when the peer allows no session apart for a link that it refuses.
+        """
+        if link not in self._apart:
+            return shared
+        own = self._apart[link]
+        if own is None:
+            session = engine.apart.begin(engine)
+            if session is None:
+                return None if link.refusal is not None else shared
+            own = self._apart[link] = engine, session
+        return own[1]
+
+    def detached(
+        self, link: LinkCore, pointer: Link, condition: proton.Condition | None
+    ) -> HaclientError | None:
+        """Decide about a link that the peer refused or detached.
+
+        :returns: why it is closed; ``None`` when it is attached again.
+        """
+        wait = self._waits.get(link)
+        if wait is None:
+            wait = self._waits[link] = _Wait(Backoff(self._policy, self._rng), self._session_began)
+        wait.refusals += 1
+        ended = bool(pointer.endpoint.session.state & proton.Endpoint.REMOTE_CLOSED)
+        if ended:
+            self._on_end(link, wait)
+        if condition is not None and condition.name == LINK_REDIRECT:
+            return self._redirect(link, wait, condition)
+        first = not link.was_open
+        seconds = 0.0
+        if first or link in self._returning:
+            seconds = retry_seconds(condition, first=first, reattach_timeout=self._reattach_timeout)
+        now = self._loop.time()
+        left = wait.began + seconds - now
+        error = closed_by_peer(condition, link.address, opened=not first, addition=_count(wait, seconds))
+        if condition is None or left <= 0:
+            return error
+        link.refusal = error
+        self._retry(link, wait, min(wait.backoff.next().delay, left), condition)
+        return None
+
+    def _on_end(self, link: LinkCore, wait: _Wait) -> None:
+        apart, self._apart[link] = link in self._apart, None
+        wait.with_connection = not apart
+        self.refused_by_end |= not apart
+        if apart and link.refusal is None and link.was_open:
+            # The link was in use.  In the shared session it would survive the End with its connection.
+            self._returning.add(link)
+            wait.began = self._loop.time()
+
+    def _redirect(self, link: LinkCore, wait: _Wait, condition: proton.Condition) -> HaclientError | None:
+        assert self._endpoint is not None
+        info: Mapping[Any, Any] = condition.info if isinstance(condition.info, Mapping) else {}
+        target, address = _target(info, self._endpoint)
+        wait.redirects += 1
+        if target is not None and _same(target, self._endpoint) and address is not None:
+            if wait.redirects <= self._policy.max_redirects:
+                link.redirected_to = address
+                self._retry(link, wait, 0.0, condition)
+                return None
+            reason = f"redirected more than {self._policy.max_redirects} times"
+        else:
+            reason = "redirected to another peer" if target else "the redirect names no usable target"
+        where = f"{target or ''}/{address or ''}"
+        return LinkRefused(
+            f"the primary refused the link to {link.address!r} ({reason}: {where})",
+            condition.name,
+            redirect=target,
+            redirect_address=address,
+        )
+
+    def _retry(self, link: LinkCore, wait: _Wait, delay: float, condition: proton.Condition) -> None:
+        if not wait.with_connection:
+            wait.timer = self._loop.call_later(delay, self._attach_now, link, wait)
+        self._reporter.link_retrying(
+            link=link.name,
+            address=link.address if link.redirected_to is None else link.redirected_to,
+            delay=delay,
+            condition=condition,
+            refusals=wait.refusals,
+        )
+
+    def _attach_now(self, link: LinkCore, wait: _Wait) -> None:
+        if not self._attach(link):
+            wait.timer = self._loop.call_later(_SOCKET_FULL, self._attach_now, link, wait)
+
+
+def _cancel(wait: _Wait) -> None:
+    if wait.timer is not None:
+        wait.timer.cancel()
+
+
+def _count(wait: _Wait, seconds: float) -> str:
+    return f", refused {wait.refusals} times" if seconds and wait.refusals > 1 else ""
+
+
+def _target(info: Mapping[Any, Any], peer: Endpoint) -> tuple[Endpoint | None, str | None]:
+    """Where the redirect of a link leads: without a host, to another address of the same peer."""
+    fields = {str(key): value for key, value in info.items()}
+    address = fields.get("address")
+    if not fields.get("network-host") and not fields.get("hostname"):
+        info = {**info, "network-host": peer.host}
+    named = address if isinstance(address, str) and address else None
+    return failures.redirect_target(info, peer), named
+
+
+def _same(target: Endpoint, peer: Endpoint) -> bool:
+    """Whether both are one host and port; a name may stand for the address it was resolved to."""
+    return target.port == peer.port and target.host in {peer.host, peer.tls_name.lower()}

@@ -1,0 +1,63 @@
+"""Warns that calls wait for a primary: when they have for 5 s, and then every 30 s.
+
+A connection has one timer at most, and none while it has a session or nothing waits; a call has none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+logger = logging.getLogger("haclient")
+
+# Longer than a failover that goes well, and sooner than somebody looks why nothing happens.
+_FIRST = 5.0
+# Often enough to be seen beside other lines, and two a minute at most.
+_NEXT = 30.0
+
+
+class WaitWarnings:
+    """Belongs to the event loop of its connection.
+
+    :param number: that of the connection.
+    :param waiting: describes what waits for a primary; empty if nothing does.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, number: int, waiting: Callable[[], str]) -> None:
+        self._loop = loop
+        self._number = number
+        self._waiting = waiting
+        self._timer: asyncio.TimerHandle | None = None
+        # When the search for a primary began; ``None`` while there is a session.
+        self._began: float | None = None
+        self._not_before = 0.0
+
+    def search_began(self) -> None:
+        """Warn from now on; the calls that were made before wait from now on."""
+        self._began = self._not_before = self._loop.time()
+        if self._waiting():
+            self.call_waits()
+
+    def call_waits(self) -> None:
+        """Note that a call begins to wait, or that a message does."""
+        if self._began is None or self._timer is not None:
+            return
+        self._timer = self._loop.call_at(max(self._loop.time() + _FIRST, self._not_before), self._warn)
+
+    def search_ended(self) -> None:
+        """Warn no more: there is a session, or the connection is closed."""
+        self._began = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _warn(self) -> None:
+        self._timer = None
+        waiting = self._waiting()
+        if not waiting or self._began is None:
+            return
+        now = self._loop.time()
+        logger.warning("connection %d: no primary for %.0f s; %s", self._number, now - self._began, waiting)
+        self._not_before = now + _NEXT
+        self.call_waits()

@@ -1,0 +1,64 @@
+"""What a thread posts to the loop is done before what it calls afterwards.
+
+The loop is woken once for all posts of all threads.  A thread may append its own between the moment when
+another one decides to wake the loop and the one when it does: ``about_to_wake`` makes that moment last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from haclient import Message, blocking
+from haclient.errors import SendTimeout
+from haclient.loop_thread import LoopThread
+from haclient.testing.threads import in_thread
+from tests.peers import primary, url
+
+
+@contextmanager
+def about_to_wake(thread: LoopThread) -> Iterator[None]:
+    """Another thread has decided to wake the loop; it does so at the end."""
+    thread._awake = True
+    yield
+    thread._loop.call_soon_threadsafe(thread._run_posted)
+
+
+def test_a_call_finds_done_what_was_posted_before() -> None:
+    thread, done = LoopThread(), list[int]()
+
+    async def look() -> list[int]:
+        return [*done]
+
+    with about_to_wake(thread):
+        thread.post(done.append, 1)
+        thread.post(done.append, 2)
+        assert thread.call(look()) == [1, 2]
+    thread.stop()
+    assert done == [1, 2]
+
+
+def test_a_message_that_is_reported_as_not_delivered_is_not_sent() -> None:
+    """It was withdrawn before it was submitted, and then submitted, and sent."""
+    with in_thread(primary(outcome=None)) as peer, blocking.connect(url(peer)) as connection:
+        sender = connection.create_sender("q")
+        with about_to_wake(sender._thread), pytest.raises(SendTimeout) as caught:
+            sender.send(Message(body="late"), timeout=0)
+        assert sender.unsettled == 0
+        with pytest.raises(SendTimeout):
+            sender.send(Message(body="next"), timeout=0.2)
+        arrived = "late" in peer.bodies
+        assert not (arrived and caught.value.delivered is False)
+
+
+def test_a_flush_waits_for_what_the_same_thread_sent_before() -> None:
+    with in_thread(primary(outcome=None)) as peer, blocking.connect(url(peer)) as connection:
+        sender = connection.create_sender("q")
+        with about_to_wake(sender._thread):
+            future = sender.send_nowait(Message(body="one"))
+            with pytest.raises(SendTimeout):
+                sender.flush(timeout=0.1)
+        future.cancel()
+        connection.close()
