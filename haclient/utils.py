@@ -95,16 +95,17 @@ class BlockingSender(_Locked, proton_utils.BlockingSender):
         :param timeout: seconds; ``False`` for the connection's, ``None`` for no limit.
         :returns: the delivery.
         :raises SendException: when the outcome is one of ``error_states``: rejected or released.
-        :raises proton.Timeout: when it was not settled in time; the ledger gives it up.
+        :raises proton.Timeout: when it was not settled in time; the ledger gives it up.  If the next send is
+            of the same, unchanged message, it has the same duplicate-detection id: brokers store one.
         """
         with self.connection.lock:
             before = tuple(self.link.deliveries.values())
             try:
                 return super().send(msg, timeout, error_states)
             except (Timeout, KeyboardInterrupt):
-                for delivery in tuple(self.link.deliveries.values()):
-                    if delivery not in before:
-                        delivery.give_up()
+                sent = [delivery for delivery in self.link.deliveries.values() if delivery not in before]
+                if sent:
+                    self.link.give_up(msg, sent)
                 raise
 
 
@@ -164,7 +165,7 @@ class BlockingConnection(proton_utils.BlockingConnection):
         self.closing = False
         self.conn: Any = None
         self._receivers: weakref.WeakSet[BlockingReceiver] = weakref.WeakSet()
-        self._background_loop = background_loop_of(self.container, heartbeat)
+        self._background_loop = background_loop_of(self.container)
         self.lock = self._background_loop.lock
         if reconnect is not False:
             kwargs.setdefault("startup_deadline", self.timeout)
@@ -271,8 +272,14 @@ class BlockingConnection(proton_utils.BlockingConnection):
         """
         seconds = self.timeout if timeout is False else timeout
         with self.lock:
-            container = self._turned
-            holds = turn_until(container, lambda: self.disconnected or condition(), seconds)
+            container, binding = self._turned, self._binding
+            binding.waiting += 1
+            if binding.engine is None and binding.connector is not None:
+                binding.connector.on_waiting()
+            try:
+                holds = turn_until(container, lambda: self.disconnected or condition(), seconds)
+            finally:
+                binding.waiting -= 1
         if self.conn is None and holds:  # a handler closed it
             return
         if self.conn is None:
@@ -282,7 +289,13 @@ class BlockingConnection(proton_utils.BlockingConnection):
                 f"Connection {self.url} disconnected: {self.disconnected}"
             )
         if not holds and not container.over:
-            raise Timeout(f"Connection {self.url} timed out" + (f": {msg}" if msg else ""))
+            raise Timeout(self._who_is_waited_for() + (f": {msg}" if msg else ""))
+
+    def _who_is_waited_for(self) -> str:
+        if self._binding.engine is not None:
+            return f"Connection {self.url} timed out"
+        last = f", the last was {self.url}" if self.url else ""
+        return f"Connection timed out, no primary is connected{last}"
 
     # -- the container's side -----------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
     from haclient.reactor import Container
 
-Handlers, options and transactions are proton's own; ``Container`` runs them on asyncio and on
+Handlers and options are proton's own; ``Container`` runs them on asyncio and on
 connections that outlive their brokers.  docs/drop-in.md says how, and what differs on purpose.
 
 * ``container``, ``loop``   what applications start; events, timers, the end
@@ -11,7 +11,7 @@ connections that outlive their brokers.  docs/drop-in.md says how, and what diff
 * ``connectors``   dial once, or over every failover
 * ``addresses``, ``connect_options``, ``reconnecting``   the arguments of ``connect``
 * ``listener``, ``selectables``, ``timers``   what else a container watches
-* ``transactions``, ``ids``   transactions after a loss; duplicate detection
+* ``transactions``, ``ids``   transactions, which end with their connection; duplicate detection
 * ``background_loop``   the event loop of ``haclient.utils``
 """
 
@@ -32,11 +32,11 @@ from proton.reactor import (
     ReceiverOption,
     Selector,
     SenderOption,
-    Transaction,
 )
 
 from haclient.reactor.container import Container
 from haclient.reactor.selectables import EventInjector
+from haclient.reactor.transactions import Transaction, TransactionAborted
 
 __all__ = [
     "ApplicationEvent",
@@ -56,4 +56,5 @@ __all__ = [
     "Selector",
     "SenderOption",
     "Transaction",
+    "TransactionAborted",
 ]

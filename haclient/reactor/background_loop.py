@@ -3,9 +3,9 @@
 A call runs the loop until an event is pending for a handler, and calls the handler while the loop is
 stopped: a handler may make a blocking call itself, or close the connection, as with proton.
 
-Between two calls the background thread runs the loop of a container for a moment from time to time
-and calls no handler, so that heartbeats and failovers go on.  One lock keeps that thread and the
-application apart.
+Between two calls the background thread runs the loop of a container for a moment from time to time, and
+whenever a heartbeat is due, and calls no handler, so that heartbeats and failovers go on.  One lock keeps
+that thread and the application apart.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from collections.abc import Callable
 
 from haclient.reactor.loop import Reactor
 
-# Seconds between two runs of the loop while the application computes: short against any heartbeat,
-# of which the peer wants two in the idle timeout that it announces.
+# Seconds between two runs of the loop while the application computes, at most: what arrived is read then.
 _TURN_INTERVAL = 0.5
 _LEAST_INTERVAL = 0.02
 
@@ -27,10 +26,9 @@ _LEAST_INTERVAL = 0.02
 class BackgroundLoop:
     """Runs the loop of a container while no blocking call does."""
 
-    def __init__(self, container: Reactor, interval: float) -> None:
+    def __init__(self, container: Reactor) -> None:
         self.lock = threading.RLock()
         self._container = weakref.ref(container)
-        self._interval = interval
         self._over = threading.Event()
         # A connection that is never closed must end before the interpreter has destroyed half of
         # proton's objects.
@@ -47,18 +45,20 @@ class BackgroundLoop:
             self._thread.join()
 
     def _run(self) -> None:
-        searching = False
-        while not self._over.wait(_LEAST_INTERVAL if searching else self._interval):
+        pause = _LEAST_INTERVAL
+        while not self._over.wait(pause):
             container = self._container()
             if container is None:
                 atexit.unregister(self._at_exit)
                 return
+            # A call that has the lock runs the loop itself, but it may return just before a heartbeat is due.
             if self.lock.acquire(blocking=False):
                 try:
-                    if not self._over.is_set():
-                        searching = container.turn()
+                    if container.begun and not self._over.is_set():
+                        container.turn()
                 finally:
                     self.lock.release()
+            pause = min(_TURN_INTERVAL, max(_LEAST_INTERVAL, container.until_due()))
             del container
 
 
@@ -86,11 +86,10 @@ def turn_until(container: Reactor, condition: Callable[[], object], timeout: flo
             timer.cancel()
 
 
-def background_loop_of(container: Reactor, heartbeat: float | None) -> BackgroundLoop:
+def background_loop_of(container: Reactor) -> BackgroundLoop:
     """The background loop of a container, which all its connections share."""
-    interval = _TURN_INTERVAL if not heartbeat else min(_TURN_INTERVAL, heartbeat / 4)
     if container.background_loop is None:
-        container.background_loop = BackgroundLoop(container, max(_LEAST_INTERVAL, interval))
+        container.background_loop = BackgroundLoop(container)
     background: BackgroundLoop = container.background_loop
     return background
 

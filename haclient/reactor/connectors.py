@@ -65,6 +65,9 @@ class PlainConnector:
             self._binding.report_closed(proton.Transport(), None)
             self._binding.over()
 
+    def on_waiting(self) -> None:
+        """Do nothing: each address is dialled once."""
+
     def ended(self) -> None:
         """There is no other connection."""
         self._binding.over()
@@ -133,6 +136,8 @@ class FailoverConnector:
     address = None
     may_attach_ahead = False
     """Handlers see a session when it is usable."""
+    was_open = unanswered = False
+    """The application opens its links itself, and hears what the peer answers."""
 
     def __init__(self, binding: Binding, url: ClusterURL, options: ConnectOptions) -> None:
         self._binding = binding
@@ -145,6 +150,8 @@ class FailoverConnector:
         self.failure: Exception | None = None
         self.on_closed: Callable[[], None] = lambda: None
         """Set by the core, as for every link of its."""
+        self.on_waiting: Callable[[], None] = lambda: None
+        """The same: called when something begins to wait for a session."""
         self.unsettled = 0
         """Messages without an outcome at the last loss: handlers send more before the core asks."""
 
@@ -192,6 +199,11 @@ class FailoverConnector:
     # -- called by the core, as on each of its links -----------------------------------------
 
     @property
+    def waiting(self) -> int:
+        """How many blocking calls wait; the first connect is a call of the core's."""
+        return self._binding.waiting if self._was_bound else 0
+
+    @property
     def to_replay(self) -> int:
         """Messages that are sent again over the next connection."""
         return self._binding.unsettled(left=True)
@@ -231,7 +243,7 @@ class FailoverConnector:
 class _ClosingOwner(Accepted):
     """The owner of an engine whose connection the application has closed.
 
-    The core would cut it at the peer's Close, without an answer, until it knows.
+    The core would take the peer's Close for a loss, until it knows.
     """
 
     def __init__(self, core: ConnectionCore) -> None:

@@ -1,15 +1,16 @@
 """``proton.reactor.Container``: what applications start and configure.
 
-Handlers, links, options, transactions and ``connect.json`` are proton's own code; connections,
+Handlers, links, options and ``connect.json`` are proton's own code; connections, transactions,
 listeners, timers and selectables are made for the event loop of ``loop.Reactor``.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from typing import Any
 
-from proton import SSLDomain, Url
+from proton import Endpoint, SSLDomain, Terminus, Url, symbol
 from proton._reactor import SessionPerConnection
 
 from haclient.reactor.addresses import cluster, split_path
@@ -22,6 +23,7 @@ from haclient.reactor.listener import Acceptor
 from haclient.reactor.loop import Reactor
 from haclient.reactor.proton_events import Event
 from haclient.reactor.timers import Task
+from haclient.reactor.transactions import CoordinatorHandler, Transaction
 
 
 class Container(Reactor):
@@ -126,6 +128,29 @@ class Container(Reactor):
         made: Any = super().create_receiver(context, source or path, *args, **kwargs)
         receiver: Receiver = made
         return receiver
+
+    def declare_transaction(
+        self,
+        context: Any,
+        handler: Any = None,
+        settle_before_discharge: bool = False,  # noqa: FBT001, FBT002 - proton's signature
+    ) -> Transaction:
+        """Declare a transaction; see ``proton.reactor.Container.declare_transaction``.
+
+        :param context: its connection, or a session.
+        :param handler: a ``proton.handlers.TransactionHandler``.
+        :returns: the transaction, which may be used from ``on_transaction_declared`` on, and no longer
+            than its connection: see ``transactions``.
+        """
+        link = getattr(context, "_txn_ctrl", None)
+        if link is None or link.state & (Endpoint.LOCAL_CLOSED | Endpoint.REMOTE_CLOSED):
+            # proton may send a new Attach before the Detach: the second link has another name.
+            name = "txn-ctrl" if link is None else f"txn-ctrl-{uuid.uuid4()}"
+            link = self.create_sender(context, None, name=name, handler=CoordinatorHandler(handler))
+            link.target.type = Terminus.COORDINATOR
+            link.target.capabilities.put_object(symbol("amqp:local-transactions"))
+            context._txn_ctrl = link
+        return Transaction(link, handler, settle_before_discharge)
 
     def _resolve(self, context: Any) -> tuple[Any, str | None]:
         if not isinstance(context, str | Url):

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -189,11 +190,8 @@ class Reactor(proton_reactor.Container):
         finally:
             self.stops = False
 
-    def turn(self) -> bool:
-        """Let sockets and timers have what they need now, and no handler anything.
-
-        :returns: whether a connection is being searched for, which needs many turns.
-        """
+    def turn(self) -> None:
+        """Let sockets and timers have what they need now, and no handler anything."""
         held, self.held = self.held, True
         try:
             for _ in range(_TURNS):
@@ -201,7 +199,20 @@ class Reactor(proton_reactor.Container):
                 self._run_loop()
         finally:
             self.held = held
-        return any(isinstance(kept, Binding) and kept.engine is None for kept in self._alive)
+
+    def until_due(self) -> float:
+        """Seconds until a connection needs the loop: for a heartbeat, or now, because it is searched for.
+
+        For any thread; what it returns may be outdated at once.
+        """
+        loop, due = self._loop, math.inf
+        if loop is None:
+            return 0.0
+        for kept in self._alive.copy():
+            if isinstance(kept, Binding):
+                engine = kept.engine
+                due = min(due, 0.0 if engine is None else engine.next_tick)
+        return due - loop.time()
 
     def raise_error(self) -> None:
         """Raise what a handler raised."""

@@ -36,15 +36,6 @@ USUAL = [
 Does = dict[str, Callable[[Any], object]]
 
 
-def end_sessions(peer: Primary, condition: Condition | None) -> None:
-    """Have a peer end every session."""
-    for engine, links in peer.engines.items():
-        session = links[0].endpoint.session
-        session.condition = condition
-        session.close()
-        engine.wake()
-
-
 def provoking(peer: Primary) -> dict[str, Does]:
     """What else happens, once a message was settled or accepted, so that a callback comes."""
 
@@ -62,9 +53,9 @@ def provoking(peer: Primary) -> dict[str, Does]:
         "link_closing": {"settled": lambda _: peer.detach(None)},  # type: ignore[arg-type]
         "session_local_close": {"accepted": lambda event: event.session.close()},
         "session_closed": {"accepted": lambda event: event.session.close()},
-        "session_remote_close": {"settled": lambda _: end_sessions(peer, GONE)},
-        "session_error": {"settled": lambda _: end_sessions(peer, GONE)},
-        "session_closing": {"settled": lambda _: end_sessions(peer, None)},
+        "session_remote_close": {"settled": lambda _: peer.end_sessions(GONE)},
+        "session_error": {"settled": lambda _: peer.end_sessions(GONE)},
+        "session_closing": {"settled": lambda _: peer.end_sessions()},
         "connection_remote_close": {"settled": lambda _: peer.close(AWAY)},
         "connection_error": {"settled": lambda _: peer.close(AWAY)},
         "connection_local_close": {"settled": end},

@@ -14,7 +14,7 @@ from proton.handlers import MessagingHandler
 from haclient.outcome import ACCEPTED
 from haclient.reactor import ApplicationEvent, AtMostOnce, Container, EventInjector
 from haclient.testing.peers.listening import url
-from tests.dropin.recorder import FAST, PATIENCE, Recorder, plain, running, sending
+from tests.dropin.recorder import FAST, PATIENCE, Recorder, plain, receiving, running, sending
 from tests.peers.primary import primary
 
 
@@ -138,6 +138,23 @@ async def test_a_close_that_is_an_error_ends_the_connection() -> None:
         assert [error.name for error in errors] == ["amqp:not-allowed"]
         assert len(peer.accepted) == 1
         assert "disconnected" not in handler.seen
+
+
+async def test_what_a_handler_accepted_before_it_saw_the_close_arrives() -> None:
+    async with primary() as peer:
+        handler = Recorder(receiving(peer))
+        async with running(handler):
+            await peer.until(lambda: peer.credit)
+            (engine,) = peer.engines
+            peer.put("orders", "one")
+            engine.close(Condition("amqp:connection:forced", "this member goes away"))  # in the same write
+            await peer.until(lambda: engine not in peer.engines)
+            await handler.until("connection_opened", 2)
+            handler.connection.close()
+        assert peer.outcomes == [ACCEPTED]
+        assert handler.seen.count("message") == 1
+        assert handler.seen.count("disconnected") == 1
+        assert len(peer.accepted) == 2
 
 
 async def test_a_plain_connection_ends_with_its_socket() -> None:

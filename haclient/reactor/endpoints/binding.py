@@ -27,12 +27,12 @@ import proton
 from cproton_ffi import lib
 from proton import Endpoint
 
+from haclient.core import quirks
 from haclient.engine import peer_fields
 from haclient.reactor.endpoints.endpoint import Connection, Session
 from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.ids import Marker
 from haclient.reactor.proton_events import TYPES, Event, event_of, is_last
-from haclient.reactor.transactions import TransactionLost
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
@@ -49,6 +49,7 @@ _REPORTED_AT_THE_END = frozenset(
         lib.PN_TRANSPORT_CLOSED,
     }
 )
+_PEER_ENDS = frozenset({lib.PN_LINK_REMOTE_CLOSE, lib.PN_LINK_REMOTE_DETACH, lib.PN_SESSION_REMOTE_CLOSE})
 # What passive members say, and members that end (docs/internals/discovery.md, rule 5).
 _GOES_ON = frozenset(
     {
@@ -74,6 +75,9 @@ class Connector(Protocol):
     def close(self) -> None:
         """The application closed the connection: send Close, and dial no more."""
 
+    def on_waiting(self) -> None:
+        """A blocking call begins to wait while there is no engine."""
+
     def ended(self) -> None:
         """The engine that was bound is gone."""
 
@@ -95,6 +99,10 @@ class Binding:
         self._raw: proton.Connection | None = None
         self.engine_count = 0
         """Counts the engines that it was bound to."""
+        self.ids_live_with_messages = True
+        """Whether messages that are not durable have ids (``core.quirks``); until a primary is known, too."""
+        self.waiting = 0
+        """Blocking calls that wait."""
         self._closed = False
         if accepted is None:
             self.connection = Connection(self._make_detached(), self)
@@ -166,6 +174,8 @@ class Binding:
             return
         self.engine = engine
         self.engine_count += 1
+        if session is not None:
+            self.ids_live_with_messages = quirks.ids_live_with_messages(engine.peer_properties)
         self._transfer(engine.connection._impl, None if session is None else session._impl, detached=False)
         self._raw = self._collector = None
         engine.event_handler = self
@@ -184,15 +194,16 @@ class Binding:
         if engine is not self.engine:
             return
         self.engine = None
-        unanswered = [delivery for link in self._links.values() for delivery in link.on_disconnected()]
+        ended = [event for link in self._links.values() for event in link.on_disconnected()]
         closing = not self.connection.active
         if not closing:
             self._transfer(self._make_detached(), None, detached=True)
             self._drop_events()
         assert engine.close_reason is not None
         self.report_closed(engine.transport, engine.close_reason.condition)
-        for delivery in unanswered:
-            self.container.post(TransactionLost(delivery))
+        for event in ended:
+            if not closing or event.transaction.waits:
+                self.container.post(event)
         if self.connector is None:
             self.over()
         else:
@@ -219,6 +230,10 @@ class Binding:
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
         if not reported:
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
+        for link in self._links.values():
+            if isinstance(link, Sender) and link.transactions:
+                for event in link.end_transactions():
+                    self.container.post(event)
 
     def _make_detached(self) -> Any:
         raw = proton.Connection()
@@ -303,6 +318,8 @@ class Binding:
         elif event is not None:
             if kind == lib.PN_CONNECTION_REMOTE_OPEN:
                 engine.handle(event)
+            elif kind in _PEER_ENDS:
+                self._on_peer_end(event)
             self.container.dispatch(event)
             self._follow(kind)
             if gone and self.engine is engine:
@@ -326,6 +343,14 @@ class Binding:
             transport=self.engine.transport if self.engine is not None else None,
         )
         self.container.dispatch(event)
+
+    def _on_peer_end(self, event: Event) -> None:
+        """The peer ended a link, or a session and its links: transactions end with their coordinator's."""
+        if event.link is not None:
+            event.link.losses += 1
+            return
+        for link in self._links.values():
+            link.losses += link.session is event.session
 
     def _on_peer_close(self, engine: Engine, event: Event | None) -> None:
         assert event is not None

@@ -4,10 +4,14 @@ Rules
 -----
 * A sender that keeps a ledger has the encoded bytes of every message until its outcome is known, and
   sends them again, in order, when it is rebound.  Deliveries under a transaction are not kept:
-  the transaction ended with its connection.
+  the transaction ended with its connection (``transactions``).
+* The flag ``durable`` is the application's.  Without it, a message has an id only where the primary keeps ids
+  no longer than messages (``core.quirks``).
 * A program for proton may send again by itself what was not confirmed when it was disconnected.
   A message with the id and the bytes of one that the ledger sends again is that one, and is not
   sent a third time; without an id the two cannot be matched, and a second copy arrives.
+* A program that repeats a blocking send that timed out or was interrupted means that message: the same
+  object with the same bytes, as the next send, has the id that it had.  The message itself keeps none.
 * A receiver is attached again with the credit that the application gave it, once.
 
 Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control) and 2.6.12 (transferring a message).
@@ -30,6 +34,8 @@ from haclient.reactor.ids import Marker
 
 if TYPE_CHECKING:
     from haclient.reactor.endpoints.binding import Binding
+    from haclient.reactor.loop import Reactor
+    from haclient.reactor.transactions import Transaction, TransactionEnded
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
 
@@ -39,6 +45,8 @@ class _Link(Rebindable):
 
     _properties_dict: Any = None
     _session: Session = cast("Session", None)
+    losses = 0
+    """How often the peer or a loss has ended it: a coordinator's transactions end with it."""
 
     if TYPE_CHECKING:
         state: int
@@ -49,6 +57,11 @@ class _Link(Rebindable):
         # By proton's C pointer: what is not settled, in the order of sending or arrival.
         self.deliveries: dict[Any, Delivery] = {}
         super().__init__(impl, binding)
+
+    @property
+    def container(self) -> Reactor:
+        """The container of its connection."""
+        return self._binding.container
 
     # proton's methods look for these in the dictionary of C attributes, which this class has not.
     deliveries: dict[Any, Delivery] = {}  # noqa: RUF012 - set by each instance
@@ -133,6 +146,15 @@ class Sender(_Link, proton.Sender):
     _unfinished: bytearray | None = None
     _again: dict[Any, Delivery] | None = None
     """What the ledger kept over a loss, by message id."""
+    _given_up: tuple[proton.Message, str | None, bytes | None] | None = None
+    """The message of the last blocking send, if that was given up: with its id and its bytes."""
+    # proton's methods look for it in the dictionary of C attributes, which this class has not.
+    transactions: dict[Transaction, None] = {}  # noqa: RUF012 - set by each instance
+
+    def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
+        super().__init__(impl, binding, session)
+        # Those that a transaction coordinator was asked for and has not discharged, in order.
+        self.transactions = {}
 
     def send(self, obj: Any, tag: str | None = None) -> Any:
         """Send a message (or bytes of the current delivery), as proton does.
@@ -143,13 +165,33 @@ class Sender(_Link, proton.Sender):
             return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
         if self._again and (known := self._same(obj)) is not None:
             return known
-        mark = None if self._marker is None else self._marker.next()
+        marker = self._marker
+        marked = marker is not None and (self._binding.ids_live_with_messages or obj.durable)
+        mark = marker.next() if marked else None  # type: ignore[union-attr]
         data = self._binding.encode(obj, mark)
+        if self._given_up is not None:
+            mark, data = self._repeated(obj) or (mark, data)
         delivery = self.delivery(tag or self.delivery_tag())
         delivery.mark = mark
         lib.pn_link_send(self._impl, data, len(data))
         self._finish(delivery, data)
         return delivery
+
+    def give_up(self, message: proton.Message, deliveries: list[Delivery]) -> None:
+        """Send these no more: the call that sent this message, the first of them, waits no more."""
+        first = deliveries[0]
+        self._given_up = message, first.mark, first.data
+        for delivery in deliveries:
+            delivery.give_up()
+            delivery.data = None
+
+    def _repeated(self, message: proton.Message) -> tuple[str | None, bytes] | None:
+        """The id and the bytes of the send that was given up, if this is that message, unchanged."""
+        assert self._given_up is not None
+        (given_up, mark, data), self._given_up = self._given_up, None
+        if message is not given_up or data is None or self._binding.encode(message, mark) != data:
+            return None
+        return mark, data
 
     def delivery(self, tag: str) -> Delivery:
         """A new delivery, to be filled with ``stream`` and finished with ``advance``."""
@@ -198,15 +240,14 @@ class Sender(_Link, proton.Sender):
         if not detached:
             self._replay()
 
-    def on_disconnected(self) -> list[Delivery]:
+    def on_disconnected(self) -> list[TransactionEnded]:
         """The connection is gone: forget what must not be sent again.
 
-        :returns: what a transaction coordinator was asked and has not answered.
+        :returns: how the transactions of a coordinator ended.
         """
         self._unfinished = None
         if is_coordinator(self):
-            asked, self.deliveries = self.deliveries, {}
-            return [delivery for delivery in asked.values() if delivery.transaction is not None]
+            return self.end_transactions()
         self.deliveries = {
             pointer: delivery for pointer, delivery in self.deliveries.items() if delivery.must_arrive
         }
@@ -221,6 +262,13 @@ class Sender(_Link, proton.Sender):
                     self._again[identity] = delivery
         return []
 
+    def end_transactions(self) -> list[TransactionEnded]:
+        """End what a transaction coordinator was asked for: its connection is gone, or there will be none."""
+        self.losses += 1
+        self.deliveries = {}
+        transactions, self.transactions = self.transactions, {}
+        return [transaction.end_with_connection() for transaction in transactions]
+
     def _same(self, message: proton.Message) -> Delivery | None:
         """The delivery of this very message, which the ledger has sent or will send since the loss.
 
@@ -230,7 +278,7 @@ class Sender(_Link, proton.Sender):
         """
         assert self._again is not None
         delivery = None if message.id is None else self._again.pop(message.id, None)
-        if delivery is None:
+        if delivery is None or delivery.data is None:
             return None
         waits = self.deliveries.get(delivery._impl) is delivery
         if not waits and lib.pn_delivery_remote_state(delivery._impl) != proton.Delivery.ACCEPTED:
@@ -243,6 +291,8 @@ class Sender(_Link, proton.Sender):
         for delivery in waiting:
             data = delivery.data
             assert data is not None
+            if delivery.mark is not None and not (delivery.left or self._binding.ids_live_with_messages):
+                data = self._unmarked(delivery, data)
             pointer = cproton.pn_delivery(self._impl, delivery.tag)
             lib.pn_link_send(self._impl, data, len(data))
             lib.pn_link_advance(self._impl)
@@ -250,6 +300,14 @@ class Sender(_Link, proton.Sender):
             self.deliveries[pointer] = delivery
             if settled or delivery.forgotten:
                 delivery.settle()
+
+    def _unmarked(self, delivery: Delivery, data: bytes) -> bytes:
+        """A message that was sent before this primary was known: without its id, unless it is durable."""
+        message = decode(data)
+        if message.durable:
+            return data
+        delivery.mark, delivery.data = None, self._binding.encode(message)
+        return delivery.data
 
 
 class Receiver(_Link, proton.Receiver):
@@ -285,7 +343,7 @@ class Receiver(_Link, proton.Receiver):
             lib.pn_link_flow(self._impl, credit)
         cproton.pn_decref(former)
 
-    def on_disconnected(self) -> list[Delivery]:
+    def on_disconnected(self) -> list[TransactionEnded]:
         """Forget the deliveries of a lost connection: the primary sends them again."""
         self.deliveries = {}
         return []
