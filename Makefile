@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop soak soak-sites soak-stream simulate-million model check format bench clean
+.PHONY: help setup demo test test-interop calls soak soak-connections soak-sites soak-stream simulate-million model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -22,8 +22,14 @@ test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with 
 	@scripts/setup_interop.sh
 	@$(PYTHON) -m pytest tests/interop $(PYTEST_ARGS)
 
+calls: setup  ## 10,000 calls over each API, cancelled and timed out at random; SEED=n makes others
+	@CALLS_SEED=$(or $(SEED),14) $(PYTHON) -m pytest -m soak -s tests/failover/test_ten_thousand_calls.py
+
 soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED=n replays
 	@$(PYTHON) -m tests.faults.soak --failovers $(or $(FAILOVERS),100) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-connections: setup  ## 5,000 connections of one process, and a thousand through each API that leave nothing behind
+	@$(PYTHON) -m pytest -m soak tests/failover/test_many_connections.py tests/api/test_leaks.py
 
 soak-sites: setup  ## two clusters and a link that is cut, while both fail over; SITES_ARGS="--messages 10000 --seed 7"
 	@$(PYTHON) -m tests.broker_stub.sites.soak $(SITES_ARGS)

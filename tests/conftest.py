@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ _LONG = (_ANALYSIS, "tests/test_wheel.py", "tests/testing/", "tests/typing/")
 # Some hundred processes start; with this variable, which images for containers set, each compiles all modules
 # again, which takes a third of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and every child inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hypothesis fails an example that takes over 0.2 s; on a busy machine that says nothing about the code.
 settings.register_profile("haclient", deadline=None)

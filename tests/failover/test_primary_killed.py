@@ -262,7 +262,7 @@ async def test_a_password_that_the_new_primary_does_not_take_ends_the_connection
     primary = members.start("primary", role="primary", users={"app": "its password"}, anonymous=False)
     passive = members.start("passive", users={"app": "another"}, anonymous=False, generation=1)
     url = f"amqp://app:its%20password@{primary.address},{passive.address}?{OPTIONS}"
-    async with aio.connect(url) as connection:
+    async with aio.connect(url, refusal_timeout=1) as connection:
         sender, live = await connection.create_sender(QUEUE), connection.events()
         await asyncio.to_thread(primary.kill)
         waiting = await sender.send_nowait(Message(body=1))

@@ -170,6 +170,7 @@ def test_the_blocking_api_writes_no_password_and_no_body(run: Run, members: Memb
             sender.send(Message(body=BODY), timeout=0.01)
         run.failed(late.value)
         run.look(waiting)
+        connection.close()  # the end of the block would wait for the message
     run.failed(waiting.exception(10) or AssertionError("it must have failed"))
 
 

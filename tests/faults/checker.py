@@ -7,7 +7,9 @@ Rules
 * *Disordered*: on one link, after a later message of the same producer to the same queue.  A message counts
   only if it was received once, was no redelivery and was not given back: anything else may come late.
 * A message that comes again though nobody gave it back is a *duplicate*.  That is allowed (at least
-  once), and counted.
+  once), and counted.  *Twice* is one of them over one link of the drain, where nobody consumed before: then
+  the broker has it twice.
+* *Hung*: a call that did not return within its time, or after its cancellation.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ class Verdict:
     duplicates: int
     returned: int
     lost: tuple[Name, ...] = ()
+    twice: tuple[Name, ...] = ()
+    hung: tuple[Name, ...] = ()
     unexpected: tuple[str, ...] = ()
     disordered: tuple[str, ...] = ()
     disputes: tuple[str, ...] = ()
@@ -38,7 +42,8 @@ class Verdict:
     @property
     def holds(self) -> bool:
         """Whether nothing happened that must not."""
-        return not (self.lost or self.unexpected or self.disordered or self.disputes)
+        wrong = (self.lost, self.twice, self.hung, self.unexpected, self.disordered, self.disputes)
+        return not any(wrong)
 
 
 def check(history: History) -> Verdict:
@@ -55,6 +60,8 @@ def check(history: History) -> Verdict:
         duplicates=times.total() - len(times) - returned,
         returned=returned,
         lost=tuple(name for name in history.sent if _is_lost(history, name, times)),
+        twice=tuple(_twice(history)),
+        hung=tuple(history.hung),
         unexpected=tuple(_unexpected(history)),
         disordered=tuple(_disordered(history, times)),
         disputes=tuple(history.disputes),
@@ -63,6 +70,15 @@ def check(history: History) -> Verdict:
 
 def _is_lost(history: History, name: Name, times: Counter[Name]) -> bool:
     return history.fate(name) is Fate.ACKNOWLEDGED and not times[name]
+
+
+def _twice(history: History) -> Iterator[Name]:
+    seen: set[tuple[Link, Name]] = set()
+    for receipt in history.receipts:
+        if receipt.queue in history.kept:
+            if (receipt.link, receipt.name) in seen:
+                yield receipt.name
+            seen.add((receipt.link, receipt.name))
 
 
 def _unexpected(history: History) -> Iterator[str]:

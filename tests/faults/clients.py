@@ -5,30 +5,35 @@
         await load.finish()
     await drain(cluster.url, history)
 
-Each client has a connection of its own.  Producers pipeline numbered messages, now and then one
-with a timeout; consumers accept most messages, give some back, and detach and attach again.
+Each client has a connection of its own.  Producers pipeline numbered messages, and a tenth of them do not
+wait (``impatient``); consumers accept most messages, give some back, and detach and attach again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from types import TracebackType
 from typing import Self
 
 from haclient import Message, aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.errors import HaclientError, MessageNotAccepted, ReceiveTimeout, StaleDelivery
+from haclient.errors import ReceiveTimeout, StaleDelivery
 from haclient.events import Connected, Event, Reconnected
 from haclient.outcome import Outcome
 from tests.faults.history import Fate, History, Link, Name, Receipt
+from tests.faults.impatient import BlockingProducer, fate_of, is_impatient, send_impatiently
 
 STEADY_QUEUE = "steady"
 RESTLESS_QUEUE = "restless"
 """Its consumers detach and attach again, so what they prefetched comes out of its order."""
 KEPT_QUEUE = "kept"
 """Nobody consumes from it before the drain, so that the stores have something to be equal in."""
+BLOCKING_QUEUE = "blocking"
+"""The same, filled over the blocking API."""
 
 # Messages a second of one producer: together with the faults, two cores are then half busy.
 _BUSY_RATE, _KEPT_RATE = 100, 20
@@ -65,19 +70,33 @@ class Load:
 
     async def __aenter__(self) -> Self:
         self._history.restless.add(RESTLESS_QUEUE)
+        self._history.kept |= {KEPT_QUEUE, BLOCKING_QUEUE}
         for queue in (STEADY_QUEUE, RESTLESS_QUEUE):
             for number in range(2):
                 await self._add(self._producers, self._produce, f"producer-{number}-of-{queue}", queue)
                 await self._add(self._consumers, self._consume, f"consumer-{number}-of-{queue}", queue)
         await self._add(self._producers, self._produce, "producer-of-kept", KEPT_QUEUE)
+        producer = BlockingProducer(
+            BLOCKING_QUEUE,
+            self._history,
+            random.Random(self._rng.random()),
+            pause=1 / _KEPT_RATE,
+            most=_KEPT_MOST,
+            body=lambda name: encode(name, 100),
+        )
+        work = producer.run(self._url, self._producing)
+        self._producers.append(asyncio.create_task(work, name="blocking producer"))
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         tasks = (*self._producers, *self._consumers)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._stack.aclose()
+        # With the error: a connection whose block ends without one flushes, and hides it by a timeout.
+        await self._stack.__aexit__(kind, error, trace)
 
     def check(self) -> None:
         """Raise what a client failed with."""
@@ -87,17 +106,18 @@ class Load:
 
     async def make_queue(self, name: str) -> None:
         """A new queue with a few messages, whose fates are noted as they come."""
+        self._history.kept.add(name)
         connection = await self._stack.enter_async_context(aio.connect(self._url))
         self._producers.append(asyncio.create_task(self._fill(name, connection), name=f"fill {name}"))
 
     async def _fill(self, queue: str, connection: aio.Connection) -> None:
-        sender = await connection.create_sender(queue)
+        sender = await connection.create_sender(queue, timeout=math.inf)
         for number in range(_NEW_QUEUE):
             message = Name(f"producer-of-{queue}", number)
             self._history.sent[message] = queue
             sending = asyncio.ensure_future(sender.send(Message(body=encode(message, 10)), timeout=_SETTLING))
             await asyncio.wait([sending])
-            self._history.fates[message] = fate_of(sending)
+            self._history.fates[message] = fate_of_call(sending)
         await connection.close()
 
     async def finish(self) -> None:
@@ -134,43 +154,41 @@ class Load:
     # -- producers ------------------------------------------------------------------------------
 
     async def _produce(self, name: str, queue: str, connection: aio.Connection, rng: random.Random) -> None:
-        sender = await connection.create_sender(queue)
+        sender = await connection.create_sender(queue, timeout=math.inf)
         rate = _KEPT_RATE if queue == KEPT_QUEUE else _BUSY_RATE
         burst = max(1, rate // _BURSTS_PER_SECOND)
-        pending: set[asyncio.Future[Outcome]] = set()
+        pending: dict[asyncio.Future[Outcome], Name] = {}
         number = 0
         most = _KEPT_MOST if queue == KEPT_QUEUE else _FOR_EVER
         while number < most and not self._producing.is_set():
             for _ in range(rng.randint(1, 2 * burst)):
-                timeout = rng.uniform(0.001, 0.1) if rng.random() < 0.01 else None
                 message = Name(name, number)
                 number += 1
                 self._history.sent[message] = queue
-                future = await self._send(sender, message, rng.randint(0, _MAX_FILLING), timeout)
-                future.add_done_callback(self._noting(message, pending))
+                future = await self._send(sender, message, rng)
                 self._serves(connection.endpoint, connection.generation)
-                pending.add(future)
+                if not future.done():
+                    pending[future] = message
+                future.add_done_callback(self._noting(message, pending))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._producing.wait(), burst / rate)
+        await self._producing.wait()
         if pending:
             await asyncio.wait(pending, timeout=_SETTLING)
+        self._history.hung += [message for message in pending.values() if message not in self._history.hung]
 
-    async def _send(
-        self, sender: aio.Sender, name: Name, filling: int, timeout: float | None
-    ) -> asyncio.Future[Outcome]:
-        message = Message(body=encode(name, filling))
-        if timeout is None:
-            return await sender.send_nowait(message)
-        sending = asyncio.ensure_future(sender.send(message, timeout=timeout))
-        await asyncio.wait([sending])  # the next one must not overtake it
-        return sending
+    async def _send(self, sender: aio.Sender, name: Name, rng: random.Random) -> asyncio.Future[Outcome]:
+        message = Message(body=encode(name, rng.randint(0, _MAX_FILLING)))
+        if is_impatient(rng):
+            return await send_impatiently(sender, message, name, rng, self._history)
+        return await sender.send_nowait(message)
 
     def _noting(
-        self, name: Name, pending: set[asyncio.Future[Outcome]]
+        self, name: Name, pending: dict[asyncio.Future[Outcome], Name]
     ) -> Callable[[asyncio.Future[Outcome]], None]:
         def note(future: asyncio.Future[Outcome]) -> None:
-            pending.discard(future)
-            self._history.fates[name] = fate_of(future)
+            pending.pop(future, None)
+            self._history.fates[name] = fate_of_call(future)
 
         return note
 
@@ -180,7 +198,9 @@ class Load:
         serial = 0
         while not self._consuming.is_set():
             serial += 1
-            receiver = await connection.create_receiver(queue, credit=rng.choice((1, 10, 100)))
+            receiver = await connection.create_receiver(
+                queue, credit=rng.choice((1, 10, 100)), timeout=math.inf
+            )
             until = rng.randint(50, 1000) if queue == RESTLESS_QUEUE else _FOR_EVER
             while until and not self._consuming.is_set():
                 until -= 1
@@ -204,16 +224,9 @@ async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float) -> No
             await delivery.modify(delivery_failed=True)
 
 
-def fate_of(future: asyncio.Future[Outcome]) -> Fate:
+def fate_of_call(future: asyncio.Future[Outcome]) -> Fate:
     """What the end of a send means."""
-    if future.cancelled():
-        return Fate.UNKNOWN
-    error = future.exception()
-    if error is None:
-        return Fate.ACKNOWLEDGED
-    refused = isinstance(error, MessageNotAccepted)
-    refused |= isinstance(error, HaclientError) and error.delivered is False
-    return Fate.REFUSED if refused else Fate.UNKNOWN
+    return Fate.UNKNOWN if future.cancelled() else fate_of(future.exception())
 
 
 def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial: int, queue: str) -> Receipt:

@@ -11,6 +11,7 @@ producer knows it:
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -74,6 +75,12 @@ class History:
     """Which member was seen to serve in a generation."""
     disputes: list[str] = field(default_factory=list)
     """Generations that went back, or that two members served in."""
+    kept: set[str] = field(default_factory=set)
+    """Queues that nobody consumes from before the drain: a message that comes twice was stored twice."""
+    impatient: Counter[str] = field(default_factory=Counter)
+    """How the calls ended that were cancelled, or had little time."""
+    hung: list[Name] = field(default_factory=list)
+    """Messages whose call did not return in time."""
 
     def fate(self, name: Name) -> Fate:
         """What is known of a message; nothing yet is unknown."""

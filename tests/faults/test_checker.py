@@ -99,6 +99,22 @@ def test_what_arrives_twice_is_a_duplicate_and_no_violation() -> None:
     assert (verdict.received, verdict.duplicates) == (3, 1)
 
 
+def test_what_nobody_consumed_before_and_comes_twice_over_one_link_is_a_violation() -> None:
+    again = received(0, link=Link("consumer", 1, 2))
+    for receipts, twice in [([received(0), again], 0), ([received(0), again, received(0)], 1)]:
+        seen = history(*receipts, sent=1, fate=Fate.UNKNOWN)
+        seen.kept.add("q")
+        verdict = check(seen)
+        assert (len(verdict.twice), verdict.holds) == (twice, not twice)
+
+
+def test_a_call_that_did_not_return_is_a_violation() -> None:
+    seen = history(sent=1, fate=Fate.UNKNOWN)
+    seen.hung.append(name(0))
+    assert check(seen).hung == (name(0),)
+    assert not check(seen).holds
+
+
 def test_what_was_given_back_and_came_again_is_no_duplicate() -> None:
     verdict = check(history(received(0, returned=True), received(0), sent=1))
     assert (verdict.returned, verdict.duplicates) == (1, 0)

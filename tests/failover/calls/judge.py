@@ -1,0 +1,68 @@
+"""What the broker has after all connections are closed, against what the calls reported."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+
+from haclient import Message, blocking
+from tests.failover.calls.book import CASES, Book, Report, message_of, number_of
+
+_PATIENCE = 30.0
+_END = "end"
+
+
+def feed(url: str, queue: str, numbers: Iterable[int]) -> None:
+    """Put messages into a queue, for a run to receive."""
+    with blocking.connect(url) as connection:
+        sender = connection.create_sender(queue)
+        for number in numbers:
+            sender.send(message_of(number), timeout=_PATIENCE)
+
+
+def drained(url: str, *queues: str) -> list[Counter[int]]:
+    """Everything in these queues; a message that is sent last shows their end."""
+    found = []
+    with blocking.connect(url) as connection:
+        for queue in queues:
+            connection.create_sender(queue).send(Message(body=_END), timeout=_PATIENCE)
+            receiver, numbers = connection.create_receiver(queue), list[int]()
+            for _ in itertools.count():
+                delivery = receiver.receive(timeout=_PATIENCE)
+                delivery.accept()
+                if delivery.message.body == _END:
+                    break
+                numbers.append(number_of(delivery.message))
+            receiver.close()
+            found.append(Counter(numbers))
+    return found
+
+
+def complaints(book: Book, fed: set[int], sent: Counter[int], unreceived: Counter[int]) -> list[str]:
+    """What is not so.
+
+    :param fed: the messages that the run could receive.
+    :param sent: what is in the queue that the run sent to.
+    :param unreceived: what is left of the messages to receive.
+    """
+    wrong = [f"hung: {call}" for call in book.hung]
+    for number, report in book.reports.items():
+        if sent[number] not in report.value:
+            wrong.append(f"message {number} was reported as {report.name}, and is there {sent[number]} times")
+    wrong += [f"message {number} has no report" for number in sent.keys() - book.reports.keys()]
+    wrong += [f"message {number} was never received" for number in fed - {*book.got, *unreceived}]
+    wrong += [f"left behind: {count} {what}" for what, count in book.left.items() if count]
+    return wrong
+
+
+def may_come_late(book: Book, sent: Counter[int]) -> frozenset[int]:
+    """What was not there, and of which nobody knows whether it was sent."""
+    return frozenset(
+        number for number, report in book.reports.items() if report is Report.UNKNOWN and not sent[number]
+    )
+
+
+def missing_cases(cases: Counter[str]) -> list[str]:
+    """The cases that did not come about."""
+    return [case for case in CASES if not cases[case]]
