@@ -37,7 +37,7 @@ def _timed(send: Callable[[proton.Message], object], body: bytes, count: int) ->
 
 def _ours(url: str, body: bytes, count: int) -> tuple[Sample, list[float]]:
     with haclient.connect(url, heartbeat=_HEARTBEAT) as connection:
-        sender = connection.create_sender(_ADDRESS)
+        sender = connection.create_sender(_ADDRESS, durable=False)
         return _timed(sender.send, body, count)
 
 

@@ -77,7 +77,7 @@ async def _aio_connect(broker: BrokerProcess, count: int) -> Sample:
     watch = Stopwatch()
     for _ in range(count):
         async with factory.connect() as connection:
-            sender = await connection.create_sender(ours.ADDRESS)
+            sender = await connection.create_sender(ours.ADDRESS, durable=False)
             await sender.send(haclient.Message(body=b"x"))
     sample = watch.stop(count)
     await factory.close()

@@ -51,7 +51,7 @@ class NoDelay(random.Random):
 
 async def _send(broker: BrokerProcess, body: bytes, count: int, folder: str, *, storm: bool) -> Sample:
     async with aio.connect(broker.url, telemetry=folder) as connection:
-        sender = await connection.create_sender(ours.ADDRESS)
+        sender = await connection.create_sender(ours.ADDRESS, durable=False)
         stormy = asyncio.create_task(_reconnect_for_ever(broker, folder)) if storm else None
         sample = await ours.send_all(sender, body, count)
         if stormy is not None:

@@ -39,7 +39,7 @@ async def _aio_receive(url: str, count: int) -> Sample:
 
 def _blocking_send(url: str, body: bytes, count: int) -> Sample:
     with haclient.connect(url) as connection:
-        sender = connection.create_sender(ours.ADDRESS)
+        sender = connection.create_sender(ours.ADDRESS, durable=False)
         watch = Stopwatch()
         futures = [sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
         sender.flush()

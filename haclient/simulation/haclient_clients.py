@@ -29,6 +29,7 @@ from haclient.discovery.evidence import (
     FailureReason,
     PrimaryLost,
 )
+from haclient.discovery.refusals import Refusals
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
@@ -85,6 +86,8 @@ class HaclientClients:
         self._world = world
         self._policy = policy
         self._rng = rng
+        # One for all, and it stays empty: no member of the model answers not-found or invalid-field.
+        self._refusals = Refusals()
         self._members = tuple(
             Endpoint(f"10.0.0.{place + 1}", 5672) for place in range(world.scenario.members)
         )
@@ -107,7 +110,13 @@ class HaclientClients:
 
     def begin(self, client: int, at: float) -> None:
         """This client notices the loss."""
-        search = Search(policy=self._policy, backoff=Backoff(self._policy, self._rng), now=at, first=False)
+        search = Search(
+            policy=self._policy,
+            backoff=Backoff(self._policy, self._rng),
+            now=at,
+            first=False,
+            refusals=self._refusals,
+        )
         state = self._clients[client] = _Client(search, self._start)
         if self._warm:
             where = self._warm[client % len(self._warm)]

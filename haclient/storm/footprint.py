@@ -50,7 +50,7 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         self.most: dict[str, Footprint] = {}
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Look once."""
         for name, pid in self._processes().items():
             now, most = footprint(pid), self.most.get(name, Footprint())
@@ -68,5 +68,5 @@ class Watch:
 
     async def _run(self) -> None:
         while True:
-            self.look()
+            self.measure()
             await asyncio.sleep(_INTERVAL)

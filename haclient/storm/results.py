@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from haclient.storm.lines import Line
 
 # Counting thousands of clients takes milliseconds of processor time, which the clients need.
-_LOOK = 0.2
+_POLL_INTERVAL = 0.2
 
 
 @dataclass(slots=True)
@@ -102,5 +102,5 @@ async def count_up(
     until = time.monotonic() + seconds
     while (done := count()) < goal and time.monotonic() < until:
         progress(done)
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_POLL_INTERVAL)
     progress(done)

@@ -156,7 +156,10 @@ class Recorder:
     # -- one for each kind of event -----------------------------------------------------------
 
     def _nothing(
-        self, _connection: _Connection, _event: events.AttemptStarted | events.Parked, _ended: list[Ended]
+        self,
+        _connection: _Connection,
+        _event: events.AttemptStarted | events.Parked | events.LinkRetrying,
+        _ended: list[Ended],
     ) -> Iterator[str]:
         # No line, so no gap in their numbers either.
         return iter(())
@@ -296,6 +299,7 @@ _MAKERS: dict[type[Any], Callable[[Recorder, _Connection, Any, list[Ended]], Ite
     events.AttemptFailed: Recorder._attempt_failed,  # noqa: SLF001
     events.Parked: Recorder._nothing,  # noqa: SLF001
     events.Redirected: Recorder._redirected,  # noqa: SLF001
+    events.LinkRetrying: Recorder._nothing,  # noqa: SLF001
     events.BackingOff: Recorder._backing_off,  # noqa: SLF001
     events.Connected: Recorder._connected,  # noqa: SLF001
     events.Reconnected: Recorder._connected,  # noqa: SLF001

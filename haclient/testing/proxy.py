@@ -31,12 +31,14 @@ class Proxy(Peer):
     :ivar cuts: for each cut, the bytes in both directions since the one before.
     :ivar made: how many cuts there were, the ones by ``cut`` included.
     :ivar passed: bytes since the last cut.
+    :ivar delay: seconds by which it holds up each piece of data; a slow route has one.
     """
 
     target: Peer | None = None
     cuts: Iterator[int] = field(default_factory=lambda: iter(()))
     made: int = 0
     passed: int = 0
+    delay: float = 0.0
     _limit: int | None = None
     _refuses: bool = False
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -99,6 +101,8 @@ class Proxy(Peer):
     ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(_CHUNK):
+                if self.delay:
+                    await asyncio.sleep(self.delay)
                 await self._flows.wait()
                 if self._limit is not None and self.passed + len(data) >= self._limit:
                     writer.write(data[: self._limit - self.passed])

@@ -6,8 +6,9 @@
 Rules
 -----
 * A delay becomes the shorter one of ``SHORT`` and what the application, its URL or the defaults say.
-* What bounds how long the client tries (``deadline``, ``startup_deadline``, ``max_attempts``,
-  ``send_timeout``) stays as it is, unless it is given: a shorter one changes what the application sees.
+* What bounds how long the client tries (``deadline``, ``startup_deadline``, ``refusal_timeout``,
+  ``max_attempts``, ``send_timeout``, ``call_timeout``) stays as it is, unless it is given: a shorter one
+  changes what the application sees.
 * It holds for factories of this process that are made inside the context, in any thread, and only for
   those; two contexts in two threads at once would leave one another's.
 """
