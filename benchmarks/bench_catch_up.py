@@ -44,7 +44,7 @@ class Traffic:
         while True:
             while sent < (loop.time() - began) * self._rate:
                 sent += 1
-                future = await self._sender.send_nowait(haclient.Message(body=self._body))
+                future = await self._sender.submit(haclient.Message(body=self._body))
                 future.add_done_callback(functools.partial(self._settled, loop.time()))
             await asyncio.sleep(1 / self._rate)
 
@@ -55,7 +55,7 @@ class Traffic:
 
 async def _fill(sender: aio.Sender, body: bytes, count: int) -> None:
     for _ in range(count):
-        await sender.send_nowait(haclient.Message(body=body))
+        await sender.submit(haclient.Message(body=body))
     await sender.flush()
 
 

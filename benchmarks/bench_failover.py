@@ -128,7 +128,7 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     async with await AdminClient.connect(new_primary, Credentials(_PASSWORD)) as admin:
         pair.kill_primary()
         killed_at = time.monotonic()
-        outcome = await sender.send_nowait(haclient.Message(body=b"after"))
+        outcome = await sender.submit(haclient.Message(body=b"after"))
         settled = loop.create_future()
         outcome.add_done_callback(lambda _: settled.set_result(time.monotonic()))
         await asyncio.sleep(random.uniform(*_OUTAGE))

@@ -97,7 +97,7 @@ async def _round(pair: Pair, sender: aio.Sender, figures: Figures) -> None:
     commander = await _commander(new_primary)
     pair.kill_primary()
     killed_at = time.monotonic()
-    outcome = await sender.send_nowait(haclient.Message(body=b"after"))
+    outcome = await sender.submit(haclient.Message(body=b"after"))
     settled = loop.create_future()
     outcome.add_done_callback(lambda _: settled.set_result(time.monotonic()))
     await asyncio.sleep(random.uniform(*_OUTAGE))

@@ -47,7 +47,7 @@ async def _send(contestant: Contestant, body: bytes, count: int) -> Sample:
     async with aio.connect(contestant.url) as connection:
         sender = await connection.create_sender(contestant.address, configure=contestant.configure)
         watch = Stopwatch()
-        futures = [await sender.send_nowait(haclient.Message(body=body, durable=True)) for _ in range(count)]
+        futures = [await sender.submit(haclient.Message(body=body, durable=True)) for _ in range(count)]
         await sender.flush()
         assert all(future.result().accepted for future in futures)
         sample = watch.stop(count)

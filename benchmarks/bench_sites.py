@@ -93,7 +93,7 @@ async def _send(connection: aio.Connection, queue: str, body: bytes, count: int)
     sender = await connection.create_sender(queue)
     watch = Stopwatch()
     for _ in range(count):
-        await sender.send_nowait(haclient.Message(body=body, durable=True))
+        await sender.submit(haclient.Message(body=body, durable=True))
     await sender.flush()
     sample = watch.stop(count)
     await sender.close()
@@ -123,7 +123,7 @@ async def _lags(
         ahead = began + number / rate - loop.time()
         if ahead > 0:
             await asyncio.sleep(ahead)
-        await sender.send_nowait(haclient.Message(body=body, durable=True))
+        await sender.submit(haclient.Message(body=body, durable=True))
     await sender.flush()
     looking.cancel()
     await asyncio.wait([looking])

@@ -41,7 +41,7 @@ def _blocking_send(url: str, body: bytes, count: int) -> Sample:
     with haclient.connect(url) as connection:
         sender = connection.create_sender(ours.ADDRESS, durable=False)
         watch = Stopwatch()
-        futures = [sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
+        futures = [sender.submit(haclient.Message(body=body)) for _ in range(count)]
         sender.flush()
         assert all(future.result().accepted for future in futures)
         return watch.stop(count)

@@ -20,7 +20,7 @@ ADDRESS = "bench"
 async def send_all(sender: aio.Sender, body: bytes, count: int) -> Sample:
     """Send pipelined, until the last outcome; every message is accepted."""
     watch = Stopwatch()
-    futures = [await sender.send_nowait(haclient.Message(body=body)) for _ in range(count)]
+    futures = [await sender.submit(haclient.Message(body=body)) for _ in range(count)]
     await sender.flush()
     assert all(future.result().accepted for future in futures)
     return watch.stop(count)

@@ -99,7 +99,7 @@ async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: a
     while not stop.is_set():
         while totals.sent < (time.monotonic() - started) * rate and not stop.is_set():
             number = totals.sent
-            future = await sender.send_nowait(Message(body=number))
+            future = await sender.submit(Message(body=number))
             totals.sent += 1
             pending.add(future)
             future.add_done_callback(lambda future, number=number: done(number, future))
@@ -222,7 +222,7 @@ def verdict(totals: Totals, kills: int) -> Table:
     duplicates = sum(count - 1 for count in totals.received.values())
     who, longest = max(totals.downtimes, key=lambda pair: pair[1], default=("-", 0.0))
     table = Table("", "count", "how it was counted", title=f"{kills} times SIGKILL")
-    table.add_row("sent", f"{totals.sent:,}", "numbers given to send_nowait()")
+    table.add_row("sent", f"{totals.sent:,}", "numbers given to submit()")
     table.add_row("settled", f"{len(totals.settled):,}", "futures that resolved: accepted by a primary")
     table.add_row("not settled", f"{len(totals.failed):,}", "futures that raised")
     table.add_row("received", f"{len(totals.received):,}", "different numbers the consumer was given")

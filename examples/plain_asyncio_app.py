@@ -22,7 +22,7 @@ async def produce(connection: aio.Connection) -> None:
     sender = await connection.create_sender("numbers")
     for number in itertools.count(1):
         # Waits only for room in the window: through an outage that is 1000 messages, or ``?window=``.
-        settled = await sender.send_nowait(Message(body=number))
+        settled = await sender.submit(Message(body=number))
         settled.add_done_callback(functools.partial(on_settled, number))
         await asyncio.sleep(0.1)
 

@@ -104,7 +104,7 @@ class SiteLink:
 
     # -- the connection -------------------------------------------------------------------------
 
-    def _connect(self) -> aio.Connecting:
+    def _connect(self) -> aio.Opening[aio.Connection]:
         return aio.connect(
             self._source.url,
             startup_deadline=None,

@@ -1,1 +1,1 @@
-"""Parts of the two APIs: receivers and deliveries, and the futures that ``send_nowait`` returns."""
+"""Parts of the two APIs: senders, receivers and deliveries, and the futures that ``submit`` returns."""

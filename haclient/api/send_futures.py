@@ -1,4 +1,4 @@
-"""The futures that ``send_nowait`` returns: cancelling one withdraws a message that is not on the wire.
+"""The futures that ``submit`` returns: cancelling one withdraws a message that is not on the wire.
 
 A message on the wire stays in the ledger until the primary settles it or the connection is lost.
 """

@@ -60,12 +60,12 @@ class AsyncTracedSender:
         with self._link.sending(message):
             return await self._sender.send(message, **arguments)
 
-    async def send_nowait(self, message: proton.Message, **arguments: Any) -> asyncio.Future[Outcome]:
-        """Send without waiting for the outcome; see ``aio.Sender.send_nowait``."""
+    async def submit(self, message: proton.Message, **arguments: Any) -> asyncio.Future[Outcome]:
+        """Send without waiting for the outcome; see ``aio.Sender.submit``."""
         operation = self._link.send(message)
         with operation.current():
             try:
-                future = await self._sender.send_nowait(message, **arguments)
+                future = await self._sender.submit(message, **arguments)
             except BaseException as error:
                 operation.end(error)
                 raise

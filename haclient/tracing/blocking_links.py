@@ -60,12 +60,12 @@ class TracedSender:
         with self._link.sending(message):
             return self._sender.send(message, **arguments)
 
-    def send_nowait(self, message: proton.Message, **arguments: Any) -> Future[Outcome]:
-        """Send without waiting for the outcome; see ``blocking.Sender.send_nowait``."""
+    def submit(self, message: proton.Message, **arguments: Any) -> Future[Outcome]:
+        """Send without waiting for the outcome; see ``blocking.Sender.submit``."""
         operation = self._link.send(message)
         with operation.current():
             try:
-                future = self._sender.send_nowait(message, **arguments)
+                future = self._sender.submit(message, **arguments)
             except BaseException as error:
                 operation.end(error)
                 raise

@@ -89,7 +89,7 @@ async def test_a_connection_closes_while_the_window_is_full(api: API) -> None:
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer), window=1)
         sender = await connection.create_sender("q")
-        first = await sender.send_nowait(Message(body="fills the window"))
+        first = await sender.submit(Message(body="fills the window"))
         second = asyncio.ensure_future(sender.send(Message(body="waits for room")))
         flushing = asyncio.ensure_future(sender.flush())
         await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_everything_on_a_closed_connection_raises(api: API) -> None:
         await connection.close()
         calls: list[Callable[[], Awaitable[Any]]] = [
             lambda: sender.send(Message()),
-            lambda: sender.send_nowait(Message()),
+            lambda: sender.submit(Message()),
             receiver.receive,
             lambda: connection.create_sender("q"),
             lambda: connection.create_receiver("q"),

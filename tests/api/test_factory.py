@@ -170,7 +170,7 @@ def test_use_after_a_fork_raises_wrong_thread() -> None:
         sender = connection.create_sender("q")
         calls = [
             lambda: sender.send(Message()),
-            lambda: sender.send_nowait(Message()),
+            lambda: sender.submit(Message()),
             lambda: connection.create_receiver("q"),
             connection.factory.connect,
         ]
@@ -247,7 +247,7 @@ def test_a_blocking_call_on_the_loop_thread_raises_wrong_thread() -> None:
             raised.extend(raises_wrong_thread(call) for call in calls)
             called.set()
 
-        sender.send_nowait(Message()).add_done_callback(when_settled)
+        sender.submit(Message()).add_done_callback(when_settled)
         engine, _ = next(iter(good.engines.items()))
         engine._loop.call_soon_threadsafe(good.grant, 1)
         assert called.wait(10)
@@ -316,7 +316,7 @@ def test_a_thread_that_calls_while_another_closes_gets_an_error() -> None:
 
             calls: list[Callable[[], object]] = [
                 lambda sender=sender: sender.send(Message()),
-                lambda sender=sender: sender.send_nowait(Message()),
+                lambda sender=sender: sender.submit(Message()),
                 lambda receiver=receiver: receiver.receive(timeout=0.0001),
                 lambda connection=connection: connection.create_sender("q").close(),
             ]
@@ -343,7 +343,7 @@ def test_a_future_that_is_cancelled_while_it_is_settled_harms_nobody() -> None:
     with in_thread(primary()) as good, haclient.connect(url(good)) as connection:
         sender = connection.create_sender("q")
         for number in range(2000):
-            future = sender.send_nowait(Message(body=number))
+            future = sender.submit(Message(body=number))
             if number % 2:
                 future.cancel()
         sender.flush(timeout=20)

@@ -38,7 +38,7 @@ async def connected(api: API, *, grants: int = 0, **options: Any) -> AsyncIterat
 
 
 async def send(sender: Any, *bodies: object) -> list[Any]:
-    return [await sender.send_nowait(Message(body=body)) for body in bodies]
+    return [await sender.submit(Message(body=body)) for body in bodies]
 
 
 async def leave(thing: Any, error: BaseException | None = None) -> None:
@@ -95,7 +95,7 @@ async def test_a_flush_ends_beside_a_task_that_keeps_sending(api: API) -> None:
 
         async def keep_sending() -> None:
             while True:
-                await sender.send_nowait(Message(body="more"))
+                await sender.submit(Message(body="more"))
 
         sending = asyncio.ensure_future(keep_sending())
         for _ in range(10):

@@ -96,7 +96,7 @@ async def test_the_deadline_ends_a_search_after_a_loss_and_fails_who_waits(api: 
         connection = await api.connect(url(peer, deadline=0.2), on_event=watch)
         sender = await connection.create_sender("q")
         receiver = await connection.create_receiver("q")
-        sent, unsent = [await sender.send_nowait(Message(body=body)) for body in range(2)]
+        sent, unsent = [await sender.submit(Message(body=body)) for body in range(2)]
         receiving = asyncio.ensure_future(receiver.receive())
         await peer.until(lambda: peer.received)
     await watch.until(GaveUp)

@@ -51,7 +51,7 @@ async def test_a_cancelled_send_is_withdrawn_when_it_has_not_left() -> None:
         with pytest.raises(asyncio.CancelledError):
             await sending
         assert sender.unsettled == 0
-        after = await sender.send_nowait(Message(body="after"))
+        after = await sender.submit(Message(body="after"))
         peer.grant(10)
         await after
         assert peer.bodies == ["after"]
@@ -60,7 +60,7 @@ async def test_a_cancelled_send_is_withdrawn_when_it_has_not_left() -> None:
 async def test_a_cancelled_wait_for_the_window_gives_its_place_to_the_next() -> None:
     async with primary(grants=0) as peer, aio.connect(url(peer, window=1)) as connection:
         sender = await connection.create_sender("q")
-        first = await sender.send_nowait(Message(body=1))
+        first = await sender.submit(Message(body=1))
         waiting = [asyncio.ensure_future(sender.send(Message(body=body))) for body in (2, 3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
@@ -89,7 +89,7 @@ async def test_a_cancelled_future_withdraws_a_message_that_has_not_left(api: API
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
-        futures = [await sender.send_nowait(Message(body=body)) for body in range(3)]
+        futures = [await sender.submit(Message(body=body)) for body in range(3)]
         futures[1].cancel()
         peer.grant(10)
         await asyncio.gather(futures[0], futures[2])
@@ -107,7 +107,7 @@ async def test_a_send_that_times_out_before_it_left_never_leaves(api: API) -> No
         assert caught.value.delivered is False
         assert caught.value.safe_to_retry
         assert sender.unsettled == 0
-        after = await sender.send_nowait(Message(body="after"))
+        after = await sender.submit(Message(body="after"))
         peer.grant(10)
         assert (await after).accepted
         assert peer.bodies == ["after"]
@@ -135,8 +135,8 @@ async def test_a_full_window_and_an_empty_queue_time_out(api: API) -> None:
         connection = await api.connect(url(peer, window=1, send_timeout=0.05))
         sender = await connection.create_sender("q")
         receiver = await connection.create_receiver("q")
-        await sender.send_nowait(Message(body="fills the window"))
-        for call in (sender.send, sender.send_nowait):
+        await sender.submit(Message(body="fills the window"))
+        for call in (sender.send, sender.submit):
             with pytest.raises(SendTimeout) as caught:
                 await call(Message(body="no room"))
             assert caught.value.delivered is False

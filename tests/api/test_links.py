@@ -44,7 +44,7 @@ async def test_messages_are_sent_and_settled_in_order(api: API) -> None:
         sender = await connection.create_sender("q")
         assert sender.address == "q"
         assert (await sender.send(Message(body=0))).accepted
-        futures = [await sender.send_nowait(Message(body=body)) for body in (1, 2)]
+        futures = [await sender.submit(Message(body=body)) for body in (1, 2)]
         await sender.flush(timeout=5)
         assert [(await future).state for future in futures] == [OutcomeState.ACCEPTED] * 2
         assert sender.unsettled == 0

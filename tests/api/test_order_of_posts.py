@@ -57,7 +57,7 @@ def test_a_flush_waits_for_what_the_same_thread_sent_before() -> None:
     with in_thread(primary(outcome=None)) as peer, blocking.connect(url(peer)) as connection:
         sender = connection.create_sender("q")
         with about_to_wake(sender._thread):
-            future = sender.send_nowait(Message(body="one"))
+            future = sender.submit(Message(body="one"))
             with pytest.raises(SendTimeout):
                 sender.flush(timeout=0.1)
         future.cancel()

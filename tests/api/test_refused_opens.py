@@ -52,7 +52,7 @@ async def test_an_election_ends_no_connection(api: API, condition: proton.Condit
         old.outcome = None
         connection = await api.connect(url(*members, **FAST), on_event=watch)
         sender = await connection.create_sender("q")
-        unsettled = await sender.send_nowait(Message(body="before"))
+        unsettled = await sender.submit(Message(body="before"))
         await old.until(lambda: old.received)
         elects(members, condition)
         await watch.until(Disconnected)

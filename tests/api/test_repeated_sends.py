@@ -80,7 +80,7 @@ async def test_it_can_be_repeated_on_another_connection(api: API) -> None:
             error = await timed_out(await connection.create_sender("q"), peer, Message(body="one"))
         peer.outcome = ACCEPTED
         async with connected(api, peer) as connection:
-            future = await (await connection.create_sender("q")).send_nowait(
+            future = await (await connection.create_sender("q")).submit(
                 Message(body="one"), duplicate_id=error.duplicate_id
             )
             assert (await future).accepted
@@ -99,12 +99,12 @@ async def test_a_message_that_never_left_has_its_id_too(api: API) -> None:
         assert ids(peer) == [caught.value.duplicate_id]
 
 
-@pytest.mark.parametrize("call", ["send", "send_nowait"])
+@pytest.mark.parametrize("call", ["send", "submit"])
 async def test_a_repetition_that_finds_the_window_full_keeps_its_id(api: API, call: str) -> None:
     async with primary(outcome=None) as peer, connected(api, peer, window=1) as connection:
         sender, message = await connection.create_sender("q"), Message(body="one")
         error = await timed_out(sender, peer, message)
-        filling = await sender.send_nowait(Message(body="fills the window"))
+        filling = await sender.submit(Message(body="fills the window"))
         await peer.until(lambda: len(peer.received) == 2)
         with pytest.raises(SendTimeout) as caught:
             await getattr(sender, call)(message, timeout=0.01, duplicate_id=error.duplicate_id)
@@ -171,8 +171,8 @@ async def test_the_text_says_when_nobody_is_connected(api: API) -> None:
         await sender.send(Message(body="two"), timeout=0.01)
     nobody = "the connection has no primary"
     assert str(caught.value) == f"{nobody}: the message was not settled within 0.01 s"
-    waiting = await sender.send_nowait(Message(body="fills the window"))
-    for call in (sender.send, sender.send_nowait):
+    waiting = await sender.submit(Message(body="fills the window"))
+    for call in (sender.send, sender.submit):
         with pytest.raises(SendTimeout, match=nobody):
             await call(Message(body="two"), timeout=0.01)
     await connection.close()

@@ -12,6 +12,7 @@ import pytest
 
 import haclient
 from haclient import Message, State
+from haclient.api import blocking_sender
 from haclient.api.send_futures import BlockingSendFuture
 from haclient.errors import ConnectionClosed, DeadlineExceeded, LinkTimeout, SendTimeout
 from haclient.testing.threads import in_thread
@@ -101,7 +102,7 @@ async def test_a_flush_without_a_timeout_has_that_of_the_option(api: API) -> Non
     async with connected(api, call_timeout=0.01) as (connection, peer):
         sender = await connection.create_sender("q", timeout=10)
         transport = stall(peer)
-        future = await sender.send_nowait(Message(body="one"))
+        future = await sender.submit(Message(body="one"))
         with pytest.raises(SendTimeout, match=r"1 messages are not settled after 0.01 s"):
             await sender.flush()
         flushing = asyncio.ensure_future(sender.flush(timeout=math.inf))
@@ -184,7 +185,7 @@ async def test_a_timeout_of_connect_replaces_the_startup_deadline_and_no_later_o
 def test_a_blocking_send_that_waits_for_the_window_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     with in_thread(primary(grants=0)) as peer, haclient.connect(url(peer), window=1) as connection:
         sender = connection.create_sender("q")
-        first = sender.send_nowait(Message(body="fills the window"))
+        first = sender.submit(Message(body="fills the window"))
         clock, left = [100.0], list[float | None]()
 
         def waited(seconds: float | None, _function: object) -> None:
@@ -195,7 +196,7 @@ def test_a_blocking_send_that_waits_for_the_window_has_one_deadline(monkeypatch:
             left.append(timeout)
             raise TimeoutError
 
-        monkeypatch.setattr(haclient.blocking, "monotonic", lambda: clock[0], raising=False)
+        monkeypatch.setattr(blocking_sender, "monotonic", lambda: clock[0], raising=False)
         with monkeypatch.context() as patched:
             patched.setattr(sender._thread, "call_within", waited)
             patched.setattr(BlockingSendFuture, "result", never)

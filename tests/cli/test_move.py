@@ -246,7 +246,7 @@ async def test_nothing_is_lost_or_doubled_when_the_primary_is_killed(tmp_path: P
         async with aio.connect(url) as connection:
             sender = await connection.create_sender(OLD)
             for number in range(600):
-                await sender.send_nowait(Message(body=number), durable=number % 2 == 0)
+                await sender.submit(Message(body=number), durable=number % 2 == 0)
             await sender.flush()
         with Running("move", url, OLD, NEW, "--timeout", "2", "--rate", "600") as command:
             async with aio.connect(url) as connection:

@@ -71,7 +71,7 @@ async def test_the_send_decides_and_else_the_sender_and_never_the_message(
         for own in (True, False):
             message = message_of(kind, durable=own)
             await sender.send(message, durable=send_says)
-            await (await sender.send_nowait(message, durable=send_says))
+            await (await sender.submit(message, durable=send_says))
             assert message.durable is own, "the application's message is not changed"
         assert [message.durable for message in arrived(peer)] == [expected] * 4
         like = message_of(kind, durable=expected)
@@ -87,7 +87,7 @@ async def test_a_failover_of_a_broker_that_keeps_ids_longer_than_messages_loses_
 ) -> None:
     async with primary(outcome=None, properties={}) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q", durable=durable)
-        futures = [await sender.send_nowait(Message(body=body)) for body in BODIES]
+        futures = [await sender.submit(Message(body=body)) for body in BODIES]
         await peer.until(lambda: len(peer.received) == len(BODIES))
         die(peer)
         await asyncio.wait_for(asyncio.gather(*futures), PATIENCE)
@@ -97,7 +97,7 @@ async def test_a_failover_of_a_broker_that_keeps_ids_longer_than_messages_loses_
 async def test_where_ids_live_with_messages_what_is_not_durable_has_ids_too(api: API) -> None:
     async with primary(outcome=None, properties=TOGETHER) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q", durable=False)
-        futures = [await sender.send_nowait(Message(body=body)) for body in BODIES]
+        futures = [await sender.submit(Message(body=body)) for body in BODIES]
         await peer.until(lambda: len(peer.received) == len(BODIES))
         peer.outcome = ACCEPTED
         peer.drop()

@@ -53,7 +53,7 @@ async def test_pipelined_messages_arrive_once_and_in_order_over_many_cuts(api: A
     async with primary() as peer, proxy(peer, cuts=[20_000] * 5) as way:
         connection = await api.connect(url(way, **FAST))
         sender = await connection.create_sender("q")
-        futures = [await sender.send_nowait(Message(body=[number, b"x" * 200])) for number in range(1000)]
+        futures = [await sender.submit(Message(body=[number, b"x" * 200])) for number in range(1000)]
         outcomes = await asyncio.wait_for(asyncio.gather(*futures), 20)
         assert all(outcome.accepted for outcome in outcomes)
         assert [number for number, _ in peer.bodies] == list(range(1000))
@@ -83,7 +83,7 @@ async def test_at_most_once_gives_up_what_was_on_the_wire_and_sends_the_rest(api
     async with primary(outcome=None, grants=2) as peer:
         connection = await api.connect(url(peer, delivery="at-most-once", **FAST))
         sender = await connection.create_sender("q")
-        futures = [await sender.send_nowait(Message(body=number)) for number in range(4)]
+        futures = [await sender.submit(Message(body=number)) for number in range(4)]
         await peer.until(lambda: len(peer.received) == 2)
         peer.outcome = ACCEPTED
         peer.drop()
@@ -286,7 +286,7 @@ async def test_a_detached_link_ends_every_call_that_waits_on_it(api: API) -> Non
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer))
         sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
-        unsent = await sender.send_nowait(Message())
+        unsent = await sender.submit(Message())
         receiving = asyncio.ensure_future(receiver.receive())
         peer.detach(proton.Condition("amqp:resource-deleted", "the queue was deleted"))
         for waiting in (unsent, receiving):

@@ -53,7 +53,7 @@ async def test_a_message_sent_between_the_end_of_an_engine_and_its_notice_waits_
         await sender.send(Message(body="before"))
         await connection._core.cut("for the test")
         assert sender._core._credit > 0, "the sender has not noticed it"
-        future = await sender.send_nowait(Message(body="between"))
+        future = await sender.submit(Message(body="between"))
         assert sender._core.to_replay == 0
         assert (await asyncio.wait_for(future, 5)).accepted
         assert peer.bodies == ["before", "between"]
@@ -70,7 +70,7 @@ async def test_nothing_is_written_to_a_session_that_the_peer_has_ended(delivery:
         peer.end_sessions()
         received = await receiver.receive()
         assert sender._core._credit > 0, "the sender has not noticed it"
-        future = await sender.send_nowait(Message(body="afterwards"))
+        future = await sender.submit(Message(body="afterwards"))
         assert sender._core.to_replay == 0
         with pytest.raises(StaleDelivery):
             await received.accept()
@@ -101,7 +101,7 @@ async def test_messages_that_are_withdrawn_before_they_are_sent_take_no_memory(a
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer))
         sender = await connection.create_sender("q")
-        waiting = await sender.send_nowait(Message(body="waits"))
+        waiting = await sender.submit(Message(body="waits"))
         ledger = sender._core.ledger
         withdrawn = []
         for _ in range(100):
@@ -159,12 +159,12 @@ async def test_calls_that_time_out_leave_no_waiter(api: API) -> None:
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer, window=1))
         sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
-        await sender.send_nowait(Message(body="fills the window"))
+        await sender.submit(Message(body="fills the window"))
         for _ in range(5):
             with pytest.raises(ReceiveTimeout):
                 await receiver.receive(timeout=0.001)
             with pytest.raises(SendTimeout):
-                await sender.send_nowait(Message(body="no room"), timeout=0.001)
+                await sender.submit(Message(body="no room"), timeout=0.001)
             with pytest.raises(SendTimeout):
                 await sender.flush(timeout=0.001)
         assert not receiver._core._waiting
@@ -187,12 +187,12 @@ async def test_a_place_in_the_window_that_a_call_does_not_use_is_the_next_ones(h
 
         def call_and_cancel() -> None:
             with contextlib.suppress(ValueError):
-                sender.send_nowait(Message(body="first")).cancel()
+                sender.submit(Message(body="first")).cancel()
 
         sender = await asyncio.to_thread(connection.create_sender, "q", on_encode=on_encode)
-        full = sender.send_nowait(Message(body="fills the window"))
+        full = sender.submit(Message(body="fills the window"))
         waiting = []
-        for number, call in enumerate((call_and_cancel, lambda: sender.send_nowait(Message(body="second")))):
+        for number, call in enumerate((call_and_cancel, lambda: sender.submit(Message(body="second")))):
             waiting.append(asyncio.ensure_future(asyncio.to_thread(call)))
             while len(sender._core._waiting_for_window) <= number:  # noqa: ASYNC110 - they say nothing
                 await asyncio.sleep(0.001)
@@ -207,8 +207,8 @@ async def test_cancelled_futures_leave_the_window_at_once(api: API) -> None:
     async with primary(grants=0) as peer:
         connection = await api.connect(url(peer, window=3))
         sender = await connection.create_sender("q")
-        futures = [await sender.send_nowait(Message(body=number)) for number in range(3)]
-        waiting = asyncio.ensure_future(sender.send_nowait(Message(body="waits for the window")))
+        futures = [await sender.submit(Message(body=number)) for number in range(3)]
+        waiting = asyncio.ensure_future(sender.submit(Message(body="waits for the window")))
         futures[1].cancel()
         future = await asyncio.wait_for(waiting, 5)
         peer.grant(10)
@@ -223,7 +223,7 @@ async def test_a_cancelled_future_of_a_message_on_the_wire_keeps_its_place_until
     async with primary(outcome=None) as peer:
         connection = await api.connect(url(peer, backoff_base=0.001))
         sender = await connection.create_sender("q")
-        future = await sender.send_nowait(Message(body="on the wire"))
+        future = await sender.submit(Message(body="on the wire"))
         await peer.until(lambda: peer.received)
         future.cancel()
         with pytest.raises(SendTimeout):

@@ -47,7 +47,7 @@ async def get_stuck(peer: Primary, connection: Any, sender: Any) -> PeerEngine:
     """Let the peer read no more, behind messages that do not leave."""
     engine = next(reversed(peer.engines))
     read_nothing(connection._core._engine, engine)
-    sent = await sender.send_nowait(Message(body=LARGE))
+    sent = await sender.submit(Message(body=LARGE))
     sent.add_done_callback(lambda done: done.exception())  # whatever becomes of it
     await asyncio.sleep(0)  # the messages are written
     return engine

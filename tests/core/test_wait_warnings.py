@@ -145,7 +145,7 @@ def test_warnings_of_calls_that_follow_each_other_are_30_s_apart() -> None:
     assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(times))
 
 
-@pytest.mark.parametrize("kind", ["send", "send_nowait", "window", "flush"])
+@pytest.mark.parametrize("kind", ["send", "submit", "window", "flush"])
 def test_every_kind_of_sending_call_counts(kind: str) -> None:
     async def use(_: aio.Connection, __: Warned) -> None:
         [(sending)] = use.__dict__["made"]
@@ -154,10 +154,10 @@ def test_every_kind_of_sending_call_counts(kind: str) -> None:
                 await sending.send(Message(body=1), timeout=40)
             await asyncio.sleep(100)
             return
-        future = await sending.send_nowait(Message(body=1))
+        future = await sending.submit(Message(body=1))
         if kind == "window":
             with pytest.raises(SendTimeout):
-                await sending.send_nowait(Message(body=2), timeout=40)
+                await sending.submit(Message(body=2), timeout=40)
         elif kind == "flush":
             with pytest.raises(SendTimeout):
                 await sending.flush(timeout=40)

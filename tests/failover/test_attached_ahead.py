@@ -24,7 +24,7 @@ async def pair() -> AsyncIterator[tuple[Broker, Broker]]:
         yield first, second
 
 
-def connect(first: Broker, second: Broker, standby: str = "outage") -> aio.Connecting:
+def connect(first: Broker, second: Broker, standby: str = "outage") -> aio.Opening[aio.Connection]:
     return aio.connect(
         f"amqp://{first.address.authority},{second.address.authority}?standby={standby}&{QUICK}"
     )
@@ -41,7 +41,7 @@ async def test_senders_and_receivers_wait_with_the_connection_and_go_on_with_it(
         receiver = await connection.create_receiver("q", credit=5)
         await first.stop()
         await held(second, 2)
-        sending = await sender.send_nowait(proton.Message(body="waited"))
+        sending = await sender.submit(proton.Message(body="waited"))
         assert not list(second.addresses)
         await second.promote()
         assert (await asyncio.wait_for(sending, 10)).accepted

@@ -43,7 +43,7 @@ async def send_through_cuts(
         url = f"{url.format(port=forwarder.port)}&{OPTIONS}"
         async with aio.connect(url, on_event=events.append, **arguments) as connection:
             sender = await connection.create_sender(QUEUE)
-            futures = [await sender.send_nowait(message) for message in messages]
+            futures = [await sender.submit(message) for message in messages]
             await sender.flush(timeout=60)
             assert all(future.result().accepted for future in futures)
     arrived = await asyncio.to_thread(member.messages, QUEUE)

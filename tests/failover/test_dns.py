@@ -78,7 +78,7 @@ async def test_an_address_record_that_changes_during_the_outage_leads_to_the_new
         assert connection.endpoint == primary.endpoint
         live, sender = connection.events(), await connection.create_sender(QUEUE)
         await asyncio.to_thread(primary.kill)
-        waiting = await sender.send_nowait(Message(body=1))
+        waiting = await sender.submit(Message(body=1))
         await next_of(live, BackingOff)
         await next_of(live, AttemptFailed)
         await asyncio.to_thread(passive.promote)
@@ -118,7 +118,7 @@ async def test_a_resolver_that_stops_answering_leaves_the_last_answer_in_force(
         live, sender = connection.events(), await connection.create_sender(QUEUE)
         dns.pause()
         await asyncio.to_thread(primary.kill)
-        waiting = await sender.send_nowait(Message(body=1))
+        waiting = await sender.submit(Message(body=1))
         # Two rounds without DNS; the address is dialled in each of them.
         for _ in range(2):
             assert (await next_of(live, AttemptFailed)).record.endpoint == primary.endpoint

@@ -61,7 +61,7 @@ def send_all(api: str, url: str, events: list[Event]) -> list[BaseException | No
 def _send_all(url: str, events: list[Event]) -> list[BaseException | None]:
     with haclient.connect(url, on_event=events.append) as connection:
         sender = connection.create_sender(QUEUE)
-        futures = [sender.send_nowait(Message(body=number, subject=SUBJECT)) for number in range(COUNT)]
+        futures = [sender.submit(Message(body=number, subject=SUBJECT)) for number in range(COUNT)]
         sender.flush(timeout=60)
         assert sender.unsettled == 0
         return [future.exception(timeout=0) for future in futures]
@@ -70,7 +70,7 @@ def _send_all(url: str, events: list[Event]) -> list[BaseException | None]:
 async def _send_all_aio(url: str, events: list[Event]) -> list[BaseException | None]:
     async with aio.connect(url, on_event=events.append) as connection:
         sender = await connection.create_sender(QUEUE)
-        futures = [await sender.send_nowait(Message(body=number, subject=SUBJECT)) for number in range(COUNT)]
+        futures = [await sender.submit(Message(body=number, subject=SUBJECT)) for number in range(COUNT)]
         await sender.flush(timeout=60)
         assert sender.unsettled == 0
         assert all(future.done() for future in futures)
@@ -163,7 +163,7 @@ async def fill(member: Member) -> None:
     async with aio.connect(member.url) as connection:
         sender = await connection.create_sender(QUEUE)
         for number in range(COUNT):
-            await sender.send_nowait(Message(body=number, subject=SUBJECT))
+            await sender.submit(Message(body=number, subject=SUBJECT))
         await sender.flush(timeout=60)
 
 

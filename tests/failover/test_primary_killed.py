@@ -265,7 +265,7 @@ async def test_a_password_that_the_new_primary_does_not_take_ends_the_connection
     async with aio.connect(url, refusal_timeout=1) as connection:
         sender, live = await connection.create_sender(QUEUE), connection.events()
         await asyncio.to_thread(primary.kill)
-        waiting = await sender.send_nowait(Message(body=1))
+        waiting = await sender.submit(Message(body=1))
         await asyncio.to_thread(passive.promote)
         await next_of(live, GaveUp)
         with pytest.raises(AuthenticationFailed) as raised:

@@ -133,7 +133,7 @@ async def test_a_run_through_a_failover_writes_no_password_and_no_body(
         run.look(connection, connection.factory, sender, receiver, *deliveries, events)
         run.look(connection.factory.topology, connection.endpoint, connection.factory._core.url)
         primary.kill()
-        futures = [await sender.send_nowait(message) for message in bodies()]
+        futures = [await sender.submit(message) for message in bodies()]
         run.look(*futures, sender)
         with pytest.raises(SendTimeout) as late:
             await sender.send(Message(body=BODY), timeout=0.01)
@@ -160,12 +160,12 @@ def test_the_blocking_api_writes_no_password_and_no_body(run: Run, members: Memb
     url = f"amqp://app:{PASSWORD}@{member.address}?{OPTIONS}"
     with haclient.connect(url, on_event=run.events.append) as connection:
         sender, receiver = connection.create_sender("q"), connection.create_receiver("q")
-        future = sender.send_nowait(Message(body=BODY))
+        future = sender.submit(Message(body=BODY))
         run.look(future, future.result(10))
         delivery = receiver.receive(timeout=10)
         run.look(connection, connection.factory, sender, receiver, delivery, connection.events())
         member.kill()
-        waiting = sender.send_nowait(Message(body=BODY))
+        waiting = sender.submit(Message(body=BODY))
         with pytest.raises(SendTimeout) as late:
             sender.send(Message(body=BODY), timeout=0.01)
         run.failed(late.value)

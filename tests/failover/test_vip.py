@@ -33,7 +33,7 @@ async def test_a_client_finds_the_new_primary_that_took_over_the_address(members
         sender, events = await connection.create_sender(QUEUE), connection.events()
         await sender.send(Message(body="before"), timeout=10)
         await asyncio.to_thread(old.kill)
-        waiting = await sender.send_nowait(Message(body="meanwhile"))
+        waiting = await sender.submit(Message(body="meanwhile"))
         await next_of(events, BackingOff)
         new = await asyncio.to_thread(members.start, "new", role="primary", listen=vip, generation=2)
         assert (await asyncio.wait_for(waiting, 20)).accepted
@@ -52,7 +52,7 @@ async def test_a_client_follows_an_address_that_moves_between_two_running_member
             sender, events = await connection.create_sender(QUEUE), connection.events()
             await sender.send(Message(body="before"), timeout=10)
             vip.vanish(silently=silently)
-            waiting = await sender.send_nowait(Message(body="meanwhile"))
+            waiting = await sender.submit(Message(body="meanwhile"))
             await next_of(events, AttemptFailed)
             await asyncio.to_thread(old.kill)
             await asyncio.to_thread(new.promote)

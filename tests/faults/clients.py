@@ -181,7 +181,7 @@ class Load:
         message = Message(body=encode(name, rng.randint(0, _MAX_FILLING)))
         if is_impatient(rng):
             return await send_impatiently(sender, message, name, rng, self._history)
-        return await sender.send_nowait(message)
+        return await sender.submit(message)
 
     def _noting(
         self, name: Name, pending: dict[asyncio.Future[Outcome], Name]

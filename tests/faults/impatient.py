@@ -47,7 +47,7 @@ async def send_impatiently(
     elif way == _CANCELLED:
         call = asyncio.ensure_future(sender.send(message))
     else:
-        call = await sender.send_nowait(message)
+        call = await sender.submit(message)
     if way != _TIMEOUT:
         await asyncio.wait([call], timeout=seconds)
         call.cancel()
@@ -157,7 +157,7 @@ class BlockingProducer:
 
 
 def _send_and_cancel(sender: blocking.Sender, message: Message, seconds: float) -> None:
-    future = sender.send_nowait(message, timeout=_HUNG)
+    future = sender.submit(message, timeout=_HUNG)
     wait_futures([future], timeout=seconds)
     future.cancel()
     future.result(timeout=_HUNG)

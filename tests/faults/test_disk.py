@@ -28,7 +28,7 @@ async def test_a_primary_whose_disk_is_full_ends_and_its_successor_settles(tmp_p
         damage.fill(members.store_of(victim) / "ballast")
         members.expect_end(victim)
         # More than fits into what its write-ahead log has already.
-        sending = [await sender.send_nowait(Message(body=bytes(1_000_000))) for _ in range(4)]
+        sending = [await sender.submit(Message(body=bytes(1_000_000))) for _ in range(4)]
         await members.until(victim, MemberState.DEAD)
         assert [event.detail for event in members.events if event.kind == "died"] == ["exit code 1"]
         for future in sending:

@@ -38,7 +38,7 @@ class Stream:
         number = 0
         while True:
             for _ in range(_BURST):
-                future = await sender.send_nowait(Message(body=number, durable=True))
+                future = await sender.submit(Message(body=number, durable=True))
                 future.add_done_callback(lambda future, number=number: self._done(future, number))
                 number += 1
             await asyncio.sleep(_PAUSE)

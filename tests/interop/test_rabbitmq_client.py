@@ -50,7 +50,7 @@ async def test_a_consumer_takes_what_it_acknowledges(broker: Member) -> None:
         for number in range(20):
             # Its consumer takes messages with annotations only; RabbitMQ 4 puts some on every message.
             message = haclient.Message(body=b"%d" % number, annotations={"x-opt-number": number})
-            await sender.send_nowait(message)
+            await sender.submit(message)
         await sender.flush(timeout=30)
     async with client("consume", broker.url, QUEUE, 20) as consumer:
         printed = await consumer.end()

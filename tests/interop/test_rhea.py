@@ -41,7 +41,7 @@ async def test_a_receiver_goes_on_after_a_failover_and_misses_nothing(restarted:
     async with aio.connect(restarted.url) as connection:
         sender = await connection.create_sender("orders")
         for number in range(SOME):
-            await sender.send_nowait(haclient.Message(body=number))
+            await sender.submit(haclient.Message(body=number))
         await sender.flush(timeout=30)
     async with rhea("receive", members(restarted), "orders", SOME) as receiver:
         await receiver.line("^half")

@@ -60,7 +60,7 @@ async def fail_over(members: Members, sink: Sink, *, body: str = "x", password: 
         sender = await connection.create_sender("q")
         await sender.send(haclient.Message(body=body))
         await asyncio.to_thread(primary.kill)
-        pending = await sender.send_nowait(haclient.Message(body=body))
+        pending = await sender.submit(haclient.Message(body=body))
         await asyncio.to_thread(passive.promote)
         await pending
     await until(lambda: watched.of(Closed))

@@ -92,7 +92,7 @@ async def test_a_failover_is_written_as_the_client_measured_it(members: Members,
         sender = await connection.create_sender("q")
         await sender.send(haclient.Message(body="one"))
         await asyncio.to_thread(primary.kill)
-        pending = await sender.send_nowait(haclient.Message(body="two"))
+        pending = await sender.submit(haclient.Message(body="two"))
         await asyncio.to_thread(passive.promote)
         await pending
         await wait_for(events, Reconnected)

@@ -48,7 +48,7 @@ async def test_a_run_with_failover_and_refused_credentials_writes_no_secret(tmp_
             sender = await connection.create_sender("q")
             await sender.send(Message(body=BODY))
             await asyncio.to_thread(primary.kill)
-            pending = await sender.send_nowait(Message(body=BODY))
+            pending = await sender.submit(Message(body=BODY))
             await asyncio.to_thread(passive.promote)
             await pending
         with pytest.raises(ConnectionGaveUp):

@@ -224,7 +224,7 @@ def test_a_broker_keeps_its_messages_when_it_is_killed(haclient_broker: Broker) 
     with haclient.connect(haclient_broker.url) as connection, connection.create_sender("q") as sender:
         sender.send(Message(body="one"), timeout=PATIENCE)
         haclient_broker.kill()
-        later = sender.send_nowait(Message(body="two"))
+        later = sender.submit(Message(body="two"))
         haclient_broker.restart()
         later.result(PATIENCE)
     assert bodies(haclient_broker.url, "q", 2) == ["one", "two"]
@@ -233,6 +233,6 @@ def test_a_broker_keeps_its_messages_when_it_is_killed(haclient_broker: Broker) 
 def test_a_stopped_broker_goes_on_where_it_was(haclient_broker: Broker) -> None:
     with haclient.connect(haclient_broker.url) as connection, connection.create_sender("q") as sender:
         haclient_broker.pause()
-        held = sender.send_nowait(Message(body="one"))
+        held = sender.submit(Message(body="one"))
         haclient_broker.resume()
         held.result(PATIENCE)

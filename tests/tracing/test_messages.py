@@ -107,7 +107,7 @@ def test_a_message_is_followed_on_the_blocking_api(member: Member, recorded: Rec
         traced = tracing(recorded).trace(connection)
         with traced.create_sender("orders") as sender, traced.create_receiver("orders") as receiver:
             with recorded.tracer.start_as_current_span("request"):
-                future = sender.send_nowait(Message(id="m-1", body=SECRET), timeout=30)
+                future = sender.submit(Message(id="m-1", body=SECRET), timeout=30)
                 sender.flush(timeout=30)
             assert future.result(timeout=30).accepted
             delivery = next(receiver)
@@ -127,7 +127,7 @@ async def test_a_send_across_a_failover_is_one_span_and_one_context(
         sender = await traced.create_sender("orders")
         await sender.send(Message(body="before"))
         await asyncio.to_thread(primary.pause)  # it takes the bytes, and settles nothing
-        pending = await sender.send_nowait(Message(body="across"))
+        pending = await sender.submit(Message(body="across"))
         await asyncio.to_thread(primary.kill)
         await asyncio.to_thread(passive.promote)
         assert (await asyncio.wait_for(pending, 30)).accepted
@@ -242,7 +242,7 @@ async def test_a_send_that_fails_is_an_error_by_its_type_alone(member: Member, r
         with pytest.raises(LinkClosed):
             await sender.send(Message(body=SECRET))
         with pytest.raises(LinkClosed):
-            await sender.send_nowait(Message(body=SECRET))
+            await sender.submit(Message(body=SECRET))
     assert len(recorded.spans) == 2
     for span in recorded.spans:
         assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "LinkClosed")
@@ -306,7 +306,7 @@ async def test_tracing_that_fails_is_logged_and_messages_flow(
     async with aio.connect(member.url) as connection:
         sender = await broken.trace(connection).create_sender("q")
         await sender.send(Message(body="one"))
-        await (await sender.send_nowait(Message(body="two")))
+        await (await sender.submit(Message(body="two")))
         await (await working.trace(connection).create_sender("q")).send(Message(body="three"))
         receiver = await broken.trace(connection).create_receiver("q")
         for body in ("one", "two", "three"):

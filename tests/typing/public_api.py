@@ -169,7 +169,7 @@ def blocking_sender(sender: Sender) -> None:
     assert_type(sender.send(Message(body="one")), Outcome)
     assert_type(sender.send(Message(body="two"), timeout=30, durable=False, duplicate_id="id"), Outcome)
     sender.send("three")  # type: ignore[arg-type]
-    future: Future[Outcome] = sender.send_nowait(Message(body="four"), timeout=0.5)
+    future: Future[Outcome] = sender.submit(Message(body="four"), timeout=0.5)
     assert_type(future.result(timeout=1), Outcome)
     sender.flush()
     sender.flush(timeout=10)
@@ -207,6 +207,7 @@ def blocking_delivery(delivery: Delivery) -> None:
 
 async def asyncio_connection() -> None:
     assert_type(await aio.connect(URL, deadline=60), aio.Connection)
+    assert_type(aio.connect(URL), aio.Opening[aio.Connection])
     async with aio.connect(URL) as connection:
         assert_type(connection, aio.Connection)
         assert_type(connection.factory, aio.ConnectionFactory)
@@ -222,7 +223,6 @@ async def asyncio_connection() -> None:
             "orders", credit=10, browse=True, timeout=5, configure=configure_receiver
         )
         await connection.create_receiver("orders", 10)  # type: ignore[call-arg]
-        connection.create_sender("orders")  # type: ignore[unused-coroutine]
         stream: AsyncIterator[events.Event] = connection.events()
         async for event in stream:
             use_event(event)
@@ -239,7 +239,7 @@ async def asyncio_sender(sender: aio.Sender) -> None:
     assert_type(await sender.send(Message(body="one")), Outcome)
     assert_type(await sender.send(Message(body="two"), timeout=30, durable=False, duplicate_id="id"), Outcome)
     await sender.send("three")  # type: ignore[arg-type]
-    future = await sender.send_nowait(Message(body="four"), timeout=0.5)
+    future = await sender.submit(Message(body="four"), timeout=0.5)
     assert_type(future, asyncio.Future[Outcome])
     assert_type(await future, Outcome)
     await sender.flush()

@@ -200,7 +200,7 @@ async def _send(sender: aio.Sender, arguments: SendArguments, results: _SendResu
     pace = Pace(arguments.rate)
     async for message in _messages(arguments):
         await pace.wait()
-        results.watch(await sender.send_nowait(message, durable=message.durable))
+        results.watch(await sender.submit(message, durable=message.durable))
         if results.progress.count == arguments.count:
             return
 

@@ -208,7 +208,7 @@ async def send(member: Member, queue: str, *bodies: Any, **properties: Any) -> N
     """Send to one member; returns when all is settled."""
     async with asyncio.timeout(PATIENCE), aio.connect(member.url) as connection:
         sender = await connection.create_sender(queue)
-        await asyncio.gather(*[await sender.send_nowait(Message(body=b, **properties)) for b in bodies])
+        await asyncio.gather(*[await sender.submit(Message(body=b, **properties)) for b in bodies])
 
 
 async def take(member: Member, queue: str) -> list[Message]:

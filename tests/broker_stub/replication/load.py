@@ -27,7 +27,7 @@ class Load:
             for _ in range(BURST):
                 number = self.sent
                 self.sent += 1
-                future = await sender.send_nowait(Message(body=number))
+                future = await sender.submit(Message(body=number))
                 future.add_done_callback(lambda future, number=number: self._done(future, number))
             await asyncio.sleep(PAUSE)
 

@@ -99,7 +99,7 @@ async def test_a_deleted_queue_costs_no_backup_whatever_was_on_its_way(cluster: 
     a, b = await cluster.pair()
     async with asyncio.timeout(PATIENCE), aio.connect(a.url) as connection:
         sender = await connection.create_sender("q")
-        sent = [await sender.send_nowait(Message(body=bytes(1000))) for _ in range(500)]
+        sent = [await sender.submit(Message(body=bytes(1000))) for _ in range(500)]
         await delete(a, QUEUE, "q")
         await asyncio.gather(*sent, return_exceptions=True)
     await send(a, "q", "another")
@@ -198,7 +198,7 @@ async def test_every_copy_is_on_the_backup_before_the_sender_s_transfer_is_settl
     await make_topic(a)
     async with asyncio.timeout(PATIENCE), aio.connect(a.url) as connection:
         sender = await connection.create_sender("ex")
-        sent = [await sender.send_nowait(Message(subject="eu.x", body=number)) for number in range(100)]
+        sent = [await sender.submit(Message(subject="eu.x", body=number)) for number in range(100)]
         await sent[50]
         settled = [number for number, each in enumerate(sent) if each.done()]
         await a.kill()

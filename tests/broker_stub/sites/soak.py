@@ -93,7 +93,7 @@ class Sending:
             for number in range(self._plan.messages):
                 name = "audit" if number % 2 else "orders"
                 ttl = _SHORT_LIFE if number % 50 == 0 else 0.0
-                future = await senders[name].send_nowait(Message(body=number, ttl=ttl))
+                future = await senders[name].submit(Message(body=number, ttl=ttl))
                 future.add_done_callback(lambda f, n=name, i=number: self._done(f, n, i))
                 self.progress = number
                 self._moved.set()

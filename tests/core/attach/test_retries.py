@@ -110,11 +110,11 @@ async def test_a_sender_that_is_refused_for_a_while_keeps_its_messages_in_order(
         sender, other = await connection.create_sender("q"), await connection.create_sender("other")
         assert (await sender.send(Message(body=0))).accepted
         peer.outcome = None
-        futures = [await sender.send_nowait(Message(body=number)) for number in range(1, 4)]
+        futures = [await sender.submit(Message(body=number)) for number in range(1, 4)]
         await peer.until(lambda: len(peer.received) == 4)
         peer.outcome = ACCEPTED
         await refused(watch, peer, condition, "q")
-        futures += [await sender.send_nowait(Message(body=number)) for number in range(4, 7)]
+        futures += [await sender.submit(Message(body=number)) for number in range(4, 7)]
         with pytest.raises(SendTimeout, match=rf"for now the primary .* \({condition.name}") as caught:
             await sender.send(Message(body="too late"), timeout=0.01)
         assert caught.value.delivered is False
@@ -324,7 +324,7 @@ async def test_a_link_that_is_closed_while_it_waits_is_not_attached_again(api: A
         other = await connection.create_sender("other")
         sender = await connection.create_sender("q", name="mine")
         await refused(watch, peer, LOCKED, "q")
-        future = await sender.send_nowait(Message())
+        future = await sender.submit(Message())
         await (sender if how == "link" else connection).close()
         with pytest.raises(LinkClosed if how == "link" else ConnectionClosed) as caught:
             await asyncio.wait_for(future, 10)
@@ -344,13 +344,13 @@ async def test_at_most_once_sends_what_was_never_sent_and_reports_the_rest_as_un
     async with primary(outcome=None) as peer:
         connection = await api.connect(url(peer, delivery="at-most-once", **FAST), on_event=watch)
         sender = await connection.create_sender("q")
-        lost = await sender.send_nowait(Message(body="lost"))
+        lost = await sender.submit(Message(body="lost"))
         await peer.until(lambda: peer.received)
         peer.outcome = ACCEPTED
         await refused(watch, peer, LOCKED, "q")
         with pytest.raises(DeliveryUnknown):
             await asyncio.wait_for(lost, 10)
-        futures = [await sender.send_nowait(Message(body=number)) for number in range(3)]
+        futures = [await sender.submit(Message(body=number)) for number in range(3)]
         peer.refuses.clear()
         assert all(outcome.accepted for outcome in await asyncio.wait_for(asyncio.gather(*futures), 10))
         assert peer.bodies == ["lost", 0, 1, 2]
@@ -471,7 +471,7 @@ async def test_a_refusal_by_end_takes_the_other_links_down_once_at_most(api: API
         await refused(watch, peer, NOT_FOUND, "q")
         lost = len(watch.of(Disconnected))
         assert lost <= 2
-        future = await sender.send_nowait(Message(body="waits"))
+        future = await sender.submit(Message(body="waits"))
         for number in range(5):
             assert (await other.send(Message(body=number), timeout=10)).accepted
             await watch.until(LinkRetrying, count=len(watch.of(LinkRetrying)) + 1)

@@ -52,7 +52,7 @@ async def _close(scene: Scene) -> None:
     for _ in range(book.AT_CLOSE):
         number, message = scene.message()
         try:
-            futures.append((number, await scene.sender.send_nowait(message, timeout=0)))
+            futures.append((number, await scene.sender.submit(message, timeout=0)))
         except SendTimeout as error:
             scene.book.failed(number, error)
     await scene.connection.close()
@@ -114,19 +114,19 @@ async def _send_cancelled(scene: Scene, seconds: float) -> None:
     await _outcome(scene, number, task)
 
 
-async def _send_nowait(scene: Scene, seconds: float) -> None:
+async def _submit(scene: Scene, seconds: float) -> None:
     number, message = scene.message()
     try:
-        future = await scene.sender.send_nowait(message, timeout=seconds)
+        future = await scene.sender.submit(message, timeout=seconds)
     except HaclientError as error:
         scene.book.failed(number, error)
     else:
         await _outcome(scene, number, future)
 
 
-async def _send_nowait_cancelled(scene: Scene, seconds: float) -> None:
+async def _submit_cancelled(scene: Scene, seconds: float) -> None:
     number, message = scene.message()
-    future = await scene.sender.send_nowait(message)
+    future = await scene.sender.submit(message)
     await asyncio.wait([future], timeout=seconds)
     if future.done() and future.exception() is None:
         scene.book.count(book.CANCELLED_AFTER)
@@ -191,8 +191,8 @@ _CALLS: dict[Kind, Callable[[Scene, float], Awaitable[None]]] = {
     Kind.SEND_AGAIN: _send_again,
     Kind.SEND_CANCELLED: _send_cancelled,
     Kind.SEND_PATIENTLY: _send_patiently,
-    Kind.FUTURE: _send_nowait,
-    Kind.FUTURE_CANCELLED: _send_nowait_cancelled,
+    Kind.FUTURE: _submit,
+    Kind.FUTURE_CANCELLED: _submit_cancelled,
     Kind.RECEIVE: _receive,
     Kind.RECEIVE_CANCELLED: _receive_cancelled,
     Kind.FLUSH: _flush,
@@ -261,7 +261,7 @@ async def _cancelled_after(scene: Scene) -> None:
 async def _end_of_engine(scene: Scene) -> None:
     number, message = scene.message()
     await scene.connection._core.cut("for the test")
-    await _outcome(scene, number, await scene.sender.send_nowait(message))
+    await _outcome(scene, number, await scene.sender.submit(message))
 
 
 async def _pointer_again(scene: Scene) -> None:

@@ -61,7 +61,7 @@ def _close(scene: Scene) -> None:
     for _ in range(book.AT_CLOSE):
         number, message = scene.message()
         try:
-            futures.append((number, scene.sender.send_nowait(message, timeout=0)))
+            futures.append((number, scene.sender.submit(message, timeout=0)))
         except SendTimeout as error:
             scene.book.failed(number, error)
     scene.connection.close()
@@ -153,19 +153,19 @@ def _send_patiently(scene: Scene, _seconds: float) -> None:
     _send(scene, None)
 
 
-def _send_nowait(scene: Scene, seconds: float) -> None:
+def _submit(scene: Scene, seconds: float) -> None:
     number, message = scene.message()
     try:
-        future = scene.sender.send_nowait(message, timeout=seconds)
+        future = scene.sender.submit(message, timeout=seconds)
     except HaclientError as error:
         scene.book.failed(number, error)
     else:
         _outcome(scene, number, future)
 
 
-def _send_nowait_cancelled(scene: Scene, seconds: float) -> None:
+def _submit_cancelled(scene: Scene, seconds: float) -> None:
     number, message = scene.message()
-    future = scene.sender.send_nowait(message)
+    future = scene.sender.submit(message)
     wait_futures([future], timeout=seconds)
     if not future.cancel() and future.exception() is None:
         scene.book.count(book.CANCELLED_AFTER)
@@ -212,8 +212,8 @@ _CALLS: dict[Kind, Callable[[Scene, float], None]] = {
     Kind.SEND_AGAIN: _send_again,
     Kind.SEND_CANCELLED: _send,
     Kind.SEND_PATIENTLY: _send_patiently,
-    Kind.FUTURE: _send_nowait,
-    Kind.FUTURE_CANCELLED: _send_nowait_cancelled,
+    Kind.FUTURE: _submit,
+    Kind.FUTURE_CANCELLED: _submit_cancelled,
     Kind.RECEIVE: _receive,
     Kind.RECEIVE_CANCELLED: _receive,
     Kind.FLUSH: _flush,
@@ -251,7 +251,7 @@ def _same_turn(scene: Scene) -> None:
     """Both outcomes arrive together, and the first one's callback takes longer than the second one's time."""
     scene.route.hold()
     number, message = scene.message()
-    first = scene.sender.send_nowait(message)
+    first = scene.sender.submit(message)
     first.add_done_callback(lambda _: time.sleep(0.5))
     threading.Timer(0.05, scene.route.release).start()
     _send(scene, 0.3)
@@ -259,7 +259,7 @@ def _same_turn(scene: Scene) -> None:
 
 
 def _cancelled_after(scene: Scene) -> None:
-    _send_nowait_cancelled(scene, 5.0)
+    _submit_cancelled(scene, 5.0)
 
 
 def _end_of_engine(scene: Scene) -> None:
@@ -267,7 +267,7 @@ def _end_of_engine(scene: Scene) -> None:
     number, message = scene.message()
     cut = scene.connection._core._engine.abort  # type: ignore[union-attr]
     scene.sender._thread.post(lambda: (time.sleep(0.05), cut()))
-    _outcome(scene, number, scene.sender.send_nowait(message))
+    _outcome(scene, number, scene.sender.submit(message))
 
 
 def _pointer_again(scene: Scene) -> None:

@@ -13,7 +13,8 @@ from unittest import mock
 
 from cproton_ffi import ffi
 
-from haclient import Message, aio
+from haclient import Message
+from haclient.api import asyncio_sender
 from haclient.core.sender import SenderCore
 from haclient.errors import HaclientError, SendTimeout
 from tests.failover.calls.route import Route
@@ -121,7 +122,7 @@ class Book:
 
     def watching_same_turns(self) -> AbstractContextManager[object]:
         """Count what the asyncio API calls a known outcome when its timeout is over."""
-        known = aio._known_outcome
+        known = asyncio_sender._known_outcome
 
         def watched(*arguments: Any) -> Any:
             outcome = known(*arguments)
@@ -129,7 +130,7 @@ class Book:
                 self.count(SAME_TURN)
             return outcome
 
-        return mock.patch.object(aio, "_known_outcome", watched)
+        return mock.patch.object(asyncio_sender, "_known_outcome", watched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

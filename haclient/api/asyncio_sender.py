@@ -1,0 +1,156 @@
+"""Senders of the asyncio API; see ``haclient.aio``."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+import proton
+
+from haclient.api.deadlines import flush, limit, not_settled, window_full
+from haclient.api.send_futures import AsyncSendFuture
+from haclient.cluster_url.options import Options
+from haclient.core.ledger import Entry
+from haclient.core.message_encoder import MessageEncoder
+from haclient.core.sender import SenderCore
+from haclient.engine.codec import duplicate_id_of
+from haclient.errors import DeadlineExceeded
+from haclient.outcome import Outcome
+
+
+class Sender:
+    """Sends messages to one node, across failovers.
+
+    As a context manager it flushes at the end of the block, and closes; after an exception or a cancellation
+    it only closes.
+    """
+
+    def __init__(self, core: SenderCore, encoder: MessageEncoder, options: Options) -> None:
+        self._core = core
+        self._timeout = options.send_timeout
+        self._call_timeout = options.call_timeout
+        self._loop = asyncio.get_running_loop()
+        self._encode = encoder.encode
+
+    @property
+    def address(self) -> str | None:
+        """The node it sends to."""
+        return self._core.address
+
+    @property
+    def unsettled(self) -> int:
+        """Messages sent and not settled yet."""
+        return len(self._core.ledger)
+
+    async def send(
+        self,
+        message: proton.Message,
+        *,
+        timeout: float | None = None,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> Outcome:
+        """Send and wait until the primary has settled it, across failovers.
+
+        :param timeout: seconds; the URL's ``send_timeout`` by default, which is none, as ``math.inf`` is.
+        :param durable: whether the message outlives a restart of the broker; ``create_sender``'s by default.
+        :param duplicate_id: that of an earlier send, which this one repeats (``SendTimeout`` has it): a
+            broker with duplicate detection stores one message.  Made up when left out.
+        :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
+        :raises SendTimeout: ``delivered`` says whether it may have arrived.
+        :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
+        :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
+        """
+        core, data = self._core, self._encode(message, duplicate_id, durable=durable)
+        seconds = self._timeout if timeout is None else limit(timeout)
+        entry = None
+        try:
+            async with asyncio.timeout(seconds):
+                if core.ledger.full:
+                    await core.wait_window()
+                future: asyncio.Future[Outcome] = self._loop.create_future()
+                entry = core.submit(data, future)
+                return await future
+        except DeadlineExceeded:
+            raise
+        except TimeoutError:
+            if entry is not None and (outcome := _known_outcome(entry, future)) is not None:
+                return outcome
+            if entry is None:
+                raise not_settled(core, seconds, delivered=False, duplicate_id=duplicate_id) from None
+            delivered, sent_with = core.withdraw(entry), duplicate_id_of(data)
+            raise not_settled(core, seconds, delivered=delivered, duplicate_id=sent_with) from None
+        except asyncio.CancelledError:
+            if entry is not None:
+                core.withdraw(entry)
+            raise
+
+    async def submit(
+        self,
+        message: proton.Message,
+        *,
+        timeout: float | None = None,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> asyncio.Future[Outcome]:
+        """Send without waiting for the outcome, which the returned future will hold.
+
+        Waits only while the window is full.  The future raises what ``send`` would raise;
+        cancelling it withdraws a message that has not been sent yet.
+
+        :param timeout, durable, duplicate_id: as for ``send``.
+        :raises SendTimeout: when the window stayed full.
+        """
+        core = self._core
+        data = self._encode(message, duplicate_id, durable=durable)
+        if core.ledger.full:
+            await self._wait_window(limit(timeout, self._timeout), duplicate_id)
+        future = AsyncSendFuture(loop=self._loop)
+        future.core, future.entry = core, core.submit(data, future)
+        return future
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until everything sent before is settled; what is sent meanwhile is not waited for.
+
+        The outcome of each message is in its future, or was raised by its ``send``.
+
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :raises SendTimeout: when it is not, in time.
+        :raises ConnectionGaveUp, ConnectionClosed, LinkClosed: when the sender ended, with messages among it.
+        """
+        await flush(self._core, limit(timeout, self._call_timeout))
+
+    async def close(self) -> None:
+        """Close the link, without waiting for anything.  Sends that wait fail with ``LinkClosed``."""
+        self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None and self._core.error is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    async def _wait_window(self, seconds: float | None, duplicate_id: str | bytes | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._core.wait_window()
+        except DeadlineExceeded:
+            raise
+        except TimeoutError:
+            raise window_full(self._core, seconds, duplicate_id) from None
+
+
+def _known_outcome(entry: Entry[Any], future: asyncio.Future[Outcome]) -> Outcome | None:
+    """The outcome that arrived before the call that waits for it could return; raises what it would raise."""
+    if future.done() and not future.cancelled():
+        return future.result()
+    if isinstance(entry.late_outcome, BaseException):
+        raise entry.late_outcome
+    return entry.late_outcome
