@@ -178,7 +178,7 @@ class Connection:
         """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
 
         :param name: the link name; made up when left out.
-        :param durable: whether its messages outlive a restart of the broker, unless ``send`` says otherwise;
+        :param durable: whether its messages survive a failover of any broker, unless ``send`` says otherwise;
             ``Message.durable`` has no say.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.

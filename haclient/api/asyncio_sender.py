@@ -54,7 +54,7 @@ class Sender:
         """Send and wait until the primary has settled it, across failovers.
 
         :param timeout: seconds; the URL's ``send_timeout`` by default, which is none, as ``math.inf`` is.
-        :param durable: whether the message outlives a restart of the broker; ``create_sender``'s by default.
+        :param durable: whether the message survives a failover of any broker; ``create_sender``'s by default.
         :param duplicate_id: that of an earlier send, which this one repeats (``SendTimeout`` has it): a
             broker with duplicate detection stores one message.  Made up when left out.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.

@@ -1,8 +1,9 @@
 """A message as a JSON object, and back.
 
-    {"body": "one", "subject": "greeting", "properties": {"n": 1}}
+    {"durable": true, "subject": "greeting", "properties": {"n": 1}, "body": "one"}
 
-Fields that are as AMQP has them by default are left out.  What JSON has no value for is an object of one
+``durable`` is always written: a message that says nothing of it is sent as the command line says.  Other
+fields that are as AMQP has them by default are left out.  What JSON has no value for is an object of one
 key with a ``$``: ``{"$bytes": BASE64}``, ``{"$uuid": TEXT}``, ``{"$timestamp": MILLISECONDS}``, ``{"$float":
 "nan"}``, and ``{"$map": [[KEY, VALUE], ...]}`` for a map whose keys are not text.  Whole numbers come back as
 long.  The id by which brokers drop second copies is left out: it belongs to one send.
@@ -34,7 +35,7 @@ _FIELDS: Mapping[str, Any] = {
     "user_id": b"",
     "group_id": None,
     "group_sequence": 0,
-    "durable": False,
+    "durable": None,
     "priority": 4,
     "ttl": 0.0,
     "creation_time": 0.0,
@@ -79,16 +80,17 @@ def to_json(message: proton.Message) -> dict[str, Any]:
     return {**found, "body": encoded(message.body)}
 
 
-def from_json(found: Any) -> proton.Message:
+def from_json(found: Any, *, durable: bool) -> proton.Message:
     """The message that a JSON object stands for.
 
+    :param durable: for an object that does not say.
     :raises ValueError: names the field at fault.
     """
     if not isinstance(found, dict):
         raise ValueError(  # noqa: TRY004 - an error of the input, not of the program
             'a message is an object, as {"body": "one"}'
         )
-    message = proton.Message()
+    message = proton.Message(durable=durable)
     for name, value in found.items():
         if name == _READ_ONLY:
             continue

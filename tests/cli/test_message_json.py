@@ -47,11 +47,11 @@ def test_a_message_comes_back_as_it_was(
 ) -> None:
     message = proton.Message(subject=subject, properties=properties, priority=priority, body=body)
     found = to_json(message)
-    assert to_json(from_json(json.loads(json.dumps(found)))) == found
+    assert to_json(from_json(json.loads(json.dumps(found)), durable=True)) == found
 
 
-def test_only_what_differs_from_the_default_is_written() -> None:
-    assert to_json(proton.Message()) == {"body": None}
+def test_only_durable_and_what_differs_from_the_default_is_written() -> None:
+    assert to_json(proton.Message()) == {"durable": False, "body": None}
     assert to_json(proton.Message(body="x", durable=True, ttl=1.5)) == {
         "durable": True,
         "ttl": 1.5,
@@ -61,7 +61,7 @@ def test_only_what_differs_from_the_default_is_written() -> None:
 
 def test_the_duplicate_detection_id_belongs_to_one_send() -> None:
     message = proton.Message(body="x", properties={DUPLICATE_ID_PROPERTY: "1", "a": 2})
-    assert to_json(message) == {"properties": {"a": 2}, "body": "x"}
+    assert to_json(message) == {"durable": False, "properties": {"a": 2}, "body": "x"}
 
 
 def test_not_a_number_is_json_too() -> None:
@@ -77,7 +77,7 @@ def test_the_count_of_deliveries_is_written_and_not_read() -> None:
     message = proton.Message(body="x")
     message.delivery_count = 2
     assert to_json(message)["delivery_count"] == 2
-    assert from_json(to_json(message)).delivery_count == 0
+    assert from_json(to_json(message), durable=True).delivery_count == 0
 
 
 WRONG = [
@@ -103,9 +103,15 @@ WRONG = [
 @pytest.mark.parametrize(("found", "part"), WRONG)
 def test_what_is_no_message_is_refused_with_its_field(found: Any, part: str) -> None:
     with pytest.raises(ValueError, match=re.escape(part)):
-        from_json(found)
+        from_json(found, durable=True)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_message_that_does_not_say_is_as_durable_as_the_command_line_says(durable: bool) -> None:
+    assert from_json({"body": 1}, durable=durable).durable is durable
+    assert from_json({"body": 1, "durable": not durable}, durable=durable).durable is not durable
 
 
 def test_ids_keep_their_type() -> None:
     number = uuid.uuid4()
-    assert from_json({"id": {"$uuid": str(number)}, "correlation_id": 7}).id == number
+    assert from_json({"id": {"$uuid": str(number)}, "correlation_id": 7}, durable=True).id == number

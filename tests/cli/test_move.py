@@ -105,7 +105,7 @@ def test_a_count_moves_so_many_and_leaves_the_rest(primary: Member) -> None:
 
 def test_a_message_may_go_back_and_forth(primary: Member) -> None:
     """Each queue has seen the message before, and detects duplicates."""
-    run("send", primary.url, OLD, "--durable", text="one\n")
+    run("send", primary.url, OLD, text="one\n")
     for route in ((OLD, NEW), (NEW, OLD), (OLD, NEW), (NEW, OLD)):
         assert run("move", primary.url, *route, "-n", "1").returncode == 0
     assert primary.bodies(OLD) == ["one"]

@@ -14,11 +14,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import proton
 import pytest
 
+from haclient.outcome import Outcome, OutcomeState
 from tests.broker_stub.replication.cluster import Cluster
 from tests.cli.command import HACLIENT, PATIENCE, Running, environment, run
 from tests.members import Member, Members
+from tests.peers import Primary
 from tests.peers import primary as scripted_primary
 
 QUEUE = "orders"
@@ -38,7 +41,7 @@ def figures(text: str) -> dict[str, Any]:
 def test_lines_go_in_and_come_out_in_their_order(primary: Member) -> None:
     sent = run("send", primary.url, QUEUE, text="one\ntwo\n\nfour")
     assert (sent.returncode, sent.stdout) == (0, "")
-    assert sent.stderr.startswith("sent 4 in ")
+    assert sent.stderr.startswith("accepted 4 in ")
     got = run("receive", primary.url, QUEUE, "--count", "4")
     assert (got.returncode, got.stdout) == (0, "one\ntwo\n\nfour\n")
     assert got.stderr.startswith("received 4 in ")
@@ -68,13 +71,77 @@ def test_what_receive_writes_as_json_send_takes(primary: Member) -> None:
 
 
 def test_one_message_can_be_sent_many_times_at_a_pace(primary: Member) -> None:
-    options = ("-m", "tick", "-n", "20", "--rate", "200", "-p", "kind=clock", "--durable")
+    options = ("-m", "tick", "-n", "20", "--rate", "200", "-p", "kind=clock")
     sent = run("send", primary.url, QUEUE, *options)
     assert sent.returncode == 0
-    assert sent.stderr.startswith("sent 20 in ")
+    assert sent.stderr.startswith("accepted 20 in ")
     (message, *others) = primary.messages(QUEUE)
     assert len(others) == 19
     assert (message.body, message.durable, message.properties["kind"]) == ("tick", True, "clock")
+
+
+def test_messages_are_durable_unless_the_command_line_or_a_message_says_otherwise(primary: Member) -> None:
+    lines = '{"body": 1}\n{"body": 2, "durable": false}\n{"body": 3, "durable": true}\n'
+    cases = {
+        (): [True, False, True],
+        ("--durable",): [True, False, True],
+        ("--non-durable",): [False, False, True],
+    }
+    for number, (option, wanted) in enumerate(cases.items()):
+        address = f"json-{number}"
+        assert run("send", primary.url, address, "--json", *option, text=lines).returncode == 0
+        assert [message.durable for message in primary.messages(address)] == wanted
+        got = run("receive", primary.url, address, "--json", "-n", "3")
+        assert [json.loads(line)["durable"] for line in got.stdout.splitlines()] == wanted
+    assert run("send", primary.url, "lines", text="one\n").returncode == 0
+    assert run("send", primary.url, "lines", "--non-durable", text="two\n").returncode == 0
+    assert [message.durable for message in primary.messages("lines")] == [True, False]
+
+
+async def test_only_what_the_primary_accepts_counts() -> None:
+    refusal = Outcome(OutcomeState.REJECTED, "amqp:precondition-failed")
+    async with scripted_primary(outcome=refusal) as peer:
+        sent = await asyncio.to_thread(run, "send", f"amqp://{peer.address}", QUEUE, text="one\ntwo\n")
+        shown = await asyncio.to_thread(run, "send", f"amqp://{peer.address}", QUEUE, "--json", "-m", "{}")
+    assert sent.returncode == shown.returncode == 1
+    assert sent.stderr.splitlines()[-1].startswith("accepted 0 in ")
+    assert sent.stderr.splitlines()[-1].endswith("; 2 not accepted")
+    counts = {"sent": 1, "accepted": 0, "not_accepted": 1, "unsettled": 0}
+    assert counts.items() <= figures(shown.stdout).items()
+
+
+async def test_capabilities_are_asked_of_the_node() -> None:
+    asked = ("--capability", "queue", "--capability", "shared")
+    async with scripted_primary() as peer:
+        url = f"amqp://{peer.address}"
+        with Running("send", url, QUEUE, *asked) as sending:
+            await peer.until(lambda: peer.attaches)
+            assert capabilities(peer) == [(["queue", "shared"], [])]
+            sending.end_input()
+            assert await asyncio.to_thread(sending.wait) == 0
+        with Running("receive", url, QUEUE, *asked) as receiving:
+            await peer.until(lambda: len(peer.attaches) == 2)
+            assert capabilities(peer) == [([], ["queue", "shared"])]
+            assert await asyncio.to_thread(receiving.interrupt) == 0
+        with Running("move", url, QUEUE, "other", "--capability", "queue"):
+            await peer.until(lambda: len(peer.attaches) == 4)
+            assert sorted(capabilities(peer)) == [([], ["queue"]), (["queue"], [])]
+    assert run("send", url, QUEUE, "--capability").returncode == 2
+
+
+def capabilities(peer: Primary) -> list[tuple[list[str], list[str]]]:
+    """Those asked of the target and of the source of each link."""
+    links = [link.endpoint for links in peer.engines.values() for link in links]
+    return [(named(link.remote_target), named(link.remote_source)) for link in links]
+
+
+def named(terminus: proton.Terminus) -> list[str]:
+    data = terminus.capabilities
+    data.rewind()
+    if not data.next():
+        return []
+    found = data.get_object()
+    return [str(each) for each in getattr(found, "elements", None) or (found,)]
 
 
 def test_browsing_leaves_the_messages_there(primary: Member) -> None:
@@ -117,7 +184,7 @@ def test_a_signal_ends_send_with_what_it_read_settled(primary: Member, number: i
         sending.write(["one", "two"])
         primary.wait_for(lambda _: primary.depth(QUEUE) == 2)
         assert sending.interrupt(number) == 1, "its input had not ended"
-    assert sending.errors[-1].startswith("sent 2 in ")
+    assert sending.errors[-1].startswith("accepted 2 in ")
 
 
 def test_a_signal_ends_the_search_too() -> None:
@@ -187,7 +254,7 @@ async def test_nothing_is_lost_between_send_and_receive_when_the_primary_is_kill
             while set(receiving.seen) != wanted:
                 await asyncio.to_thread(receiving.line)
             assert await asyncio.to_thread(receiving.interrupt) == 0
-        assert sending.errors[-1].startswith("sent 600 in ")
+        assert sending.errors[-1].startswith("accepted 600 in ")
         assert sending.errors[-1].endswith(", 1 failover")
         assert any("  reconnected " in line for line in receiving.errors)
 
@@ -228,7 +295,7 @@ def test_a_terminal_gets_a_progress_bar(primary: Member) -> None:
         shown = read_until(mine, "500/1000")
         assert "connected" in shown
         sending.write(["one"] * 500)
-        assert "sent 1,000 in " in read_until(mine, "sent 1,000")
+        assert "accepted 1,000 in " in read_until(mine, "accepted 1,000")
         assert sending.wait() == 0
     os.close(mine)
 

@@ -19,6 +19,7 @@ import json
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -26,6 +27,7 @@ import proton
 
 from haclient import aio
 from haclient.api.deadlines import limit, wait_opened
+from haclient.cli.capabilities import CAPABILITIES, ask_source, ask_target
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.forwarding import forwarded
 from haclient.cli.patience import (
@@ -70,6 +72,7 @@ class MoveArguments:
     timeout: float | None
     reconnect_timeout: float | None
     rate: float | None
+    capabilities: Sequence[str]
     as_json: bool
 
 
@@ -103,7 +106,9 @@ class _Moving:
         target.subscribe(subscription, connection.number)
         try:
             await connection.open()
-            sender = connection.links.create_sender(self._arguments.target)
+            sender = connection.links.create_sender(
+                self._arguments.target, configure=partial(ask_target, names=self._arguments.capabilities)
+            )
             await wait_opened(connection, sender, limit(None, target.options.call_timeout))
             async with self._watching(watch_downtime(subscription, self._arguments.reconnect_timeout)):
                 await self._move(await source.connect(), sender)
@@ -128,7 +133,9 @@ class _Moving:
     async def _move(self, connection: aio.Connection, sender: SenderCore) -> None:
         arguments, subscription = self._arguments, connection.events()
         receiver = await connection.create_receiver(
-            arguments.source, credit=self._most_pending, configure=_ask_for_unsettled
+            arguments.source,
+            credit=self._most_pending,
+            configure=partial(_configure_source, capabilities=arguments.capabilities),
         )
         patience = Patience(connection, arguments.timeout, arguments.reconnect_timeout)
         async with self._watching(patience.watch(subscription)):
@@ -223,9 +230,10 @@ class _Moving:
             self._fail(error)
 
 
-def _ask_for_unsettled(receiver: proton.Receiver) -> None:
+def _configure_source(receiver: proton.Receiver, capabilities: Sequence[str]) -> None:
     """Let the source keep each message until its outcome (AMQP 1.0 part 2, section 2.8.2)."""
     receiver.snd_settle_mode = proton.Link.SND_UNSETTLED
+    ask_source(receiver, capabilities)
 
 
 @click.command(epilog=_EXAMPLES)
@@ -235,6 +243,7 @@ def _ask_for_unsettled(receiver: proton.Receiver) -> None:
 @TIMEOUT
 @RECONNECT_TIMEOUT
 @RATE
+@CAPABILITIES
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @QUIET
 @VERBOSE
@@ -248,9 +257,9 @@ def move(
 ) -> None:
     """Move the messages of FROM to TO, unchanged; accept each one when TO has accepted it.
 
-    A second URL says that TO is in another cluster; --option holds for both.  Continues after a failover of
-    either: no message is lost.  A durable message gets a duplicate-detection id by which TO recognises it
-    when it is moved again; another one may arrive twice.
+    A second URL says that TO is in another cluster; --option and --capability hold for both.  Continues
+    after a failover of either: no message is lost.  A durable message gets a duplicate-detection id by which
+    TO recognises it when it is moved again; another one may arrive twice.
 
     Messages that TO does not accept stay at FROM, and the exit code is 1.
     Without --count or --timeout it ends with Ctrl-C or SIGTERM, and waits a few seconds for messages that

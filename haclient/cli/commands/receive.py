@@ -16,11 +16,13 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
 from haclient import aio
+from haclient.cli.capabilities import CAPABILITIES, ask_source
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
 from haclient.cli.patience import (
@@ -59,6 +61,7 @@ class ReceiveArguments:
     reconnect_timeout: float | None
     rate: float | None
     browse: bool
+    capabilities: Sequence[str]
     as_json: bool
 
 
@@ -80,7 +83,12 @@ class _Receiving:
         connection = await factory.connect()
         subscription = connection.events()
         credit = credit if arguments.count is None else min(credit, arguments.count)
-        receiver = await connection.create_receiver(arguments.address, credit=credit, browse=arguments.browse)
+        receiver = await connection.create_receiver(
+            arguments.address,
+            credit=credit,
+            browse=arguments.browse,
+            configure=partial(ask_source, names=arguments.capabilities),
+        )
         patience = Patience(connection, arguments.timeout, arguments.reconnect_timeout)
         watching = asyncio.create_task(patience.watch(subscription), name="haclient receive events")
         try:
@@ -143,6 +151,7 @@ class _Receiving:
 @TIMEOUT
 @RECONNECT_TIMEOUT
 @RATE
+@CAPABILITIES
 @click.option("--browse", is_flag=True, help="Show the messages, and leave them where they are.")
 @click.option(
     "--json",

@@ -16,6 +16,7 @@ import click
 import proton
 
 from haclient import aio
+from haclient.cli.capabilities import CAPABILITIES, ask_target
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
@@ -33,7 +34,7 @@ _MOST_COMPLAINTS = 5
 _EXAMPLES = examples(
     "haclient send amqp://broker-a,broker-b orders < orders.txt",
     "echo hello | haclient send orders                 # the URL is in HACLIENT_URL",
-    "haclient send amqp://a,b orders -m hello --count 1000 --rate 50 --durable",
+    "haclient send amqp://a,b orders -m hello --count 1000 --rate 50",
     """haclient send amqp://a,b orders --json <<< '{"subject": "new", "body": {"n": 1}}'""",
 )
 
@@ -47,32 +48,34 @@ class SendArguments:
     count: int | None
     rate: float | None
     durable: bool
+    capabilities: Sequence[str]
     properties: Sequence[tuple[str, str]]
     as_json: bool
 
 
 class _SendResults:
-    """What becomes of the messages.
+    """What becomes of the messages; the progress counts those that the primary accepted.
 
+    :ivar sent: messages that were given to the sender.
     :ivar failure: what ended the sender, if something did.
     :ivar closing: whether what ends now was left behind on purpose.
     """
 
     def __init__(self, progress: MessageProgress) -> None:
         self.progress = progress
-        self.accepted = self.not_accepted = self.unsettled = 0
+        self.sent = self.not_accepted = self.unsettled = 0
         self.failure: BaseException | None = None
         self.closing = False
 
     def watch(self, future: asyncio.Future[Outcome]) -> None:
         """Count one more message, and its outcome later."""
-        self.progress.add(1)
-        future.add_done_callback(partial(self._on_settled, self.progress.count))
+        self.sent += 1
+        future.add_done_callback(partial(self._on_settled, self.sent))
 
     def _on_settled(self, number: int, future: asyncio.Future[Outcome]) -> None:
         match future.exception():
             case None:
-                self.accepted += 1
+                self.progress.add(1)
             case MessageNotAccepted() as error:
                 self.not_accepted += 1
                 self._complain(self.not_accepted, f"message {number}: {error}")
@@ -106,7 +109,13 @@ class _SendResults:
     help="So many messages: lines of the input, or times --message.  [default: all lines, once]",
 )
 @RATE
-@click.option("--durable", is_flag=True, help="Ask the broker to keep the messages over a restart.")
+@click.option(
+    "--durable/--non-durable",
+    default=True,
+    show_default=True,
+    help="Whether the messages survive a failover.  A JSON message that says so itself wins.",
+)
+@CAPABILITIES
 @click.option(
     "-p", "--property", "properties", multiple=True, metavar="NAME=TEXT", help="An application property."
 )
@@ -128,8 +137,9 @@ def send(
 ) -> None:
     """Send each line of standard input as a message to ADDRESS.
 
-    Continues after a failover: sends again the messages that the lost primary had not settled.  Ends when
-    every message is settled.  On Ctrl-C or SIGTERM it stops reading, and waits a few seconds for messages
+    Continues after a failover: sends again the messages that the lost primary had not settled.  Messages are
+    durable: they survive a failover of any broker.  Ends when every message is settled, and counts those
+    that the primary accepted.  On Ctrl-C or SIGTERM it stops reading, and waits a few seconds for messages
     that are not settled yet.
 
     The search for a primary lasts as long as the options `startup_deadline` and `deadline` say.
@@ -138,7 +148,7 @@ def send(
     given["properties"] = [_property(text) for text in given["properties"]]
     arguments = SendArguments(address=address, **given)
     target = target_of(url, overrides)
-    progress = MessageProgress("sent", total=arguments.count, quiet=quiet, verbose=verbose)
+    progress = MessageProgress("accepted", total=arguments.count, quiet=quiet, verbose=verbose)
     results = _SendResults(progress)
     try:
         with client_errors():
@@ -152,11 +162,10 @@ def send(
 def _conclude(arguments: SendArguments, results: _SendResults, *, quiet: bool) -> None:
     if arguments.as_json:
         figures = {
-            "accepted": results.accepted,
             "not_accepted": results.not_accepted,
             "unsettled": results.unsettled,
         }
-        click.echo(json.dumps(results.progress.summary(**figures)))
+        click.echo(json.dumps({"sent": results.sent, **results.progress.summary(**figures)}))
     elif not quiet:
         results.progress.conclude(*results.remarks)
 
@@ -175,7 +184,9 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
     async def work() -> None:
         nonlocal sender
         connection = await factory.connect()
-        sender = await connection.create_sender(arguments.address)
+        sender = await connection.create_sender(
+            arguments.address, configure=partial(ask_target, names=arguments.capabilities)
+        )
         try:
             await _send(sender, arguments, results)
         except UnusableError:  # of the input: what was sent before is settled first
@@ -201,7 +212,7 @@ async def _send(sender: aio.Sender, arguments: SendArguments, results: _SendResu
     async for message in _messages(arguments):
         await pace.wait()
         results.watch(await sender.submit(message, durable=message.durable))
-        if results.progress.count == arguments.count:
+        if results.sent == arguments.count:
             return
 
 
@@ -223,8 +234,6 @@ def _made(arguments: SendArguments, line: bytes, where: str) -> proton.Message:
         message = _parsed(arguments, line.decode())
     except ValueError as error:
         raise UnusableError(f"{where}: {_reason(error)}") from error
-    if arguments.durable:
-        message.durable = True
     if arguments.properties:
         properties: dict[Any, Any] = message.properties or {}
         message.properties = {**properties, **dict(arguments.properties)}  # type: ignore[assignment]
@@ -233,10 +242,10 @@ def _made(arguments: SendArguments, line: bytes, where: str) -> proton.Message:
 
 def _parsed(arguments: SendArguments, text: str) -> proton.Message:
     if not arguments.as_json:
-        return proton.Message(body=text)
+        return proton.Message(body=text, durable=arguments.durable)
     from haclient.cli.message_json import from_json  # noqa: PLC0415 - only needed here
 
-    return from_json(json.loads(text))
+    return from_json(json.loads(text), durable=arguments.durable)
 
 
 def _reason(error: ValueError) -> str:
