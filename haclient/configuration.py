@@ -30,7 +30,7 @@ from proton._reactor import _find_config_file, _strip_json_comments
 
 from haclient.cluster_url.authority import format_host
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT
-from haclient.cluster_url.errors import ClusterURLError
+from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.cluster_url.options import OPTION_NAMES
 from haclient.cluster_url.url import ClusterURL
 from haclient.connect_params import Credentials
@@ -52,19 +52,6 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
 }
 
 F = TypeVar("F")
-
-
-class ConfigurationError(ClusterURLError):
-    """A key from outside the program is wrong, or one is missing.
-
-    :ivar option: the key; ``None`` when a file as a whole is wrong.
-    :ivar origin: the key, or the file, by the name that the user knows.
-    """
-
-    def __init__(self, message: str, option: str | None = None, origin: str | None = None) -> None:
-        super().__init__(message, option)
-        self.args = (message, option, origin)
-        self.origin = origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,20 @@
 """What can go wrong, with the facts that an application needs to act.
 
-Every error of a connection, a sender or a receiver derives from ``HaclientError`` and from the
+Every error derives from ``HaclientError``; those of a connection, a sender or a receiver also from the
 exception that python-qpid-proton raises in the same place, so that an
 ``except proton.ConnectionException`` written for proton keeps working.  Mistakes made before there
-is a connection are ``ClusterURLError`` (a ``ValueError``) and ``SaslUnavailableError`` (a
-``RuntimeError``).  Three attributes answer the three questions of the README's table:
+is a connection are ``ClusterURLError`` (a ``ValueError`` too) and ``SaslUnavailableError`` (a
+``RuntimeError`` too).  Three attributes answer the three questions of docs/errors.md:
 
 ``connection_usable``
     may the connection be used further?
 ``delivered``
     was the message delivered?  ``True``, ``False``, or ``None`` when nobody can know.
 ``safe_to_retry``
-    may the same call be made again without making a duplicate?
+    may the same call be made again as it is, without making a duplicate and with a chance to succeed?
 
-All of them pickle.
+``code`` is a short, stable name: ``haclient help CODE`` says what it means and what to do.
+All errors pickle.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import proton
 
-from haclient.cluster_url.errors import ClusterURLError
+from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.engine.sasl import SaslUnavailableError
+from haclient.error_catalog.base import HaclientError
 from haclient.resolver.resolve import ResolutionError
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = [
     "AlreadySettled",
     "AuthenticationFailed",
     "ClusterURLError",
+    "ConfigurationError",
     "ConnectionClosed",
     "ConnectionGaveUp",
     "DeadlineExceeded",
@@ -53,14 +56,6 @@ __all__ = [
     "TLSVerificationFailed",
     "WrongThread",
 ]
-
-
-class HaclientError(Exception):
-    """Base of all errors of this package."""
-
-    connection_usable: bool = True
-    delivered: bool | None = False
-    safe_to_retry: bool = True
 
 
 E = TypeVar("E", bound=HaclientError)
@@ -82,6 +77,7 @@ class ConnectionGaveUp(HaclientError, proton.ConnectionException):
     :ivar attempts: every attempt of the episode: endpoint, when, what happened.
     """
 
+    code = "no-primary"
     connection_usable = False
 
     def __init__(self, message: str, attempts: tuple[AttemptRecord, ...] = ()) -> None:
@@ -105,6 +101,8 @@ _SHOWN_ATTEMPTS = 20
 class DeadlineExceeded(ConnectionGaveUp, proton.Timeout, TimeoutError):
     """``deadline``, ``startup_deadline`` or the caller's timeout passed without a primary."""
 
+    code = "deadline-exceeded"
+
 
 class AuthenticationFailed(ConnectionGaveUp):
     """The credentials are wrong, or no common SASL mechanism exists.
@@ -112,6 +110,9 @@ class AuthenticationFailed(ConnectionGaveUp):
     :ivar mechanism: the SASL mechanism that failed, if one was chosen.
     :ivar endpoint: the member that refused.
     """
+
+    code = "authentication"
+    safe_to_retry = False
 
     def __init__(
         self,
@@ -128,6 +129,9 @@ class AuthenticationFailed(ConnectionGaveUp):
 class TLSVerificationFailed(ConnectionGaveUp):
     """The certificate of the peer is not trusted or carries another name."""
 
+    code = "tls-verification"
+    safe_to_retry = False
+
 
 class ConnectionClosed(HaclientError, proton.ConnectionException):
     """The connection was closed by the application (or gave up earlier).
@@ -136,6 +140,7 @@ class ConnectionClosed(HaclientError, proton.ConnectionException):
     those that were on the wire have ``delivered=None``.
     """
 
+    code = "connection-closed"
     connection_usable = False
 
     def __init__(self, message: str, *, delivered: bool | None = False) -> None:
@@ -151,6 +156,8 @@ class LinkRefused(HaclientError, proton.LinkException):
     :ivar redirect: the peer that the primary named instead, by ``amqp:link:redirect``.
     :ivar redirect_address: the node there.
     """
+
+    code = "link-refused"
 
     def __init__(
         self,
@@ -169,12 +176,16 @@ class LinkRefused(HaclientError, proton.LinkException):
 class LinkTimeout(HaclientError, proton.Timeout, TimeoutError):
     """No primary attached the sender or receiver in time.  It is closed, and its name is free."""
 
+    code = "link-timeout"
+
 
 class LinkClosed(HaclientError, proton.LinkException):
     """The sender or receiver is closed, by either side.
 
     :ivar condition: the AMQP error condition the peer gave, if any.
     """
+
+    code = "link-closed"
 
     def __init__(self, message: str, condition: str | None = None, *, delivered: bool | None = False) -> None:
         super().__init__(message)
@@ -193,6 +204,8 @@ class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
         repeats that send, and a broker with duplicate detection stores one message.  ``None`` if it has none.
     """
 
+    code = "send-timeout"
+
     def __init__(
         self, message: str, *, delivered: bool | None = None, duplicate_id: str | bytes | None = None
     ) -> None:
@@ -205,6 +218,8 @@ class SendTimeout(HaclientError, proton.Timeout, TimeoutError):
 class ReceiveTimeout(HaclientError, proton.Timeout, TimeoutError):
     """No message arrived in time."""
 
+    code = "receive-timeout"
+
 
 class DeliveryUnknown(HaclientError, proton.LinkException):
     """The connection was lost after the message was sent and before it was settled.
@@ -212,6 +227,7 @@ class DeliveryUnknown(HaclientError, proton.LinkException):
     Only with ``delivery="at-most-once"``: otherwise the ledger sends it again.
     """
 
+    code = "delivery-unknown"
     delivered = None
     safe_to_retry = False
 
@@ -221,6 +237,8 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 
     :ivar outcome: which one, with its condition.
     """
+
+    code = "not-accepted"
 
     def __init__(self, message: str, outcome: Outcome) -> None:
         super().__init__(message, outcome)
@@ -233,14 +251,19 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 class StaleDelivery(HaclientError, proton.LinkException):
     """The delivery's connection was lost: the new primary delivers its message again."""
 
+    code = "stale-delivery"
     safe_to_retry = False
 
 
 class AlreadySettled(HaclientError, proton.LinkException):
     """The delivery was settled before."""
 
+    code = "already-settled"
     safe_to_retry = False
 
 
 class WrongThread(HaclientError, RuntimeError):
     """A blocking call was made where it would wait for itself, or after a fork."""
+
+    code = "wrong-thread"
+    safe_to_retry = False

@@ -1,17 +1,23 @@
-"""The error for a cluster URL, or an option of one, that cannot be used.
+"""The errors for a cluster URL, an option or a configuration that cannot be used.
 
 Rules: the text never holds a password, nor anything that may be a piece of one (a port that is
-not a number, whatever stands before an unescaped ``@``).  The error pickles.
+not a number, whatever stands before an unescaped ``@``).  The errors pickle.
 """
 
 from __future__ import annotations
 
+from haclient.error_catalog.base import HaclientError
 
-class ClusterURLError(ValueError):
+
+class ClusterURLError(HaclientError, ValueError):
     """A cluster URL is wrong; the text says what is, and what to write instead.
 
     :ivar option: the option at fault, as it was written; ``None`` when it is not an option.
     """
+
+    code = "bad-url"
+    connection_usable = False
+    safe_to_retry = False
 
     def __init__(self, message: str, option: str | None = None) -> None:
         super().__init__(message, option)
@@ -19,3 +25,18 @@ class ClusterURLError(ValueError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class ConfigurationError(ClusterURLError):
+    """A key from outside the program is wrong, or one is missing.
+
+    :ivar option: the key; ``None`` when a file as a whole is wrong.
+    :ivar origin: the key, or the file, by the name that the user knows.
+    """
+
+    code = "bad-configuration"
+
+    def __init__(self, message: str, option: str | None = None, origin: str | None = None) -> None:
+        super().__init__(message, option)
+        self.args = (message, option, origin)
+        self.origin = origin

@@ -364,7 +364,7 @@ def _with_delivery(error: HaclientError, *, sent: bool) -> HaclientError:
     if isinstance(error, ConnectionClosed):
         return ConnectionClosed(str(error), delivered=None if sent else False)
     error = copy.copy(error)
-    error.delivered, error.safe_to_retry = (None, False) if sent else (False, True)
+    error.delivered, error.safe_to_retry = (None, False) if sent else (False, type(error).safe_to_retry)
     return error
 
 

@@ -16,6 +16,7 @@ import proton
 from proton import SASL
 
 from haclient.engine.settings import Settings
+from haclient.error_catalog.base import HaclientError
 
 # What proton can do on the client side without Cyrus SASL.
 _BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
@@ -24,8 +25,12 @@ _BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
 _WITH_PASSWORD = ("SCRAM-SHA-512", "SCRAM-SHA-384", "SCRAM-SHA-256", "SCRAM-SHA-224", "SCRAM-SHA-1", "PLAIN")
 
 
-class SaslUnavailableError(RuntimeError):
+class SaslUnavailableError(HaclientError, RuntimeError):
     """The application asks for a mechanism that this build of proton does not have."""
+
+    code = "sasl-unavailable"
+    connection_usable = False
+    safe_to_retry = False
 
 
 def check_available(mechanisms: tuple[str, ...]) -> None:

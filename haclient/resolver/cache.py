@@ -20,17 +20,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from haclient.error_catalog.base import HaclientError
+
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
-class ResolutionError(Exception):
+class ResolutionError(HaclientError):
     """A name has no address, and never had one.
 
     :ivar name: what was asked for.
     :ivar reason: the servers that were asked, and how each question ended.
     """
+
+    code = "unresolved"
+    connection_usable = False
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
+import copy
+import importlib
 import pickle
+import pkgutil
+import re
+from collections.abc import Iterator
 
 import proton
 import pytest
 
+import haclient
 from haclient import Outcome, OutcomeState, errors
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
@@ -40,6 +45,7 @@ SAMPLES = [
     errors.WrongThread("wrong"),
     errors.ResolutionError("broker.test", "no such name"),
     errors.ClusterURLError("unknown option 'x'", "x"),
+    errors.ConfigurationError("HACLIENT_X is not known", "x", "environment variable HACLIENT_X"),
     errors.SaslUnavailableError("no SCRAM here"),
 ]
 PROTONS = {
@@ -58,8 +64,34 @@ PROTONS = {
         errors.StaleDelivery,
         errors.AlreadySettled,
     ],
+    ValueError: [errors.ClusterURLError, errors.ConfigurationError],
+    RuntimeError: [errors.SaslUnavailableError, errors.WrongThread],
     proton.Timeout: [errors.DeadlineExceeded, errors.LinkTimeout, errors.SendTimeout, errors.ReceiveTimeout],
 }
+# What reaches applications comes from these; the others are products of their own.
+PARTS = """
+    api cluster_url configuration connect_params core discovery
+    engine error_catalog errors factory resolver retry
+"""
+PUBLIC = {
+    found.name
+    for found in pkgutil.walk_packages(haclient.__path__, "haclient.")
+    if found.name.split(".")[1] in PARTS.split()
+}
+# Each of these is caught where it belongs.
+INTERNAL = {"AttachTooLarge", "GaveUpError", "IllegalMove", "TlsFileError", "Unanswered"}
+
+
+def subclasses(base: type[Exception]) -> Iterator[type[Exception]]:
+    for module in PUBLIC:
+        importlib.import_module(module)
+    for each in base.__subclasses__():
+        yield each
+        yield from subclasses(each)
+
+
+def every_class() -> set[type[errors.HaclientError]]:
+    return {errors.HaclientError, *subclasses(errors.HaclientError)}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
@@ -67,6 +99,20 @@ def test_an_error_survives_pickling_with_all_its_facts(error: Exception) -> None
     copied = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert type(copied) is type(error)
     assert (str(copied), vars(copied)) == (str(error), vars(error))
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_a_copy_and_another_one_have_all_its_facts(error: errors.HaclientError) -> None:
+    """Also a code that is more exact than that of the class."""
+    error = copy.copy(error)
+    error.code = "no-credit"
+    for copied in (copy.copy(error), copy.deepcopy(error), errors.another(error)):
+        assert type(copied) is type(error)
+        assert copied is not error
+        assert copied.args == error.args
+        assert (str(copied), vars(copied)) == (str(error), vars(error))
+    assert errors.another(error).__cause__ is error
+    assert pickle.loads(pickle.dumps(error)).code == "no-credit"  # noqa: S301
 
 
 def test_every_public_error_is_among_the_samples() -> None:
@@ -85,10 +131,40 @@ def test_every_error_derives_from_the_one_that_proton_raises_in_its_place() -> N
 
 
 def test_every_error_answers_the_three_questions() -> None:
-    classes = [getattr(errors, name) for name in errors.__all__]
-    for error in (c for c in classes if inspect.isclass(c) and issubclass(c, errors.HaclientError)):
+    classes = set(every_class())
+    assert {getattr(errors, name) for name in errors.__all__} <= classes
+    for error in classes:
         assert isinstance(error.connection_usable, bool)
         assert error.delivered in (True, False, None)
         assert isinstance(error.safe_to_retry, bool)
         if error.delivered is None:
             assert not error.safe_to_retry
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [error.__dict__.get("code") for error in every_class()]
+    assert all(code is not None and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", code) for code in codes)
+    assert len(set(codes)) == len(codes)
+
+
+def test_every_error_of_the_client_derives_from_the_base() -> None:
+    """But for those that never reach an application."""
+    raised = {each for each in subclasses(Exception) if each.__module__ in PUBLIC}
+    assert {each.__name__ for each in raised - set(every_class())} <= INTERNAL
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.AuthenticationFailed,
+        errors.TLSVerificationFailed,
+        errors.ClusterURLError,
+        errors.ConfigurationError,
+        errors.SaslUnavailableError,
+        errors.WrongThread,
+    ],
+)
+def test_a_call_that_would_fail_again_is_not_for_repeating(error: type[errors.HaclientError]) -> None:
+    """Wrong credentials that are sent again and again may lock an account."""
+    assert error.delivered is False
+    assert not error.safe_to_retry

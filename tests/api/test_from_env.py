@@ -18,8 +18,8 @@ import haclient
 from haclient import Credentials, aio, configuration
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import OPTION_NAMES, Options
-from haclient.configuration import Configuration, ConfigurationError
-from haclient.errors import ClusterURLError
+from haclient.configuration import Configuration
+from haclient.errors import ClusterURLError, ConfigurationError
 from haclient.factory import FactoryCore
 from haclient.telemetry import settings
 from haclient.telemetry.settings import VARIABLE

@@ -370,8 +370,12 @@ def errors_before_there_is_a_connection() -> None:
         haclient.connect(URL)
     except errors.ClusterURLError as error:
         assert_type(error.option, str | None)
+        if isinstance(error, errors.ConfigurationError):
+            assert_type(error.origin, str | None)
     except (errors.ResolutionError, errors.SaslUnavailableError) as error:
         assert_type(error, errors.ResolutionError | errors.SaslUnavailableError)
+    except errors.HaclientError as error:
+        assert_type(error.code, str)
 
 
 # -- events ---------------------------------------------------------------------------------------
