@@ -48,12 +48,8 @@ class DeliveryCore:
         """The message, decoded when first asked for, without its duplicate-detection id."""
         message = self._message
         if message is None:
-            message, found = codec.decode(self.data), None
-            properties: Any = message.properties
-            # It belongs to the send that is over: with it, the message sent on would be taken for a copy.
-            if properties and codec.DUPLICATE_ID_PROPERTY in properties:
-                found = properties.pop(codec.DUPLICATE_ID_PROPERTY)
-                message.properties = properties or None
+            # The id belongs to the send that is over: with it, the message sent on would be taken for a copy.
+            message, found = codec.decode_apart(self.data)
             self._duplicate_id = None if codec.is_automatic(found) else found
             self._message = message
         return message

@@ -52,6 +52,21 @@ _ONE_PROPERTY = b"\x00\x00\x00\x02\xa1" + bytes((len(_PROPERTY_NAME),)) + _PROPE
 # Part 1, section 1.6: lists by constructor, with the width of their size field.
 _LIST_WIDTHS = {0x45: 0, 0xC0: 1, 0xD0: 4}
 _SHORT = 256
+# The same sections as ``_decode_plain`` looks for them: starts by their first bytes, the id's section, and
+# bodies by descriptor and constructor, with the width of their size.
+_STARTS = (_NO_HEADER_NO_PROPERTIES, _DURABLE_NO_PROPERTIES)
+_SHORTEST_START = len(_NO_HEADER_NO_PROPERTIES)
+_KNOWN_STARTS = {start[:_SHORTEST_START]: start for start in _STARTS}
+_STR8, _DATA = 0xA1, 0x75
+_BINARY = b"\xa0\xb0"
+_BODIES = {
+    b"\x00\x53\x75\xa0": 1,
+    b"\x00\x53\x75\xb0": 4,
+    b"\x00\x53\x77\xa0": 1,
+    b"\x00\x53\x77\xb0": 4,
+    b"\x00\x53\x77\xa1": 1,
+    b"\x00\x53\x77\xb1": 4,
+}
 # Where a message has the id that it was received with: proton's class has a dictionary.
 _RECEIVED = "_haclient_received_id"
 
@@ -251,7 +266,24 @@ def _put_only_property(data: Any, duplicate_id: str) -> None:
 
 
 class _Decoded(proton.Message):
-    """A message whose binary ids may be kept longer than itself."""
+    """A message that was received, whose binary ids may be kept longer than itself.
+
+    A plain one has no C message until a field of its header or its properties is asked for: making and
+    freeing it takes longer than reading the body.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_msg" or "_start" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._msg = made = lib.pn_message()
+        self._check(lib.pn_message_decode(made, ffi.from_buffer(self._start), len(self._start)))
+        lib.pn_message_set_inferred(made, self._inferred)
+        return made
+
+    def __del__(self) -> None:
+        made = self.__dict__.pop("_msg", None)
+        if made is not None:
+            lib.pn_message_free(made)
 
     @property
     def id(self) -> Any:
@@ -278,6 +310,77 @@ def decode(data: bytes) -> proton.Message:
 
     :raises proton.MessageException: when it is not an AMQP message.
     """
+    plain = _decode_plain(data)
+    if plain is None:
+        return _decode_any(data)
+    message, found = plain
+    if found is not None:
+        vars(message)["properties"] = {DUPLICATE_ID_PROPERTY: found}
+    return message
+
+
+def decode_apart(data: bytes) -> tuple[proton.Message, Any]:
+    """The message that ``data`` encodes, and the duplicate-detection id that is taken off it.
+
+    :raises proton.MessageException: when it is not an AMQP message.
+    """
+    plain = _decode_plain(data)
+    if plain is not None:
+        return plain
+    message, found = _decode_any(data), None
+    properties: Any = message.properties
+    if isinstance(properties, dict) and DUPLICATE_ID_PROPERTY in properties:
+        found = properties.pop(DUPLICATE_ID_PROPERTY)
+        if not properties:
+            message.properties = None
+    return message, found
+
+
+def _decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
+    """A message as ``Encoder._encode_plain`` writes it; ``None`` for any other.
+
+    Only beginnings that are known to be right are left to be decoded later: an error must be raised here.
+    """
+    start = _KNOWN_STARTS.get(data[:_SHORTEST_START])
+    if start is None or not data.startswith(start):
+        return None
+    position, duplicate_id = len(start), None
+    try:
+        if data.startswith(_APPLICATION_PROPERTIES, position) and data.startswith(
+            _ONE_PROPERTY, position + 8
+        ):
+            begin = position + 8 + len(_ONE_PROPERTY)
+            if data[begin] != _STR8:
+                return None
+            begin, end = begin + 2, begin + 2 + data[begin + 1]
+            position += 8 + int.from_bytes(data[position + 4 : position + 8])
+            if position != end:
+                return None
+            duplicate_id = data[begin:end].decode()
+        kind, inferred = data[position + 3], data[position + 2] == _DATA
+        read = _BODIES.get(data[position : position + 4])
+        if read is None:
+            return None
+        begin = position + 4 + read
+        if begin + int.from_bytes(data[position + 4 : begin]) != len(data):
+            return None
+        content = data[begin:]
+        body = content if kind in _BINARY else content.decode()
+    except (IndexError, UnicodeDecodeError):
+        return None
+    message = _Decoded.__new__(_Decoded)
+    message.__dict__ = {
+        "_start": start,
+        "_inferred": inferred,
+        "instruction_dict": None,
+        "annotation_dict": None,
+        "properties": None,
+        "body": body,
+    }
+    return message, duplicate_id
+
+
+def _decode_any(data: bytes) -> proton.Message:
     message = _Decoded()
     message.decode(data)
     message.body = _owned(message.body)

@@ -1,12 +1,13 @@
-"""What the encoder writes itself is what proton would have written, byte for byte."""
+"""What the codec writes and reads itself is what proton would have written and read."""
 
 from __future__ import annotations
 
 import proton
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haclient.engine.codec import Encoder
+from haclient.engine.codec import DUPLICATE_ID_PROPERTY, Encoder, decode, decode_apart
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=600)
 MAPS = st.one_of(st.none(), st.just({}), st.just({"a": 1}))
@@ -54,3 +55,73 @@ def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
     encoder = Encoder()
     fast = encoder.encode(make(), duplicate_id, durable=durable)
     assert fast == encoder._encode_any(make(), duplicate_id, durable=durable)
+
+
+def normal(value: object) -> object:
+    """Binary values as bytes, where proton has a view."""
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def everything(message: proton.Message) -> tuple[str, object]:
+    """What ``repr`` says of a message, and its body, with its type."""
+    body, message.body = normal(message.body), None
+    return repr(message), (type(body), body)
+
+
+@settings(max_examples=300)
+@given(
+    body=st.one_of(st.binary(max_size=600), TEXTS, st.none(), st.integers(0, 5)),
+    duplicate_id=st.one_of(st.none(), TEXTS),
+    durable=st.booleans(),
+    inferred=st.booleans(),
+    properties=MAPS,
+    subject=st.one_of(st.none(), TEXTS),
+    damage=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=2),
+    lost=st.integers(0, 3),
+)
+def test_the_fast_decoder_reads_what_proton_reads_of_whole_and_of_damaged_messages(
+    *,
+    body: object,
+    duplicate_id: str | None,
+    durable: bool,
+    inferred: bool,
+    properties: dict[str, int] | None,
+    subject: str | None,
+    damage: list[tuple[int, int]],
+    lost: int,
+) -> None:
+    sent = proton.Message(body=body, properties=properties, durable=durable, inferred=inferred)
+    if subject is not None:
+        sent.subject = subject
+    damaged = bytearray(Encoder().encode(sent, duplicate_id))
+    for position, value in damage:
+        damaged[position % len(damaged)] = value
+    data = bytes(damaged[: len(damaged) - lost])
+    message = proton.Message()
+    try:
+        message.decode(data)
+        properties = message.properties if isinstance(message.properties, dict) else {}
+        found = properties.get(DUPLICATE_ID_PROPERTY)
+        expected = everything(message)
+    except Exception as error:  # noqa: BLE001 - whatever it is, ours is the same
+        with pytest.raises(type(error)):
+            everything(decode(data))
+        return
+    assert everything(decode(data)) == expected
+    assert normal(decode_apart(data)[1]) == normal(found)
+
+
+def test_a_plain_message_that_was_decoded_can_be_changed_and_encoded_by_proton() -> None:
+    sent = proton.Message(body=b"x", durable=True, inferred=True)
+    message = decode(Encoder().encode(sent, "id"))
+    message.subject = "changed"
+    again = proton.Message()
+    again.decode(message.encode())
+    assert (again.subject, again.durable, again.inferred, bytes(again.body)) == ("changed", True, True, b"x")
+    assert again.properties == {DUPLICATE_ID_PROPERTY: "id"}
+
+
+def test_a_plain_message_that_was_decoded_has_no_attributes_but_protons() -> None:
+    message = decode(Encoder().encode(proton.Message(body=b"x")))
+    with pytest.raises(AttributeError, match="no attribute 'sbject'"):
+        _ = message.sbject  # type: ignore[attr-defined]
