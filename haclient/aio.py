@@ -10,6 +10,7 @@ half-done.  The blocking API (``haclient.blocking``) has the same names and mean
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -21,7 +22,9 @@ from haclient import configuration
 from haclient.api.asyncio_receiver import Delivery, Receiver
 from haclient.api.asyncio_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
+from haclient.api.loop_affinity import check_loop
 from haclient.api.opening import Opening
+from haclient.api.pickling import not_picklable
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
@@ -52,6 +55,8 @@ class ConnectionFactory:
     Takes the arguments of ``factory.FactoryCore``.  As a context manager it flushes and closes all of them,
     as a connection does.
     """
+
+    __reduce__ = not_picklable
 
     def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
         self._core = FactoryCore(url, **arguments)
@@ -140,9 +145,12 @@ class Connection:
     closes; after an exception or a cancellation it only closes.
     """
 
+    __reduce__ = not_picklable
+
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore, *, own_factory: bool) -> None:
         self._factory = factory
         self._core = core
+        self._loop = asyncio.get_running_loop()
         self._own_factory = own_factory
 
     @property
@@ -191,6 +199,7 @@ class Connection:
         """
 
         async def create() -> Sender:
+            check_loop(self._loop)
             options = self._factory._core.options
             core = self._core.links.create_sender(address, name=name, configure=configure)
             await wait_opened(self._core, core, limit(timeout, options.call_timeout))
@@ -225,6 +234,7 @@ class Connection:
         """
 
         async def create() -> Receiver:
+            check_loop(self._loop)
             core = self._core.links.create_receiver(
                 address, name=name, credit=credit, dynamic=dynamic, browse=browse, configure=configure
             )
@@ -241,6 +251,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
+        check_loop(self._loop)
         await self._core.close()
         if self._own_factory:
             await self._factory.close()

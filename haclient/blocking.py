@@ -33,6 +33,7 @@ from haclient import configuration
 from haclient.api.blocking_receiver import Delivery, Receiver
 from haclient.api.blocking_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
+from haclient.api.pickling import not_picklable
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL
 from haclient.core.connection import ConnectionCore, State
@@ -76,6 +77,8 @@ class ConnectionFactory:
     Takes the arguments of ``factory.FactoryCore``.  As a context manager it flushes and closes all of them,
     as a connection does.
     """
+
+    __reduce__ = not_picklable
 
     def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
         self._core = FactoryCore(url, **arguments)
@@ -155,6 +158,8 @@ class Connection:
     As a context manager it flushes its senders at the end of the block, all within one ``call_timeout``, and
     closes; after an exception or a cancellation it only closes.
     """
+
+    __reduce__ = not_picklable
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore) -> None:
         self._factory = factory

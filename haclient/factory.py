@@ -6,6 +6,8 @@
 A factory that a forked process inherits gets a new identity at its first use there: another client id,
 unless the application chose it, another random source and other link names; and it drops what belongs to
 the parent's event loop.  Else all children would back off in step, and take each other's links.
+
+It serves one event loop at a time: when that one is closed, the next one gets connections of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.link_set import in_parallel
 from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
-from haclient.errors import ConnectionClosed
+from haclient.errors import ConnectionClosed, WrongThread
 from haclient.event_hub import EventHub
 from haclient.event_log import CallbackSubscription, Subscription
 from haclient.recorder_setup import make_recorder, make_redactor
@@ -125,6 +127,7 @@ class FactoryCore:
         self._shared: Shared | None = None
         self._numbers = 0
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._connections: dict[ConnectionCore, None] = {}
 
     @property
@@ -144,9 +147,8 @@ class FactoryCore:
         """
         if self._closed:
             raise ConnectionClosed("the factory is closed")
-        self._in_this_process()
-        self._numbers += 1
         shared = self.shared()
+        self._numbers += 1
         if timeout is not None:
             seconds = None if timeout == math.inf else timeout
             shared = replace(shared, options=replace(shared.options, startup_deadline=seconds))
@@ -163,7 +165,7 @@ class FactoryCore:
 
     def shared(self) -> Shared:
         """The state that the connections share, also for a caller without a connection; on the event loop."""
-        self._in_this_process()
+        self._on_this_loop()
         if self._shared is None:
             self._shared = self._share()
         return self._shared
@@ -180,13 +182,13 @@ class FactoryCore:
 
     async def flush(self) -> None:
         """Wait until everything that was sent on its connections before is settled; see ``LinkSet.flush``."""
-        self._in_this_process()
+        self._on_this_loop()
         await in_parallel(core.links.flush() for core in self._connections)
 
     async def close(self) -> None:
         """Close every connection, then everything they shared."""
+        self._on_this_loop()
         self._closed = True
-        self._in_this_process()
         await asyncio.gather(*(core.close() for core in tuple(self._connections)))
         if self._shared is not None:
             await self._shared.cluster.close()
@@ -213,9 +215,26 @@ class FactoryCore:
         """The identity; a new one in a forked process, which also drops the parent's connections."""
         if self._identity.pid != os.getpid():
             self._identity = self._new_identity()
-            self._shared = None
-            self._connections = {}
+            self._leave_loop()
         return self._identity
+
+    def _on_this_loop(self) -> None:
+        """Serve the running event loop from now on.
+
+        :raises WrongThread: while another one is open.
+        """
+        self._in_this_process()
+        running = asyncio.get_running_loop()
+        if self._loop is running:
+            return
+        if self._loop is not None and not self._loop.is_closed():
+            raise WrongThread("the factory serves another event loop: make one for each loop")
+        self._leave_loop()
+        self._loop = running
+
+    def _leave_loop(self) -> None:
+        self._loop = self._shared = None
+        self._connections = {}
 
     def _share(self) -> Shared:
         options, identity = self.options, self._identity

@@ -9,6 +9,8 @@ from typing import Any, Self
 import proton
 
 from haclient.api.deadlines import limit
+from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
+from haclient.api.pickling import not_picklable
 from haclient.core.delivery import DeliveryCore
 from haclient.core.receiver import ReceiverCore
 from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout
@@ -20,6 +22,8 @@ class Receiver:
 
     The iteration ends when the application closes the receiver or its connection.
     """
+
+    __reduce__ = not_picklable
 
     def __init__(self, core: ReceiverCore) -> None:
         self._core = core
@@ -37,6 +41,8 @@ class Receiver:
         :raises LinkClosed, ConnectionClosed: when none can arrive any more.
         """
         core = self._core
+        if running_loop() is not core.loop:
+            raise wrong_loop()
         if not core.inbox:
             try:
                 async with asyncio.timeout(limit(timeout)):
@@ -52,6 +58,7 @@ class Receiver:
 
     async def close(self) -> None:
         """Close the link.  What was prefetched goes back to the queue."""
+        check_loop(self._core.loop)
         self._core.close()
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
@@ -80,6 +87,8 @@ class Delivery:
     """
 
     __slots__ = ("_core",)
+
+    __reduce__ = not_picklable
 
     def __init__(self, core: DeliveryCore) -> None:
         self._core = core
@@ -125,5 +134,7 @@ class Delivery:
         )
 
     def _settle(self, outcome: Outcome) -> None:
+        if running_loop() is not self._core.loop:
+            raise wrong_loop()
         self._core.mark_settled()
         self._core.settle(outcome)

@@ -9,6 +9,8 @@ from typing import Any, Self
 import proton
 
 from haclient.api.deadlines import flush, limit, not_settled, window_full
+from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
+from haclient.api.pickling import not_picklable
 from haclient.api.send_futures import AsyncSendFuture
 from haclient.cluster_url.options import Options
 from haclient.core.ledger import Entry
@@ -25,6 +27,8 @@ class Sender:
     As a context manager it flushes at the end of the block, and closes; after an exception or a cancellation
     it only closes.
     """
+
+    __reduce__ = not_picklable
 
     def __init__(self, core: SenderCore, encoder: MessageEncoder, options: Options) -> None:
         self._core = core
@@ -62,6 +66,8 @@ class Sender:
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
         :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
         """
+        if running_loop() is not self._loop:
+            raise wrong_loop()
         core, data = self._core, self._encode(message, duplicate_id, durable=durable)
         seconds = self._timeout if timeout is None else limit(timeout)
         entry = None
@@ -102,6 +108,8 @@ class Sender:
         :param timeout, durable, duplicate_id: as for ``send``.
         :raises SendTimeout: when the window stayed full.
         """
+        if running_loop() is not self._loop:
+            raise wrong_loop()
         core = self._core
         data = self._encode(message, duplicate_id, durable=durable)
         if core.ledger.full:
@@ -119,10 +127,12 @@ class Sender:
         :raises SendTimeout: when it is not, in time.
         :raises ConnectionGaveUp, ConnectionClosed, LinkClosed: when the sender ended, with messages among it.
         """
+        check_loop(self._loop)
         await flush(self._core, limit(timeout, self._call_timeout))
 
     async def close(self) -> None:
         """Close the link, without waiting for anything.  Sends that wait fail with ``LinkClosed``."""
+        check_loop(self._loop)
         self._core.close()
 
     async def __aenter__(self) -> Self:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import proton
 
 from haclient.api.deadlines import limit
+from haclient.api.pickling import not_picklable
 from haclient.core.delivery import DeliveryCore
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
@@ -22,6 +23,8 @@ class Receiver:
 
     The iteration ends when the application closes the receiver or its connection.
     """
+
+    __reduce__ = not_picklable
 
     def __init__(self, thread: LoopThread, core: ReceiverCore) -> None:
         self._thread = thread
@@ -92,6 +95,8 @@ class Delivery:
     """
 
     __slots__ = ("_core", "_thread")
+
+    __reduce__ = not_picklable
 
     def __init__(self, thread: LoopThread, core: DeliveryCore) -> None:
         self._thread = thread

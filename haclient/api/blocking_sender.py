@@ -13,6 +13,7 @@ import proton
 
 from haclient.api.blocking_receiver import close_link
 from haclient.api.deadlines import flush, limit, not_settled, window_full
+from haclient.api.pickling import not_picklable
 from haclient.api.send_futures import BlockingSendFuture
 from haclient.cluster_url.options import Options
 from haclient.core.message_encoder import MessageEncoder
@@ -30,6 +31,8 @@ class Sender:
     it only closes.
     """
 
+    __reduce__ = not_picklable
+
     def __init__(
         self, thread: LoopThread, core: SenderCore, encoder: MessageEncoder, options: Options
     ) -> None:
@@ -38,7 +41,7 @@ class Sender:
         self._timeout = options.send_timeout
         self._call_timeout = options.call_timeout
         self._encode = encoder.encode
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # ``on_encode`` may send as well
         self._posted = 0
         self._submitted = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import proton
@@ -42,6 +43,11 @@ class DeliveryCore:
         self._link = link
         self._pointer = pointer
         self._message: proton.Message | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of its receiver, the only one where ``settle`` may be called."""
+        return self._receiver.loop
 
     @property
     def message(self) -> proton.Message:

@@ -62,7 +62,7 @@ class ReceiverCore:
         """Why the peer refuses the link for now, while it waits to be attached again."""
         self.redirected_to: str | None = None
         """The node that the peer named instead, over this connection."""
-        self._loop = loop
+        self.loop = loop
         self._credit = credit
         self._dynamic = dynamic
         self._browse = browse
@@ -94,7 +94,7 @@ class ReceiverCore:
         while not self.inbox:
             if self.error is not None:
                 raise another(self.error)
-            waiter = self._loop.create_future()
+            waiter = self.loop.create_future()
             self._waiting.append(waiter)
             if self._link is None:
                 self.on_waiting()
