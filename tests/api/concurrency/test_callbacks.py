@@ -1,4 +1,4 @@
-"""What may be called inside callbacks: ``on_event``, ``on_encode``, ``configure``, ``credentials``, futures."""
+"""Calls inside callbacks: ``on_event``, ``on_encode``, ``configure``, ``credentials``."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -65,7 +66,7 @@ async def test_each_message_goes_to_one_of_the_tasks_that_receive(api: API) -> N
         receiving = [asyncio.ensure_future(receive()) for _ in range(THREADS)]
         peer.put("q", *range(THREADS * EACH))
         taken = await asyncio.gather(*receiving)
-        assert sorted(sum(taken, [])) == list(range(THREADS * EACH))
+        assert sorted(number for numbers in taken for number in numbers) == list(range(THREADS * EACH))
         await peer.until(lambda: len(peer.outcomes) == THREADS * EACH)
         assert set(peer.outcomes) == {ACCEPTED}
         await connection.close()
@@ -139,3 +140,20 @@ async def test_a_coroutine_uses_the_blocking_api_in_threads() -> None:
             assert (await asyncio.wrap_future(future)).accepted
             await asyncio.to_thread(connection.close)
         assert peer.bodies == ["one"]
+
+
+def test_the_heartbeats_of_a_blocking_connection_go_on_while_the_program_computes() -> None:
+    with in_thread(primary(heartbeat=0.2)) as peer, haclient.connect(url(peer)) as connection:
+        sender = connection.create_sender("q")
+        time.sleep(0.8)
+        assert sender.send(Message(body="one"), timeout=10).accepted
+        assert connection._core.session_number == 1, "the connection was lost"
+
+
+async def test_the_heartbeats_of_asyncio_go_on_while_a_thread_computes() -> None:
+    with in_thread(primary(heartbeat=0.2)) as peer:
+        async with aio.connect(url(peer)) as connection:
+            sender = await connection.create_sender("q")
+            await asyncio.to_thread(time.sleep, 0.8)
+            assert (await sender.send(Message(body="one"), timeout=10)).accepted
+            assert connection._core.session_number == 1, "the connection was lost"
