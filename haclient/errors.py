@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 import proton
 
 from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
+from haclient.discovery.attempt_summary import summarize
 from haclient.engine.sasl import SaslUnavailableError
 from haclient.error_catalog.base import HaclientError
 from haclient.resolver.resolve import ResolutionError
@@ -74,28 +75,23 @@ def another(error: E) -> E:
 class ConnectionGaveUp(HaclientError, proton.ConnectionException):
     """No primary was found within what the policy allows.
 
-    :ivar attempts: every attempt of the episode: endpoint, when, what happened.
+    :ivar attempts: the attempts of the episode, the last 1000 of them: endpoint, when, what happened.
+    :ivar gave_up_at: when the search ended, in monotonic seconds as those of the attempts.
     """
 
     code = "no-primary"
     connection_usable = False
+    gave_up_at: float | None = None
 
     def __init__(self, message: str, attempts: tuple[AttemptRecord, ...] = ()) -> None:
         super().__init__(message)
         self.attempts = attempts
 
     def __str__(self) -> str:
-        lines = [str(self.args[0])]
-        lines += [
-            f"  {record.number}. {record.endpoint}: {record.failure.kind.value}"
-            + (f" ({record.failure.detail})" if record.failure.detail else "")
-            for record in self.attempts[-_SHOWN_ATTEMPTS:]
-        ]
-        return "\n".join(lines)
-
-
-# As many lines of history as fit a terminal; ``attempts`` has them all.
-_SHOWN_ATTEMPTS = 20
+        """The message, and a line for each endpoint that was tried."""
+        latest = max((record.ended for record in self.attempts), default=0.0)
+        lines = summarize(self.attempts, latest if self.gave_up_at is None else self.gave_up_at)
+        return "\n  ".join((str(self.args[0]), *lines))
 
 
 class DeadlineExceeded(ConnectionGaveUp, proton.Timeout, TimeoutError):

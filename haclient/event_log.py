@@ -86,7 +86,9 @@ class CallbackSubscription:
             try:
                 self._callback(event)
             except Exception:
-                logger.exception("an event callback failed on %s", type(event).__name__)
+                logger.exception(
+                    "%s: an event callback failed on %s", event.stamp.connection_name, type(event).__name__
+                )
 
 
 class AsyncEvents:
@@ -168,7 +170,7 @@ class LogSubscription:
 
     def put(self, event: Event) -> None:
         """Log an event."""
-        prefix = f"connection {event.stamp.connection}"
+        prefix = event.stamp.connection_name
         match event:
             case events.Connected():
                 logger.info("%s: connected to %s after %d attempts", prefix, event.endpoint, event.attempts)

@@ -15,6 +15,11 @@ from haclient.discovery.evidence import AttemptRecord, Failure
 INTERNAL_ERROR = "internal-error"
 
 
+def connection_name(client_id: str, number: int) -> str:
+    """How log lines name a connection: ``orders-service/1``."""
+    return f"{client_id}/{number}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
     """Which connection published an event, and when.
@@ -33,6 +38,11 @@ class Stamp:
     time: float
     monotonic: float
     episode: int
+
+    @property
+    def connection_name(self) -> str:
+        """How log lines name the connection."""
+        return connection_name(self.client_id, self.connection)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from haclient.cluster_url.endpoint import Endpoint, Origin
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.core import episode
 from haclient.core.attempt import Attempt, AttemptCallbacks
 from haclient.core.cluster import PendingSearch
@@ -271,12 +271,6 @@ class ClusterProbe:
         if not probe.usable or not topology.is_stale(probe.generation, probe.cluster):
             return None
         return f"serves with generation {probe.generation}, and another member with {topology.generation}"
-
-
-def name_of(endpoint: Endpoint) -> str:
-    """The endpoint, with the name that its address was found by."""
-    found = endpoint.origin is Origin.RESOLVED and endpoint.tls_name != endpoint.host
-    return f"{endpoint} ({endpoint.tls_name})" if found else str(endpoint)
 
 
 def _text(value: object) -> str | None:

@@ -42,6 +42,7 @@ from haclient.core.link_set import LinkSet
 from haclient.core.standby import Standby
 from haclient.core.wait_warnings import WaitWarnings
 from haclient.discovery import decision as decide
+from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import Claimed, Failure, PrimaryLost
 from haclient.discovery.search import Search
 from haclient.engine import peer_fields
@@ -99,12 +100,14 @@ class ConnectionCore:
         self.on_closed: Callable[[], None] = lambda: None
         self._shared = shared
         self._loop = asyncio.get_running_loop()
-        self._warnings = WaitWarnings(self._loop, number, self._describe_waiting)
+        self.name = events.connection_name(shared.client_id, number)
+        self._warnings = WaitWarnings(self._loop, self.name, self._describe_waiting)
         self._events = EventPublisher(self._loop, shared.publish, shared.client_id, number)
         self.links = LinkSet(
             self._loop,
             shared.options,
             f"{shared.name_prefix}-{number}",
+            self.name,
             self._read_generation,
             on_waiting=self._warnings.call_waits,
             rng=shared.rng,
@@ -182,7 +185,7 @@ class ConnectionCore:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # a defect in this package must not leave the application waiting
-            logger.exception("connection %d failed", self.number)
+            logger.exception("%s: the connection failed", self.name)
             self._fail_inside(error)
         finally:
             await self._standby.close()
@@ -204,6 +207,7 @@ class ConnectionCore:
             peer_close=peer_close,
             refusals=shared.cluster.refusals,
         )
+        self._events.deadline = search.deadline
         episode = episodes.Episode(shared.cluster, search, self._connect_params, self._events, self)
         if spare is not None:
             episode.resume(spare)
@@ -256,9 +260,8 @@ class ConnectionCore:
         calls, messages = self.links.waiting + (not self._first.done()), self.links.unsettled
         if not calls and not messages:
             return ""
-        failures = self._shared.cluster.topology.failures
-        last = f"; last failure: {failures[-1][0]}: {failures[-1][1].kind.value}" if failures else ""
-        return f"{calls} calls and {messages} messages wait{last}"
+        answers = describe_failures(self._shared.cluster.topology.failures)
+        return f"{calls} calls and {messages} messages wait" + (f"; {answers}" if answers else "")
 
     async def _wait_session_end(self) -> CloseReason:
         assert self._session_end is not None
@@ -295,7 +298,7 @@ class ConnectionCore:
         verdict = replace(verdict, attempts=attempts)
         last = attempts[-1].failure if attempts else None
         self._events.gave_up(verdict.detail, verdict.reason.value, last, attempts=self._attempts_made)
-        self._set_failed(episodes.give_up_error(verdict))
+        self._set_failed(episodes.give_up_error(verdict, self._loop.time()))
 
     @property
     def _attempts_made(self) -> int:

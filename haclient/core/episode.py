@@ -291,8 +291,14 @@ class Episode:
                 self._observer.attempt_failed(record)
 
 
-def give_up_error(verdict: decide.GiveUp) -> ConnectionGaveUp:
-    """The error for the application that says why a search gave up."""
+def give_up_error(verdict: decide.GiveUp, now: float) -> ConnectionGaveUp:
+    """The error for the application that says why a search gave up, and when."""
+    error = _error_of(verdict)
+    error.gave_up_at = now
+    return error
+
+
+def _error_of(verdict: decide.GiveUp) -> ConnectionGaveUp:
     reason, attempts = verdict.reason, verdict.attempts
     if reason is decide.GiveUpReason.AUTHENTICATION:
         refused = [record for record in attempts if record.failure.kind is FailureReason.AUTHENTICATION]

@@ -2,13 +2,19 @@
 
 The episode reports its search here (``episode.Observer``), the connection everything else.  Sequence numbers
 have no gaps, and every event carries the number of the current episode.
+
+When the first round of an episode has failed it logs a warning with every endpoint and its answer.  After a
+loss it does so only if nobody answered in AMQP: a backup that is not primary yet is how each failover begins.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import proton
@@ -16,7 +22,26 @@ import proton
 from haclient import events
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery import decision as decide
+from haclient.discovery.attempt_summary import describe_failures
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
+
+logger = logging.getLogger("haclient")
+
+# Seconds: a time of day says no more when a deadline is as far as that.
+_DAY = 86400.0
+# What an attempt ends with when nothing at the endpoint speaks AMQP with the client.
+_NOBODY = frozenset(
+    {
+        FailureReason.UNRESOLVED,
+        FailureReason.REFUSED,
+        FailureReason.UNREACHABLE,
+        FailureReason.TIMED_OUT,
+        FailureReason.ENDED,
+        FailureReason.NOT_AMQP,
+        FailureReason.TLS_FAILED,
+        FailureReason.DISPLACED,
+    }
+)
 
 
 class EventPublisher:
@@ -25,6 +50,7 @@ class EventPublisher:
     :param connection: number of the connection.
     :ivar began: when the current episode began, by the loop's clock; a loss sets it for the next one.
     :ivar closed: the connection is closed: the lookups that still run report nothing.
+    :ivar deadline: when the current episode gives up, by the loop's clock; infinite without a deadline.
     :ivar unresolved_names: the names without an address in the current episode.
     """
 
@@ -37,6 +63,7 @@ class EventPublisher:
     ) -> None:
         self.began = 0.0
         self.closed = False
+        self.deadline = math.inf
         self.unresolved_names: dict[Endpoint, AttemptRecord] = {}
         self._loop = loop
         self._publish = publish
@@ -44,10 +71,13 @@ class EventPublisher:
         self._connection = connection
         self._sequence = 0
         self._episode = 0
+        # The last failure at each endpoint in the first round; ``None`` after it.
+        self._first_round: dict[Endpoint, Failure] | None = None
 
     def next_episode(self) -> None:
         """Count the episode that begins."""
         self._episode += 1
+        self._first_round = {}
         self.unresolved_names.clear()
 
     # -- reports of the search (``episode.Observer``) -----------------------------------------
@@ -58,6 +88,7 @@ class EventPublisher:
 
     def attempt_failed(self, record: AttemptRecord) -> None:
         """Publish an attempt that failed."""
+        self._note(record)
         self._emit(events.AttemptFailed, record=record)
 
     def attempt_parked(self, number: int, endpoint: Endpoint) -> None:
@@ -66,6 +97,7 @@ class EventPublisher:
 
     def redirected(self, record: AttemptRecord) -> None:
         """Publish that a passive member named another endpoint."""
+        self._note(record)
         failure = record.failure
         assert failure.redirect is not None
         followed = failure.kind is FailureReason.REDIRECTED
@@ -97,6 +129,29 @@ class EventPublisher:
             retry_after=delay.retry_after,
             round=decision.round,
         )
+        if decision.round > 0:
+            self._warn_of_first_round()
+
+    def _note(self, record: AttemptRecord) -> None:
+        if self._first_round is not None:
+            self._first_round[record.endpoint] = record.failure
+
+    def _warn_of_first_round(self) -> None:
+        found, self._first_round = self._first_round, None
+        if not found or (self._episode > 1 and any(each.kind not in _NOBODY for each in found.values())):
+            return
+        name = events.connection_name(self._client_id, self._connection)
+        answers, limit = describe_failures(found.items()), self._describe_deadline()
+        logger.warning("%s: no primary in the first round: %s; the client goes on %s", name, answers, limit)
+
+    def _describe_deadline(self) -> str:
+        if self.deadline == math.inf:
+            return "without a deadline"
+        seconds = self.deadline - self._loop.time()
+        if seconds >= _DAY:
+            return f"for {seconds:.0f} s"
+        until = datetime.now().astimezone() + timedelta(seconds=seconds)
+        return f"for {seconds:.1f} s, until {until:%H:%M:%S}"
 
     def unresolved(self, name: Endpoint, reason: str) -> None:
         """Publish a name without an address, even if another member was found meanwhile."""

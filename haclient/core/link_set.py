@@ -42,6 +42,7 @@ L = TypeVar("L", SenderCore, ReceiverCore)
 class LinkSet:
     """Creates the links of a connection, and attaches them over its sessions.
 
+    :param connection_name: that of the connection in log lines.
     :param name_prefix: how link names begin that the application does not choose.
     :param on_attached: called at the peer's answer to each Attach.
     :param on_waiting: called when something begins to wait for a session.
@@ -54,6 +55,7 @@ class LinkSet:
         loop: asyncio.AbstractEventLoop,
         options: Options,
         name_prefix: str,
+        connection_name: str,
         on_attached: Callable[[SenderLink | ReceiverLink], None],
         *,
         on_waiting: Callable[[], None],
@@ -63,6 +65,7 @@ class LinkSet:
         self._loop = loop
         self._options = options
         self._name_prefix = name_prefix
+        self._connection_name = connection_name
         self._on_attached = on_attached
         self._on_waiting = on_waiting
         self._links: dict[LinkCore, None] = {}
@@ -310,7 +313,7 @@ class LinkSet:
         except AttachTooLarge as error:
             _fail_too_large(link, error)
         except Exception as error:  # the application's ``configure``
-            logger.exception("the link to %r cannot be attached", link.address)
+            logger.exception("%s: the link to %r cannot be attached", self._connection_name, link.address)
             link.fail(LinkClosed(f"the link cannot be attached again: {type(error).__name__}"))
 
 

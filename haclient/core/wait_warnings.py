@@ -20,13 +20,13 @@ _NEXT = 30.0
 class WaitWarnings:
     """Belongs to the event loop of its connection.
 
-    :param number: that of the connection.
+    :param name: that of the connection in log lines.
     :param waiting: describes what waits for a primary; empty if nothing does.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, number: int, waiting: Callable[[], str]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, waiting: Callable[[], str]) -> None:
         self._loop = loop
-        self._number = number
+        self._name = name
         self._waiting = waiting
         self._timer: asyncio.TimerHandle | None = None
         # When the search for a primary began; ``None`` while there is a session.
@@ -58,6 +58,6 @@ class WaitWarnings:
         if not waiting or self._began is None:
             return
         now = self._loop.time()
-        logger.warning("connection %d: no primary for %.0f s; %s", self._number, now - self._began, waiting)
+        logger.warning("%s: no primary for %.0f s; %s", self._name, now - self._began, waiting)
         self._not_before = now + _NEXT
         self.call_waits()

@@ -170,6 +170,11 @@ class Search:
         return self._pending.record(attempt)
 
     @property
+    def deadline(self) -> float:
+        """When it gives up, in monotonic seconds; infinite when there is no deadline."""
+        return self._limits.deadline
+
+    @property
     def attempts(self) -> int:
         """All attempts of this episode, ended or not."""
         return self._pending.total

@@ -390,7 +390,7 @@ class Engine(asyncio.Protocol):
         try:
             call(*args)
         except Exception as error:
-            logger.exception("connection ended: its owner failed")
+            logger.exception("%s: connection ended: its owner failed", self.settings.container_id)
             self.abort(proton.Condition("amqp:internal-error", f"{type(error).__name__} in the owner"))
 
     def _on_remote_open(self, _event: proton.Event) -> None:
@@ -472,7 +472,7 @@ class Engine(asyncio.Protocol):
         try:
             self.owner.ended(self, self.close_reason)
         except Exception:
-            logger.exception("the owner of a connection failed at its end")
+            logger.exception("%s: the owner of a connection failed at its end", self.settings.container_id)
         self._links.clear()
         self._socket = None
         self._objects.release()

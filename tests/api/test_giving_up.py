@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from typing import Any
 
 import proton
@@ -42,6 +44,53 @@ async def test_the_startup_deadline_ends_the_first_connect(api: API, name: str) 
     for record in error.attempts:
         assert str(record.endpoint) in str(error)
         assert record.started <= record.ended
+
+
+async def test_the_error_has_a_line_for_each_endpoint_and_not_for_each_attempt(api: API) -> None:
+    async with BEHAVIOURS["refused"](NOBODY) as one, BEHAVIOURS["close_forced"](NOBODY) as other:
+        error = await failure(api, url(one, other, max_attempts=20, backoff_base=0.001, backoff_max=0.001))
+    assert len(error.attempts) == 20
+    _, *lines = str(error).splitlines()
+    ended = rf"amqp://{other.address}: 10 times closed \(amqp:connection:forced.*\)"
+    patterns = (rf"amqp://{one.address}: 10 times connection refused", ended)
+    for pattern in patterns:
+        assert any(re.fullmatch(rf"  {pattern}; last \d\.\d s ago", line) for line in lines), lines
+    assert len(lines) == 2
+
+
+async def test_the_first_round_without_a_primary_is_a_warning_once(
+    api: API, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with BEHAVIOURS["refused"](NOBODY) as one, BEHAVIOURS["close_forced"](NOBODY) as other:
+        link = url(one, other, client_id="orders-service", backoff_base=0.001, backoff_max=0.001)
+        with caplog.at_level(logging.WARNING, "haclient"):
+            await failure(api, link, startup_deadline=0.3)
+            await failure(api, link, max_attempts=4, startup_deadline=None)
+    first, gave_up, second, _ = [record.getMessage() for record in caplog.records]
+    answers = (
+        rf"orders-service/1: no primary in the first round: amqp://{one.address}: connection refused; "
+        rf"amqp://{other.address}: closed \(amqp:connection:forced.*\); the client goes on "
+    )
+    assert re.fullmatch(answers + r"for 0\.[0-3] s, until \d\d:\d\d:\d\d", first), first
+    assert re.fullmatch(answers + "without a deadline", second), second
+    assert gave_up.startswith("orders-service/1: gave up: ")
+
+
+async def test_after_a_loss_the_first_round_is_a_warning_if_nobody_speaks_amqp(
+    api: API, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A backup that does not serve yet is how each failover begins."""
+    quick = {"backoff_base": 0.01, "backoff_max": 0.01, "max_attempts": 4}
+    for name, count in (("refused", 1), ("close_forced", 0)):
+        caplog.clear()
+        watch = Watch()
+        async with BEHAVIOURS[name](NOBODY) as other:
+            async with primary() as peer:
+                connection = await api.connect(url(peer, other, **quick), on_event=watch)
+            await watch.until(GaveUp)
+            await connection.close()
+        found = [each for each in caplog.messages if "no primary in the first round" in each]
+        assert len(found) == count, caplog.messages
 
 
 @pytest.mark.parametrize(

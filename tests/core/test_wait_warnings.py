@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +21,13 @@ from haclient.utils import BlockingConnection
 from tests.peers import primary, url
 
 # Few attempts: what happens beside them is what this is about.
-SLOW: dict[str, Any] = {"backoff_base": 1000, "backoff_max": 1000, "deadline": None, "startup_deadline": None}
+SLOW: dict[str, Any] = {
+    "client_id": "waiting",
+    "backoff_base": 1000,
+    "backoff_max": 1000,
+    "deadline": None,
+    "startup_deadline": None,
+}
 
 
 class Warned(logging.Handler):
@@ -107,7 +114,7 @@ def test_many_calls_make_one_warning_and_one_timer() -> None:
 
     log = in_an_outage(use, receiver)
     assert log.times == [5, 35, 65, 95]
-    assert log.found[1][1].startswith("connection 1: no primary for 35 s; 100 calls and 0 messages wait")
+    assert log.found[1][1].startswith("waiting/1: no primary for 35 s; 100 calls and 0 messages wait")
 
 
 def scheduled() -> list[asyncio.TimerHandle]:
@@ -198,9 +205,9 @@ def test_the_first_connect_warns_too_and_a_give_up_ends_it() -> None:
     with virtual_time() as clock, warned(clock) as log:
         clock.run(main())
     assert log.times == [5, 35]
-    assert log.found[0][1].startswith(
-        "connection 1: no primary for 5 s; 1 calls and 0 messages wait; last failure: "
-    )
+    text, answer = log.found[0][1].split(" wait; ")
+    assert text == "waiting/1: no primary for 5 s; 1 calls and 0 messages"
+    assert re.fullmatch(r"amqp://127[.0-9]+:\d+: connection refused", answer)
 
 
 def test_each_outage_has_its_own_warnings_and_a_short_one_none() -> None:
@@ -228,10 +235,10 @@ def test_each_outage_has_its_own_warnings_and_a_short_one_none() -> None:
 def test_a_blocking_call_of_the_drop_in_counts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wait_warnings, "_FIRST", 0.01)
     with in_thread(primary()) as peer:
         connection = BlockingConnection(url(peer), backoff_base=0.01, backoff_max=0.01, timeout=10)
         receiving = connection.create_receiver("q")
+        monkeypatch.setattr(wait_warnings, "_FIRST", 0.01)
     with pytest.raises(Exception, match="timed out"):
         receiving.receive(timeout=0.5)
     connection.close()

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from haclient.cli.exit_codes import client_errors, examples
 from haclient.cli.formatting import wide_console
-from haclient.cli.probe import name_of
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, VARIABLE, Target, target_of
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_values import as_text
@@ -21,6 +20,7 @@ from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import MASK
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.connect_params import Credentials
+from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
@@ -103,8 +103,8 @@ def _document(target: Target, options: Options, answers: _Answers) -> dict[str, 
         "form": _form(target),
         "members": [_member(seed, answers) for seed in target.url.seeds],
         "credentials": _credentials(target),
-        "order": [name_of(endpoint) for endpoint in order],
-        "other_site": [name_of(endpoint) for endpoint in everybody if endpoint not in order],
+        "order": [endpoint_text(endpoint) for endpoint in order],
+        "other_site": [endpoint_text(endpoint) for endpoint in everybody if endpoint not in order],
         "options": {name: _option(name, target, options) for name in _DEFAULTS},
     }
 

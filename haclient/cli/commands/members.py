@@ -14,8 +14,9 @@ from rich.table import Table
 
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.formatting import wide_console
-from haclient.cli.probe import ClusterProbe, Finding, name_of
+from haclient.cli.probe import ClusterProbe, Finding
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
+from haclient.discovery.attempt_summary import endpoint_text
 
 _EXAMPLES = examples(
     "haclient members amqp://broker-a,broker-b",
@@ -107,7 +108,7 @@ def _show(found: Sequence[Finding], seconds: float) -> None:
 def _row(finding: Finding) -> tuple[str, ...]:
     product = " ".join(part for part in (finding.product, finding.version) if part)
     return (
-        name_of(finding.endpoint),
+        endpoint_text(finding.endpoint),
         "yes" if finding.reachable else "no",
         finding.role or ("primary" if finding.primary else "-"),
         "-" if finding.generation is None else str(finding.generation),
@@ -125,5 +126,5 @@ def _milliseconds(seconds: float | None) -> str:
 
 
 def _verdict(found: Sequence[Finding], seconds: float) -> str:
-    primaries = ", ".join(name_of(each.endpoint) for each in found if each.primary)
+    primaries = ", ".join(endpoint_text(each.endpoint) for each in found if each.primary)
     return f"primary: {primaries or 'none'} ({len(found)} asked in {seconds:.2f} s)"
