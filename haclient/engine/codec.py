@@ -52,7 +52,7 @@ _ONE_PROPERTY = b"\x00\x00\x00\x02\xa1" + bytes((len(_PROPERTY_NAME),)) + _PROPE
 # Part 1, section 1.6: lists by constructor, with the width of their size field.
 _LIST_WIDTHS = {0x45: 0, 0xC0: 1, 0xD0: 4}
 _SHORT = 256
-# The same sections as ``_decode_plain`` looks for them: starts by their first bytes, the id's section, and
+# The same sections as ``decode_plain`` looks for them: starts by their first bytes, the id's section, and
 # bodies by descriptor and constructor, with the width of their size.
 _STARTS = (_NO_HEADER_NO_PROPERTIES, _DURABLE_NO_PROPERTIES)
 _SHORTEST_START = len(_NO_HEADER_NO_PROPERTIES)
@@ -310,7 +310,7 @@ def decode(data: bytes) -> proton.Message:
 
     :raises proton.MessageException: when it is not an AMQP message.
     """
-    plain = _decode_plain(data)
+    plain = decode_plain(data)
     if plain is None:
         return _decode_any(data)
     message, found = plain
@@ -324,7 +324,7 @@ def decode_apart(data: bytes) -> tuple[proton.Message, Any]:
 
     :raises proton.MessageException: when it is not an AMQP message.
     """
-    plain = _decode_plain(data)
+    plain = decode_plain(data)
     if plain is not None:
         return plain
     message, found = _decode_any(data), None
@@ -336,10 +336,12 @@ def decode_apart(data: bytes) -> tuple[proton.Message, Any]:
     return message, found
 
 
-def _decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
+def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
     """A message as ``Encoder._encode_plain`` writes it; ``None`` for any other.
 
     Only beginnings that are known to be right are left to be decoded later: an error must be raised here.
+
+    :returns: the message, and the duplicate-detection id that is not in its properties.
     """
     start = _KNOWN_STARTS.get(data[:_SHORTEST_START])
     if start is None or not data.startswith(start):

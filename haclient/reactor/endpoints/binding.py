@@ -29,6 +29,7 @@ from proton import Endpoint
 
 from haclient.core import quirks
 from haclient.engine import peer_fields
+from haclient.reactor.endpoints.delivery_events import DeliveryEvent
 from haclient.reactor.endpoints.endpoint import Connection, Session
 from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.ids import Marker
@@ -331,18 +332,7 @@ class Binding:
 
     def _on_delivery(self, pointer: Any) -> None:
         link = self.link(lib.pn_delivery_link(pointer))
-        delivery = link.delivery_of(pointer)
-        event = Event(
-            self.container,
-            TYPES[_DELIVERY],
-            delivery,
-            connection=self.connection,
-            session=link.session,
-            link=link,
-            delivery=delivery,
-            transport=self.engine.transport if self.engine is not None else None,
-        )
-        self.container.dispatch(event)
+        self.container.dispatch(DeliveryEvent(self, link.delivery_of(pointer)))
 
     def _on_peer_end(self, event: Event) -> None:
         """The peer ended a link, or a session and its links: transactions end with their coordinator's."""

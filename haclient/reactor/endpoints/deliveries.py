@@ -72,7 +72,10 @@ class Delivery(Rebindable, proton.Delivery):
 
     def update(self, state: Any) -> None:
         """Set the state given here."""
-        super().update(state)
+        if self._local is None:  # nothing but the state was set
+            lib.pn_delivery_update(self._impl, state)
+        else:
+            super().update(state)
         self._binding.wake()
 
     def settle(self) -> None:

@@ -44,9 +44,11 @@ class Rebindable:
 
     def __init__(self, impl: Any, binding: Binding) -> None:
         cproton.pn_incref(impl)
-        self.__dict__["_impl"] = impl
-        self.__dict__["_attrs"] = {}
-        self._binding = binding
+        # Not by assignment: proton's ``__setattr__`` costs as much as the rest.
+        attributes = self.__dict__
+        attributes["_impl"] = impl
+        attributes["_attrs"] = {}
+        attributes["_binding"] = binding
         self._init()
 
     def _init(self) -> None:

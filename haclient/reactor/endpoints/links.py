@@ -45,6 +45,7 @@ class _Link(Rebindable):
 
     _properties_dict: Any = None
     _session: Session = cast("Session", None)
+    is_sender = is_receiver = False
     losses = 0
     """How often the peer or a loss has ended it: a coordinator's transactions end with it."""
 
@@ -75,16 +76,6 @@ class _Link(Rebindable):
     def connection(self) -> Connection:
         """The connection it belongs to."""
         return self._binding.connection
-
-    @property
-    def is_sender(self) -> bool:
-        """Whether it sends messages."""
-        return isinstance(self, Sender)
-
-    @property
-    def is_receiver(self) -> bool:
-        """Whether it receives messages."""
-        return isinstance(self, Receiver)
 
     @property
     def current(self) -> Delivery | None:
@@ -140,6 +131,8 @@ class _Link(Rebindable):
 
 class Sender(_Link, proton.Sender):
     """A sending link."""
+
+    is_sender = True
 
     _marker: Marker | None = None
     """Numbers messages for duplicate detection, and says that there is a ledger."""
@@ -312,6 +305,8 @@ class Sender(_Link, proton.Sender):
 
 class Receiver(_Link, proton.Receiver):
     """A receiving link."""
+
+    is_receiver = True
 
     _most = 0
     """The most credit there was at once."""
