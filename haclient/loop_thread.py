@@ -108,7 +108,7 @@ class LoopThread:
         :raises ConnectionClosed: after ``stop``.
         """
         self._check_process()
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._thread.ident:
             msg = "a blocking call on haclient's own thread would wait for itself"
             raise WrongThread(msg)
         self._check_running()

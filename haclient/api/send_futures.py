@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 from typing import Any
 
+from haclient.api.light_future import LightFuture
 from haclient.core.ledger import Entry
 from haclient.core.sender import SenderCore
 from haclient.errors import ConnectionClosed, HaclientError, WrongThread
@@ -38,7 +39,7 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
         return cancelled
 
 
-class BlockingSendFuture(concurrent.futures.Future[Outcome]):
+class BlockingSendFuture(LightFuture[Outcome]):
     """For the blocking API: any thread may cancel it.
 
     :ivar core: its sender; the caller sets this and ``thread``.
