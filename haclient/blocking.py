@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+import random
+import ssl
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -35,7 +37,9 @@ from haclient.api.blocking_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
 from haclient.api.pickling import not_picklable
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.option_types import OptionArguments
+from haclient.cluster_url.url_list import URLArgument
+from haclient.connect_params import CredentialsProvider, GivenCredentials
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
@@ -43,27 +47,64 @@ from haclient.core.sender import SenderCore
 from haclient.discovery.topology import Topology
 from haclient.errors import ConnectionClosed
 from haclient.event_log import BlockingEvents
-from haclient.factory import FactoryArguments, FactoryCore
+from haclient.factory import FactoryArguments, FactoryCore, check_one_timeout
 from haclient.loop_thread import LoopThread
 from haclient.telemetry.redact import Redactor
+from haclient.telemetry.settings import TelemetrySettings
+from haclient.telemetry.sink import EventCallback, Sink
 
 L = TypeVar("L", SenderCore, ReceiverCore)
 
 __all__ = ["Connection", "ConnectionFactory", "Delivery", "Receiver", "Sender", "connect"]
 
 
-def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Connection:
+def connect(
+    url: URLArgument,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    credentials: GivenCredentials | CredentialsProvider | None = None,
+    timeout: float | None = None,
+    ssl_context: ssl.SSLContext | None = None,
+    desired_capabilities: tuple[str, ...] = (),
+    on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
+    rng: random.Random | None = None,
+    telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
+    **options: Unpack[OptionArguments],
+) -> Connection:
     """Connect with a factory of its own, which closes with the connection.
 
-    :param url: a cluster URL.
-    :param arguments: those of ``ConnectionFactory``: URL options by name, ``credentials``,
-        ``ssl_context``, ``on_event``.
-    :raises ClusterURLError: when the URL or an option is wrong.
+    :param url: a cluster URL such as ``amqp://host:port,host:port``, or a list of URLs, which means the same.
+    :param user: wins over the credentials of the URL, together with ``password``.
+    :param credentials: the same as a pair, or a function (plain or ``async``) that returns one.  The client
+        calls it before each attempt, and raises here what it raises at the first connect; at an ``OSError``,
+        and after the first connect, the client calls it again.
+    :param timeout: seconds; the URL's ``startup_deadline`` by default, ``math.inf`` for no limit.
+    :param ssl_context: replaces the ``tls_*`` options; not for SASL EXTERNAL.
+    :param desired_capabilities: what to ask of the peer in Open.
+    :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
+    :param rng: the random source of backoff and SRV; for reproducible tests.
+    :param telemetry: a directory, or settings; empty for off.
+    :param options: any URL option by its name; they override the URL.
+    :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
+    :raises TypeError: for an argument of a type that it cannot have.
     :raises ConnectionGaveUp: when no primary is found in time.
     """
-    factory = ConnectionFactory(url, **arguments)
+    check_one_timeout(timeout, options)
+    factory = ConnectionFactory(
+        url,
+        user=user,
+        password=password,
+        credentials=credentials,
+        ssl_context=ssl_context,
+        desired_capabilities=desired_capabilities,
+        on_event=on_event,
+        rng=rng,
+        telemetry=telemetry,
+        **options,
+    )
     try:
-        connection = factory.connect()
+        connection = factory.connect(timeout=timeout)
     except BaseException:
         factory.close()
         raise
@@ -74,14 +115,38 @@ def connect(url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> Con
 class ConnectionFactory:
     """Makes connections to one cluster that share what they know about it.
 
-    Takes the arguments of ``factory.FactoryCore``.  As a context manager it flushes and closes all of them,
-    as a connection does.
+    Takes the arguments of ``connect``, but for ``timeout``, which its own ``connect`` has.  As a context
+    manager it flushes and closes all of them, as a connection does.
     """
 
     __reduce__ = not_picklable
 
-    def __init__(self, url: str | ClusterURL, **arguments: Unpack[FactoryArguments]) -> None:
-        self._core = FactoryCore(url, **arguments)
+    def __init__(
+        self,
+        url: URLArgument,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        credentials: GivenCredentials | CredentialsProvider | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        desired_capabilities: tuple[str, ...] = (),
+        on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
+        rng: random.Random | None = None,
+        telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
+        **options: Unpack[OptionArguments],
+    ) -> None:
+        self._core = FactoryCore(
+            url,
+            user=user,
+            password=password,
+            credentials=credentials,
+            ssl_context=ssl_context,
+            desired_capabilities=desired_capabilities,
+            on_event=on_event,
+            rng=rng,
+            telemetry=telemetry,
+            **options,
+        )
         self._thread = LoopThread()
 
     @classmethod

@@ -33,11 +33,13 @@ from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT
 from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.cluster_url.options import OPTION_NAMES
 from haclient.cluster_url.url import ClusterURL
+from haclient.cluster_url.url_list import read_url
 from haclient.connect_params import Credentials
 from haclient.factory import FactoryArguments
 
 PREFIX = "HACLIENT_"
 _OWN_KEYS = ("url", "user", "password", "password_file")
+_CREDENTIALS = ("user", "password", "credentials")
 _KEYS = (*_OWN_KEYS, *OPTION_NAMES)
 _VARIABLES = (*(f"{PREFIX}{key.upper()}" for key in _KEYS), f"{PREFIX}CONFIG")
 
@@ -70,11 +72,13 @@ class Configuration:
     """The URL and the arguments of a factory.
 
     :param origins: for every key that was given, where: a variable, or a key of a file or mapping.
+    :param user: the user to whom a file of passwords belongs.
     """
 
     url: ClusterURL
     arguments: FactoryArguments
     origins: Mapping[str, str]
+    user: str | None = None
 
     def make(self, factory: Callable[..., F], given: Mapping[str, Any]) -> F:
         """A factory.
@@ -83,11 +87,19 @@ class Configuration:
         :raises ConfigurationError: names the key at fault; ``ClusterURLError`` for an argument.
         """
         try:
-            return factory(self.url, **{**self.arguments, **given})
+            return factory(self.url, **{**self._without_what_is_given(given), **given})
         except ClusterURLError as error:
             if error.option is None or error.option in given or error.option not in self.origins:
                 raise
             raise _blame(error, error.option, self.origins[error.option]) from None
+
+    def _without_what_is_given(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The arguments but for the credentials that the call gives: a password alone is that of our user."""
+        named = {key for key in (*_OWN_KEYS, "credentials") if given.get(key) is not None}
+        if not named:
+            return self.arguments
+        kept = {key: value for key, value in self.arguments.items() if key not in _CREDENTIALS}
+        return {"user": self.user, **kept} if named == {"password"} else kept
 
 
 def from_env(environ: Mapping[str, str] | None = None) -> Configuration:
@@ -267,18 +279,18 @@ def _configured(settings: _Settings) -> Configuration:
     if credentials is not None:
         arguments["credentials"] = credentials
     origins = MappingProxyType({key: given.origin for key, given in settings.items()})
-    return Configuration(_url(settings["url"]), cast("FactoryArguments", arguments), origins)
+    found = cast("FactoryArguments", arguments)
+    return Configuration(_url(settings["url"]), found, origins, _word(settings, "user"))
 
 
 def _url(given: _Given) -> ClusterURL:
-    if isinstance(given.value, ClusterURL):
-        return given.value
-    if not isinstance(given.value, str):
-        raise ConfigurationError(f"{given.origin}: a cluster URL is text", "url", given.origin)
     try:
-        return ClusterURL.parse(given.value)
+        return read_url(given.value)
+    except TypeError:
+        reason = f"{given.origin}: a cluster URL is text, or a list of texts"
     except ClusterURLError as error:
         raise _blame(error, "url", given.origin) from None
+    raise ConfigurationError(reason, "url", given.origin)
 
 
 def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials] | None:
@@ -294,7 +306,14 @@ def _credentials(settings: _Settings) -> Credentials | Callable[[], Credentials]
         reason = f"the password is given already, by {settings['password'].origin}"
         raise ConfigurationError(f"{origin}: {reason}", "password_file", origin)
     _password(file, origin)  # now, for a wrong path is an error of the caller's
-    return lambda: Credentials(user, _password(file, origin))
+
+    def read() -> Credentials:
+        try:
+            return Credentials(user, _password(file, origin))
+        except ConfigurationError as error:  # it is being replaced: the client reads it again
+            raise OSError(str(error)) from None
+
+    return read
 
 
 def _word(settings: _Settings, key: str) -> str | None:

@@ -6,7 +6,8 @@ Rules
 * A member that lets the client use SCRAM shows that its cluster has it: from then on no member of that
   site gets PLAIN without TLS, for whoever stands in for a member could ask for it.
 * A callable is asked before each attempt; credentials that an endpoint refused are not sent there again.
-* The error of the application's callable may hold a secret: only its type is reported.
+* The error of the application's callable may hold a secret: only its type is reported.  At the first connect
+  ``core.connection`` raises it unchanged, unless it is an ``OSError``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import inspect
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 
 from proton import SSLDomain
 
@@ -30,6 +30,7 @@ from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.topology import Topology
 from haclient.engine import tls
 from haclient.engine.settings import Settings
+from haclient.version import package_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,48 @@ class Credentials:
     password: str | None = field(default=None, repr=False)
 
 
-CredentialsProvider = Callable[[], Credentials | Awaitable[Credentials]]
+# ``("user", "password")`` is short for ``Credentials``.
+GivenCredentials = Credentials | tuple[str | None, str | None]
+CredentialsProvider = Callable[[], GivenCredentials | Awaitable[GivenCredentials]]
+
+
+def as_credentials(given: object, origin: str = "credentials") -> Credentials:
+    """A pair as ``Credentials``.
+
+    :param origin: for the error, where it came from.
+    :raises TypeError: for anything else; it shows only the type, for the value may be a password.
+    """
+    if isinstance(given, Credentials):
+        user, password = given.user, given.password
+    elif isinstance(given, tuple) and len(given) == len(_FIELDS):
+        user, password = given
+    else:
+        raise TypeError(f"{origin}: expected Credentials or (user, password), not {type(given).__name__}")
+    for name, text in zip(_FIELDS, (user, password), strict=True):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{origin}: the {name} must be text, not {type(text).__name__}")
+    return Credentials(user, password)
+
+
+_FIELDS = ("user", "password")
+
+
+def choose_credentials(
+    user: str | None, password: str | None, credentials: GivenCredentials | CredentialsProvider | None
+) -> Credentials | CredentialsProvider | None:
+    """The credentials that the arguments of ``connect`` mean; ``None`` for those of the URL.
+
+    :raises ClusterURLError: for two arguments that set the same thing, and for a password without a user.
+    :raises TypeError: for what can be no credentials.
+    """
+    if credentials is not None and not (user is None and password is None):
+        given = "user" if password is None else "password"
+        raise ClusterURLError(f"argument {given!r}: credentials sets the same; give one of them", given)
+    if user is not None:
+        return as_credentials((user, password), "user and password")
+    if password is not None:
+        raise ClusterURLError("argument 'password': there is no user that it belongs to", "password")
+    return credentials if credentials is None or callable(credentials) else as_credentials(credentials)
 
 
 def seed_credentials(seed: Seed) -> Credentials:
@@ -82,10 +124,8 @@ class CredentialsSource:
             return self._from_url(endpoint), False
         if isinstance(given, Credentials):
             return given, False
-        if inspect.iscoroutinefunction(given):
-            return await given(), True
-        asked = await asyncio.to_thread(given)
-        return (await asked if inspect.isawaitable(asked) else asked), True
+        asked = given() if inspect.iscoroutinefunction(given) else await asyncio.to_thread(_call, given)
+        return as_credentials(await asked if inspect.isawaitable(asked) else asked, _RETURNED), True
 
     def _from_url(self, endpoint: Endpoint) -> Credentials:
         topology = self._topology()
@@ -98,6 +138,17 @@ class CredentialsSource:
     def _of_every_seed(self) -> Credentials:
         everywhere = {seed_credentials(seed) for seed in self._url.seeds}
         return everywhere.pop() if len(everywhere) == 1 else Credentials()
+
+
+# For the error of a function that returns anything else.
+_RETURNED = "the credentials function returned something else"
+
+
+def _call(function: CredentialsProvider) -> GivenCredentials | Awaitable[GivenCredentials]:
+    try:
+        return function()
+    except StopIteration as error:  # no future can hold it
+        raise RuntimeError("the credentials function raised StopIteration") from error
 
 
 class EndpointParams:
@@ -142,7 +193,7 @@ class EndpointParams:
         except Exception as error:  # noqa: BLE001
             detail = f"no credentials: {type(error).__name__} in the application's callable"
             refusal = Failure(kind=FailureReason.AUTHENTICATION_TEMPORARY, detail=detail)
-            return ConnectParams(self._settings(endpoint, Credentials()), refusal=refusal)
+            return ConnectParams(self._settings(endpoint, Credentials()), refusal=refusal, error=error)
         before, mechanism = self._refused.get(endpoint, (None, None))
         if fresh and before == credentials:
             detail = "the credentials that were refused here have not changed"
@@ -169,7 +220,7 @@ class EndpointParams:
             mechanisms=options.sasl_mechanisms or (),
             plaintext=endpoint.tls or (options.sasl_plaintext and not self._is_scram_known(endpoint)),
             desired_capabilities=self._desired_capabilities,
-            properties={"product": "haclient", "version": _VERSION},
+            properties={"product": "haclient", "version": package_version()},
             tls_domain=self._external(endpoint),
             tls_name=options.tls_server_name or endpoint.tls_name,
         )
@@ -212,13 +263,3 @@ class EndpointParams:
         if self._domain is None:
             self._domain = tls.external_domain(self._files())
         return self._domain
-
-
-def _package_version() -> str:
-    try:
-        return version("haclient")
-    except PackageNotFoundError:  # a source tree that was not installed
-        return "0"
-
-
-_VERSION = _package_version()

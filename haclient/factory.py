@@ -22,10 +22,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Unpack
 
+from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.options import Options, with_overrides
-from haclient.cluster_url.url import ClusterURL
-from haclient.connect_params import Credentials, CredentialsProvider, CredentialsSource, EndpointParams
+from haclient.cluster_url.url_list import URLArgument, read_url
+from haclient.connect_params import (
+    CredentialsProvider,
+    CredentialsSource,
+    EndpointParams,
+    GivenCredentials,
+    choose_credentials,
+)
 from haclient.core.cluster import Cluster
 from haclient.core.connection import ConnectionCore, Shared
 from haclient.core.link_set import in_parallel
@@ -43,16 +50,39 @@ from haclient.telemetry.sink import EventCallback, Sink, callbacks
 class FactoryArguments(OptionArguments, total=False):
     """The keyword arguments of ``connect`` and ``ConnectionFactory``.
 
-    ``credentials``, ``ssl_context``, ``on_event``, ``rng`` and ``telemetry`` are explained at
-    ``FactoryCore``; the others are the URL options of that name, as text or as values.
+    Those here are explained at ``FactoryCore``; the others are the URL options of that name, as text or as
+    values.
     """
 
-    credentials: Credentials | CredentialsProvider | None
+    user: str | None
+    password: str | None
+    credentials: GivenCredentials | CredentialsProvider | None
     ssl_context: ssl.SSLContext | None
     desired_capabilities: tuple[str, ...]
     on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None
     rng: random.Random | None
     telemetry: str | os.PathLike[str] | TelemetrySettings | None
+
+
+def check_timeout(timeout: object) -> None:
+    """Refuse what is no time to wait.
+
+    :raises TypeError, ValueError: say so.
+    """
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise TypeError(f"timeout: expected seconds, or math.inf for no limit, not {type(timeout).__name__}")
+    if not timeout >= 0:
+        raise ValueError(f"timeout: {timeout} is no time to wait; seconds are expected, or math.inf")
+
+
+def check_one_timeout(timeout: float | None, options: OptionArguments) -> None:
+    """Refuse ``timeout`` of ``connect`` beside the option that it overrides.
+
+    :raises ClusterURLError: says so.
+    """
+    if timeout is not None and "startup_deadline" in options:
+        msg = "argument 'timeout': startup_deadline sets the same; give one of them"
+        raise ClusterURLError(msg, "timeout")
 
 
 # Two pods with one ``client_id`` meet by chance once in four billion.
@@ -75,23 +105,27 @@ class _Identity:
 class FactoryCore:
     """The part of a connection factory that both APIs share.
 
-    :param url: a cluster URL, parsed or not.
-    :param credentials: overrides what the URL says; a callable is asked before each attempt
-        (on a thread, unless it is a coroutine function).
+    :param url: a cluster URL, parsed or not, or a list of them (``cluster_url.url_list``).
+    :param user: overrides the credentials of the URL, together with ``password``.
+    :param credentials: overrides them as well: a pair, or a callable that returns one and is asked before
+        each attempt (on a thread, unless it is a coroutine function).
     :param ssl_context: overrides the ``tls_*`` options; not for SASL EXTERNAL, see ``engine.tls``.
     :param desired_capabilities: what to ask of the peer in Open (AMQP 1.0 part 2, section 2.7.1).
     :param on_event: called with each event, on a thread of its own; a sink (``telemetry.sink``), or several.
     :param rng: the random source of backoff and SRV; for reproducible tests.
     :param telemetry: overrides the option of that name: a directory, or settings; empty for off.
     :param options: any URL option by its name; they override the URL.
-    :raises ClusterURLError: when the URL or an option is wrong.
+    :raises ClusterURLError: when the URL or an option is wrong, and for two arguments that set the same.
+    :raises TypeError: for an argument of a type that it cannot have.
     """
 
     def __init__(
         self,
-        url: str | ClusterURL,
+        url: URLArgument,
         *,
-        credentials: Credentials | CredentialsProvider | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        credentials: GivenCredentials | CredentialsProvider | None = None,
         ssl_context: ssl.SSLContext | None = None,
         desired_capabilities: tuple[str, ...] = (),
         on_event: EventCallback | Sink | Iterable[EventCallback | Sink] | None = None,
@@ -99,7 +133,8 @@ class FactoryCore:
         telemetry: str | os.PathLike[str] | TelemetrySettings | None = None,
         **options: Unpack[OptionArguments],
     ) -> None:
-        self.url = ClusterURL.parse(url) if isinstance(url, str) else url
+        self.url = read_url(url)
+        chosen = choose_credentials(user, password, credentials)
         settings = telemetry if isinstance(telemetry, TelemetrySettings) else None
         overrides: dict[str, object] = {**options}
         if telemetry is not None:
@@ -109,7 +144,7 @@ class FactoryCore:
         self._given_rng = rng
         self._identity = self._new_identity()
         self.redactor = make_redactor(self.url, self.client_id)
-        self.credentials = CredentialsSource(self.url, credentials, lambda: self.topology)
+        self.credentials = CredentialsSource(self.url, chosen, lambda: self.topology)
         self._endpoint_params = EndpointParams(
             self.options,
             client_id=lambda: self.client_id,
@@ -147,6 +182,8 @@ class FactoryCore:
         """
         if self._closed:
             raise ConnectionClosed("the factory is closed")
+        if timeout is not None:
+            check_timeout(timeout)
         shared = self.shared()
         self._numbers += 1
         if timeout is not None:

@@ -125,7 +125,7 @@ def _parse_uri(match: re.Match[str]) -> ClusterURL:
     srv = match["scheme"].lower().endswith("+srv")
     if srv:
         _check_srv(match["authority"], seeds)
-    return ClusterURL(_distinct(seeds), srv, parse_options(pairs), tuple((name, name) for name, _ in pairs))
+    return ClusterURL(distinct(seeds), srv, parse_options(pairs), tuple((name, name) for name, _ in pairs))
 
 
 def _seeds_of(match: re.Match[str]) -> tuple[list[Seed], _Pairs]:
@@ -162,7 +162,11 @@ def second_site(members: Iterable[str] | None, *, tls: bool) -> tuple[Endpoint, 
     return tuple(_seed(member, None, None, tls=tls).endpoint for member in members or ())
 
 
-def _distinct(seeds: Iterable[Seed]) -> tuple[Seed, ...]:
+def distinct(seeds: Iterable[Seed]) -> tuple[Seed, ...]:
+    """Each endpoint once.
+
+    :raises ClusterURLError: for one that has different credentials the second time.
+    """
     found: dict[Endpoint, Seed] = {}
     for seed in seeds:
         if found.setdefault(seed.endpoint, seed) != seed:
@@ -201,7 +205,7 @@ def _parse_failover(rest: str) -> ClusterURL:
         )
     members = [_member(text) for text in _COMMA.split(match["inside"] or match["bare"] or "")]
     pairs = (*_pairs(query), *_common([pairs for _, pairs in members]))
-    seeds = _distinct(seed for seed, _ in members)
+    seeds = distinct(seed for seed, _ in members)
     options, written = parse_failover_options(pairs, len(seeds))
     return ClusterURL(seeds, options=options, written=written)
 
@@ -237,7 +241,7 @@ def _parse_qpid(rest: str) -> ClusterURL:
             "write amqp://user:password@host:port, or amqp:user/password@tcp:host:port as Qpid C++ does"
         )
     more, pairs = divide_urls(_pairs(query))
-    seeds = _distinct(_qpid_seed(text, user, password) for text in (*hosts.split(","), *more))
+    seeds = distinct(_qpid_seed(text, user, password) for text in (*hosts.split(","), *more))
     options, written = parse_qpid_options(pairs, len(seeds))
     return ClusterURL(seeds, options=options, written=written)
 

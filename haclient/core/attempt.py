@@ -41,6 +41,8 @@ class ConnectParams:
 
     :param fresh: a callable supplied the credentials, and may supply others next time.
     :param refusal: why not to dial at all (this member refused the credentials already).
+    :param error: what the application's callable raised instead of returning credentials; then there is a
+        ``refusal`` as well.
     :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
     :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
@@ -50,6 +52,7 @@ class ConnectParams:
     tls: ssl.SSLContext | None = None
     fresh: bool = False
     refusal: Failure | None = None
+    error: Exception | None = None
     plain_barred: bool = False
     on_mechanism: Callable[[str | None], None] = lambda _: None
     on_refused: Callable[[str | None], None] = lambda _: None

@@ -43,7 +43,7 @@ from haclient.core.standby import Standby
 from haclient.core.wait_warnings import WaitWarnings
 from haclient.discovery import decision as decide
 from haclient.discovery.attempt_summary import describe_failures
-from haclient.discovery.evidence import Claimed, Failure, PrimaryLost
+from haclient.discovery.evidence import Claimed, Failure, FailureReason, PrimaryLost
 from haclient.discovery.search import Search
 from haclient.engine import peer_fields
 from haclient.engine.lingering import LingeringSocket
@@ -128,6 +128,8 @@ class ConnectionCore:
         self._unstable: Endpoint | None = None
         self._was_parked = False
         self._cluster_id: str | None = None
+        # What the application's callable for credentials raised at the first connect.
+        self._callable_error: Exception | None = None
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -135,6 +137,7 @@ class ConnectionCore:
         """Connect.
 
         :raises ConnectionGaveUp: (or a subclass that says why) when no primary was found.
+        :raises Exception: what the application's callable for credentials raised, but for an ``OSError``.
         """
         self._task = self._loop.create_task(self._supervise(), name=f"haclient connection {self.number}")
         try:
@@ -216,8 +219,24 @@ class ConnectionCore:
     async def _connect_params(self, endpoint: Endpoint) -> ConnectParams:
         """The factory's parameters, with the number of this connection: a busy primary reserves by number."""
         params = await self._shared.params_provider(endpoint)
+        if params.error is not None:
+            return self._without_credentials(params, params.error)
         properties = {**params.settings.properties, CONNECTION_NUMBER: self.number}
         return replace(params, settings=replace(params.settings, properties=properties))
+
+    def _without_credentials(self, params: ConnectParams, error: Exception) -> ConnectParams:
+        """End the first connect with the error of the application's callable; retry after a loss.
+
+        An ``OSError`` (which ``TimeoutError`` is) means that the source of credentials is away for a while.
+        """
+        if self.session_number == 0 and not isinstance(error, OSError) and params.refusal is not None:
+            self._callable_error = self._callable_error or error
+            return replace(params, refusal=replace(params.refusal, kind=FailureReason.AUTHENTICATION))
+        text = (
+            "connection %d: the application's callable for credentials raised %s; the client calls it again"
+        )
+        logger.warning(text, self.number, type(error).__name__)
+        return params
 
     def attach_ahead(self, attempt: Attempt) -> None:
         """Attach as many links as the member parks together with this attempt."""
@@ -298,6 +317,9 @@ class ConnectionCore:
         verdict = replace(verdict, attempts=attempts)
         last = attempts[-1].failure if attempts else None
         self._events.gave_up(verdict.detail, verdict.reason.value, last, attempts=self._attempts_made)
+        if self._callable_error is not None and not self._first.done():
+            self._first.set_exception(self._callable_error)
+            self._first.exception()
         self._set_failed(episodes.give_up_error(verdict, self._loop.time()))
 
     @property

@@ -128,6 +128,34 @@ async def test_credentials_of_the_call_win() -> None:
     token = Credentials("other", "token")
     made = core(configuration.from_env(environ(USER="app", PASSWORD="secret")), credentials=token)
     assert await made.credentials.ask(HERE) == (token, False)
+    found = configuration.from_env(environ(USER="app", PASSWORD="secret"))
+    made = core(found, user="other", password="word")
+    assert await made.credentials.ask(HERE) == (Credentials("other", "word"), False)
+
+
+async def test_a_user_of_the_call_does_not_get_the_password_of_another() -> None:
+    made = core(configuration.from_env(environ(USER="app", PASSWORD="secret")), user="other")
+    assert await made.credentials.ask(HERE) == (Credentials("other", None), False)
+
+
+async def test_a_password_of_the_call_is_that_of_the_user_in_the_environment(tmp_path: Path) -> None:
+    secret = written(tmp_path, "password", "old")
+    for given in ({"PASSWORD": "old"}, {"PASSWORD_FILE": secret}, {}):
+        made = core(configuration.from_env(environ(USER="app", **given)), password="new")
+        assert await made.credentials.ask(HERE) == (Credentials("app", "new"), False)
+
+
+def test_a_table_may_list_the_members() -> None:
+    made = core(configuration.from_mapping({"url": ["amqp://broker-a", "broker-b"]}))
+    assert str(made.url) == URL
+
+
+async def test_a_password_file_that_is_away_for_a_moment_is_read_again(tmp_path: Path) -> None:
+    path = written(tmp_path, "password", "first")
+    made = core(configuration.from_env(environ(USER="app", PASSWORD_FILE=path)))
+    path.unlink()
+    with pytest.raises(OSError, match="cannot be read"):
+        await made.credentials.ask(HERE)
 
 
 def test_a_table_may_hold_values_of_its_own_types() -> None:
@@ -286,7 +314,7 @@ WRONG: list[tuple[Mapping[str, Any], str, str]] = [
 FILE_ONLY: list[tuple[Mapping[str, Any], str, str]] = [
     ({"windows": 5}, "windows", "is not known; did you mean window?"),
     ({"user": 5}, "user", "must be text"),
-    ({"url": ["amqp://a"]}, "url", "a cluster URL is text"),
+    ({"url": 5}, "url", "a cluster URL is text"),
     ({"host": "a"}, "host", "the same is given by key 'url'"),
     ({"tls": {"ca": "/ca"}, "tls_ca": "/ca"}, "tls_ca", "the same is given by key 'tls.ca'"),
     ({"tls": {"cipher": "x"}}, "tls.cipher", "is not known"),

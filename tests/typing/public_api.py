@@ -55,6 +55,10 @@ def add_shard(outgoing: haclient.OutgoingMessage) -> haclient.Additions | None:
     return haclient.Additions(properties={"shard": outgoing.message.subject})
 
 
+def ask_for_a_pair() -> tuple[str, str]:
+    return "user", "password"
+
+
 async def await_credentials() -> Credentials:
     return Credentials(user="user", password=None)
 
@@ -84,6 +88,11 @@ def blocking_factory(context: ssl.SSLContext) -> None:
     ConnectionFactory(URL, credentials=ask_for_credentials, ssl_context=context, on_event=use_event)
     ConnectionFactory(URL, credentials=await_credentials, delivery="at-most-once", window=10)
     ConnectionFactory(ClusterURL.parse(URL))
+    ConnectionFactory([URL, "c:5673"], user="user", password="password")
+    ConnectionFactory(URL, credentials=("user", "password"))
+    ConnectionFactory(URL, credentials=ask_for_a_pair)
+    ConnectionFactory(URL, credentials="user:password")  # type: ignore[arg-type]
+    ConnectionFactory(URL, timeout=5)  # type: ignore[call-arg]
     ConnectionFactory(None)  # type: ignore[arg-type]
     ConnectionFactory(URL, heartbeat=object())  # type: ignore[arg-type]
     ConnectionFactory(URL, hartbeat=5)  # type: ignore[call-arg]
@@ -139,6 +148,8 @@ async def traced_messages(connection: Connection, other: aio.Connection) -> None
 
 def blocking_connection() -> None:
     assert_type(haclient.connect(URL, deadline=60), Connection)
+    assert_type(haclient.connect([URL, "amqp://c"], user="user", password="word", timeout=5), Connection)
+    haclient.connect(URL, timeout="5")  # type: ignore[arg-type]
     haclient.connect(URL, dedline=60)  # type: ignore[call-arg]
     haclient.connect(URL, deadline=b"60")  # type: ignore[arg-type]
     with haclient.connect(URL) as connection:
@@ -207,6 +218,8 @@ def blocking_delivery(delivery: Delivery) -> None:
 
 async def asyncio_connection() -> None:
     assert_type(await aio.connect(URL, deadline=60), aio.Connection)
+    assert_type(await aio.connect((URL, "c"), credentials=("user", "word"), timeout=5), aio.Connection)
+    aio.connect(None)  # type: ignore[arg-type]
     assert_type(aio.connect(URL), aio.Opening[aio.Connection])
     async with aio.connect(URL) as connection:
         assert_type(connection, aio.Connection)
