@@ -108,6 +108,11 @@ class Delivery:
         return self._core.message
 
     @property
+    def body(self) -> Any:
+        """The body of the message, whatever its sender put there; ``Any`` for type checkers."""
+        return self._core.message.body
+
+    @property
     def duplicate_id(self) -> Any:
         """The duplicate-detection id that it was sent with; ``None`` for one that haclient made."""
         return self._core.duplicate_id

@@ -204,6 +204,7 @@ def blocking_receiver(receiver: Receiver) -> None:
 def blocking_delivery(delivery: Delivery) -> None:
     assert_type(delivery.message, Message)
     assert_type(delivery.message, proton.Message)
+    assert_type(delivery.body, Any)
     assert_type(delivery.settled, bool)
     delivery.accept()
     delivery.reject()
@@ -275,6 +276,7 @@ async def asyncio_receiver(receiver: aio.Receiver) -> None:
 
 async def asyncio_delivery(delivery: aio.Delivery) -> None:
     assert_type(delivery.message, Message)
+    assert_type(delivery.body, Any)
     assert_type(delivery.settled, bool)
     await delivery.accept()
     await delivery.reject()
