@@ -23,6 +23,7 @@ _COMMANDS = (
     "move",
     "watch",
     "explain",
+    "help",
     "analyze",
     "telemetry",
     "simulate",

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import click
 
 from haclient.cli.options import UnusableError
+from haclient.error_catalog.base import HaclientError
 
 DONE, LESS, USAGE, UNUSABLE, NO_PRIMARY, REFUSED = range(6)
 
@@ -41,6 +42,12 @@ def examples(*lines: str) -> str:
     return f"{_AS_WRITTEN}{shown}\n\nExit codes: see haclient --help."
 
 
+class LessError(click.ClickException):
+    """Less was done than was asked for."""
+
+    exit_code = LESS
+
+
 class NoPrimaryError(click.ClickException):
     """No primary was found in time."""
 
@@ -58,14 +65,23 @@ def client_errors() -> Iterator[None]:
     """Turn what the client raises into a sentence and an exit code."""
     from haclient import errors  # noqa: PLC0415  # proton may be missing
 
+    timeouts = (errors.SendTimeout, errors.LinkTimeout, errors.ReceiveTimeout)
     refusals = (errors.AuthenticationFailed, errors.TLSVerificationFailed, errors.LinkRefused)
     try:
         yield
     except errors.ClusterURLError as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(_explained(error)) from error
     except errors.SaslUnavailableError as error:
-        raise UnusableError(str(error)) from error
+        raise UnusableError(_explained(error)) from error
     except refusals as error:
-        raise RefusedError(str(error)) from error
+        raise RefusedError(_explained(error)) from error
+    except timeouts as error:
+        kind = NoPrimaryError if error.code == errors.ConnectionGaveUp.code else LessError
+        raise kind(_explained(error)) from error
     except errors.HaclientError as error:
-        raise NoPrimaryError(str(error)) from error
+        raise NoPrimaryError(_explained(error)) from error
+
+
+def _explained(error: HaclientError) -> str:
+    """The text, and how to read on."""
+    return f"{error}\nMore: haclient help {error.code}"

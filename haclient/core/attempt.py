@@ -101,8 +101,8 @@ class Attempt:
         self._resolver = resolver
         self._callbacks = callbacks
         self._park = park
-        self._opened = False
         self._done = False
+        self._in_handshake = False
 
     async def run(self) -> None:
         """Dial and send Open.  Returns when TCP is connected; the callbacks report what follows."""
@@ -121,7 +121,7 @@ class Attempt:
         except ResolutionError as error:
             self._fail(Failure(kind=FailureReason.UNRESOLVED, detail=str(error)))
         except (OSError, ssl.SSLError) as error:
-            self._fail(failures.from_socket_error(error))
+            self._fail(failures.from_socket_error(error, in_handshake=self._in_handshake))
         except Exception as error:  # a defect in this package must not leave the search waiting
             logger.exception("the attempt at %s failed", self.endpoint)
             self._fail(Failure(kind=FailureReason.ENDED, detail=f"internal error: {type(error).__name__}"))
@@ -188,6 +188,7 @@ class Attempt:
         def make() -> Engine:
             return Engine(self, params.settings, loop)
 
+        self._in_handshake = params.tls is not None
         try:
             _, self.engine = await loop.create_connection(
                 make,
@@ -198,6 +199,7 @@ class Attempt:
         except BaseException:
             connection.close()
             raise
+        self._in_handshake = False
         self.engine.open()
         self.begun = self.engine.begin()
 
@@ -205,7 +207,6 @@ class Attempt:
 
     def opened(self, engine: Engine) -> None:
         """Handle the peer's Open; the Begin, or a Close right after, decides."""
-        self._opened = True
         if self._done:
             return
         self._note_mechanism(engine)
@@ -235,14 +236,22 @@ class Attempt:
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Handle the end of the connection before its adoption."""
+        params, greeting = self.params, engine.greeting
+        assert params is not None
+        if isinstance(reason.error, ConnectionError) and greeting is not None and not greeting.data:
+            self._fail(failures.from_silence(tls=self.endpoint.tls))
+            return
         if reason.error is not None:
             self._fail(failures.from_socket_error(reason.error))
             return
-        params = self.params
-        assert params is not None
         self._note_mechanism(engine)
         failure = failures.from_engine_error(
-            reason.condition, engine.transport, fresh=params.fresh, opened=self._opened
+            reason.condition,
+            engine.transport,
+            params.settings,
+            greeting,
+            tls=self.endpoint.tls,
+            fresh=params.fresh,
         )
         if failure.kind is FailureReason.TLS_VERIFICATION and is_address(params.settings.tls_name or ""):
             # Only proton's TLS (see engine.tls) fails here; asyncio's fails during the connect.

@@ -12,7 +12,7 @@ with the Begin; so ``Episode`` adopts it in the very call that reports the Begin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from haclient import errors
@@ -30,6 +30,7 @@ from haclient.discovery.evidence import (
     Pushed,
 )
 from haclient.discovery.search import Search
+from haclient.discovery.topology import SELF_INFLICTED
 from haclient.errors import ConnectionGaveUp
 
 
@@ -304,14 +305,45 @@ def _error_of(verdict: decide.GiveUp) -> ConnectionGaveUp:
         refused = [record for record in attempts if record.failure.kind is FailureReason.AUTHENTICATION]
         record = refused[-1] if refused else None
         mechanism = record.failure.mechanism if record else None
-        where = f" at {record.endpoint}" if record else ""
-        text = f"authentication failed{where} ({mechanism or 'no mechanism'})"
-        return errors.AuthenticationFailed(text, attempts, mechanism, record.endpoint if record else None)
+        text = f"authentication failed{_at(record, verdict)}"
+        error: ConnectionGaveUp = errors.AuthenticationFailed(
+            text, attempts, mechanism, record.endpoint if record else None
+        )
+        return _with_code(error, (record,) if record else ())
     if reason is decide.GiveUpReason.TLS_VERIFICATION:
         return errors.TLSVerificationFailed(f"the certificate was not accepted: {verdict.detail}", attempts)
     if reason is decide.GiveUpReason.DEADLINE:
-        return errors.DeadlineExceeded(f"no primary was found in time: {verdict.detail}", attempts)
-    return ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
+        error = errors.DeadlineExceeded(f"no primary was found in time: {verdict.detail}", attempts)
+    else:
+        error = ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
+    said = (record for record in attempts if record.failure.kind not in SELF_INFLICTED)
+    return _with_code(error, {record.endpoint: record for record in said}.values())
+
+
+def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:
+    """Where, and why."""
+    if record is None:
+        return f": {verdict.detail}"
+    failure = record.failure
+    if failure.mechanism is None:
+        return f" at {record.endpoint}: {failure.detail}"
+    because = _REFUSALS.get(failure.mechanism, "it does not accept the user and the password")
+    return f" at {record.endpoint} ({failure.mechanism}): {because}"
+
+
+# What a refusal means with a mechanism that has no password.
+_REFUSALS = {
+    "ANONYMOUS": "it lets nobody in without a user",
+    "EXTERNAL": "it does not accept the certificate of this client",
+}
+
+
+def _with_code(error: ConnectionGaveUp, last: Collection[AttemptRecord]) -> ConnectionGaveUp:
+    """The error, with the code that the last attempt at every endpoint has, if that is more exact."""
+    codes = {record.failure.exact_code for record in last}
+    if len(codes) == 1 and (code := codes.pop()):
+        error.code = code
+    return error
 
 
 def _claimed(attempt: Attempt) -> tuple[int | None, str | None]:

@@ -6,6 +6,7 @@ part 5, section 5.3.3.6 (SASL codes); docs/internals/discovery.md, rules 4 to 6.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import math
 import ssl
@@ -17,6 +18,9 @@ from proton import SASL
 
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Failure, FailureReason
+from haclient.engine.greeting import Greeting
+from haclient.engine.sasl import usable_mechanisms
+from haclient.engine.settings import Settings
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
@@ -28,12 +32,28 @@ _UNREACHABLE = frozenset(
 )
 _TLS_FAILURE = "SSL Failure"
 _TLS_VERIFY = "certificate verify failed"
+# What OpenSSL finds wrong with the first bytes of a peer that does not speak TLS.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
+_NO_TLS_TEXT = "wrong version number"
+_PLAIN_PORT = "the peer does not speak TLS here: write amqp:// instead of amqps://, or take the TLS port"
+_NO_MECHANISM = "no SASL mechanism in common"
 
 
-def from_socket_error(error: Exception) -> Failure:
-    """Classify a failed TCP connect, a failed TLS handshake, or a broken socket."""
+def from_socket_error(error: Exception, *, in_handshake: bool = False) -> Failure:
+    """Classify a failed TCP connect, a failed TLS handshake, or a broken socket.
+
+    :param in_handshake: TCP was connected, and TLS was not.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return Failure(kind=FailureReason.TLS_VERIFICATION, detail=error.verify_message or str(error))
+    if isinstance(error, ssl.SSLError) and (reason := getattr(error, "reason", None)) in _NO_TLS:
+        return _plain_port(str(reason).replace("_", " ").lower())
+    if in_handshake and isinstance(error, ConnectionError | ssl.SSLEOFError):
+        return Failure(
+            kind=FailureReason.ENDED,
+            detail="the peer closed the socket during the TLS handshake: is it a plain port (write amqp://)?",
+            exact_code="no-answer",
+        )
     if isinstance(error, ssl.SSLError):
         return Failure(kind=FailureReason.TLS_FAILED, detail=str(error))
     if isinstance(error, ConnectionRefusedError):
@@ -98,26 +118,51 @@ def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | Non
     return Endpoint(host, int(port), tls, server_name, Origin.REDIRECT)
 
 
+def from_silence(*, tls: bool) -> Failure:
+    """A peer that accepted the TCP connection, and closed it before it sent a byte."""
+    detail = "the peer closed the socket before it sent a byte: " + (
+        "is there a member behind it?"
+        if tls
+        else "is it a TLS port (write amqps://), or a proxy without a member behind it?"
+    )
+    return Failure(kind=FailureReason.ENDED, detail=detail, exact_code="no-answer")
+
+
 def from_engine_error(
-    condition: proton.Condition | None, transport: proton.Transport, *, fresh: bool, opened: bool = False
+    condition: proton.Condition | None,
+    transport: proton.Transport,
+    settings: Settings,
+    greeting: Greeting | None,
+    *,
+    tls: bool,
+    fresh: bool,
 ) -> Failure:
     """Classify a connection that proton found broken: SASL, TLS, framing, idle time-out.
 
+    :param greeting: what the peer has sent; ``None`` after its Open.
     :param fresh: a callable supplied the credentials, and may supply others next time.
-    :param opened: the peer had sent Open.
     """
     name = condition.name if condition else None
     text = (condition.description or "") if condition else ""
     if name == UNAUTHORIZED:
-        return _sasl_failure(transport, text, fresh=fresh)
+        return _sasl_failure(transport, text, settings, greeting or Greeting(), fresh=fresh)
+    if _TLS_FAILURE in text and _NO_TLS_TEXT in text:
+        return _plain_port(_NO_TLS_TEXT)
     if _TLS_FAILURE in text:
         kind = FailureReason.TLS_VERIFICATION if _TLS_VERIFY in text else FailureReason.TLS_FAILED
         return Failure(kind=kind, detail=text, condition=name)
+    # With proton's TLS these bytes are encrypted.
+    foreign = greeting.foreign if greeting is not None and settings.tls_domain is None else None
+    if foreign is not None:
+        return Failure(
+            kind=FailureReason.NOT_AMQP, detail=foreign.text, condition=name, exact_code=foreign.code
+        )
     if name == "amqp:connection:framing-error" and "aborted" not in text:
         return Failure(kind=FailureReason.NOT_AMQP, detail=text, condition=name)
-    return Failure(
-        kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {_stage(transport, opened)}"
-    )
+    if not text and greeting is not None and not greeting.data:
+        return from_silence(tls=tls)
+    stage = "after its Open" if greeting is None else _sasl_stage(transport)
+    return Failure(kind=FailureReason.ENDED, detail=text or f"the peer closed the socket {stage}")
 
 
 def credentials_refused(transport: proton.Transport) -> bool:
@@ -126,25 +171,65 @@ def credentials_refused(transport: proton.Transport) -> bool:
     return bool(layer.mech) and layer.outcome in (SASL.AUTH, SASL.PERM)
 
 
-def _stage(transport: proton.Transport, opened: bool) -> str:  # noqa: FBT001
-    if opened:
-        return "after its Open"
+def _sasl_stage(transport: proton.Transport) -> str:
     return "after SASL" if SASL(transport).outcome == SASL.OK else "before SASL was done"
 
 
-def _sasl_failure(transport: proton.Transport, text: str, *, fresh: bool) -> Failure:
+def _plain_port(text: str) -> Failure:
+    return Failure(
+        kind=FailureReason.TLS_FAILED, detail=f"{_PLAIN_PORT} (OpenSSL: {text})", exact_code="plain-port"
+    )
+
+
+def _sasl_failure(
+    transport: proton.Transport, text: str, settings: Settings, greeting: Greeting, *, fresh: bool
+) -> Failure:
     layer = SASL(transport)
     mechanism = layer.mech or None
     temporary = layer.outcome in (SASL.TEMP, SASL.SYS)
     kind = FailureReason.AUTHENTICATION_TEMPORARY if temporary or fresh else FailureReason.AUTHENTICATION
     if mechanism in (None, "none"):
-        detail = "no SASL mechanism in common with the peer that may be used here"
+        detail = _no_mechanism(settings, greeting.mechanisms)
         if not SASL.extended():
             detail += " (this python-qpid-proton was built without Cyrus SASL, which SCRAM needs)"
-        mechanism = None
-    else:
-        detail = f"{mechanism}: {text or 'authentication failed'}"
+        return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="no-common-mechanism")
+    detail = f"{mechanism}: {text or 'authentication failed'}"
     return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)
+
+
+def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:
+    """Why no mechanism was chosen: what the peer offers, what this client may use, and what to change."""
+    usable = usable_mechanisms(settings)
+    if not offered:
+        return f"{_NO_MECHANISM} with the peer; this client may use {_listed(usable)}"
+    detail = f"{_NO_MECHANISM}: the peer offers {_listed(offered)}, and this client may use {_listed(usable)}"
+    common = set(offered).intersection(usable)
+    if common:
+        return f"{detail}; a plugin of Cyrus SASL for it is not installed (package libsasl2-modules)"
+    advice = _advice(settings, offered)
+    return f"{detail}; {advice}" if advice else detail
+
+
+def _advice(settings: Settings, offered: tuple[str, ...]) -> str:
+    named = settings.mechanisms
+    near = {
+        name: difflib.get_close_matches(name, offered, n=1, cutoff=0.8)
+        for name in named
+        if name not in offered
+    }
+    if meant := [f"{found[0]} instead of {name}" for name, found in near.items() if found]:
+        return f"did you mean {', '.join(meant)} (option sasl_mechanisms)?"
+    if "PLAIN" in offered and not settings.plaintext and (settings.user is not None or "PLAIN" in named):
+        return "PLAIN is not used without TLS here (option sasl_plaintext)"
+    if named:
+        return "change the option sasl_mechanisms"
+    if settings.user is None:
+        return "write a user and a password, as in amqp://user:password@host"
+    return "leave out the user and the password" if "ANONYMOUS" in offered else ""
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " ".join(names) or "none"
 
 
 def _names_container_id(info: Mapping[Any, Any]) -> bool:

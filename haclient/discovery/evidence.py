@@ -56,6 +56,7 @@ class Failure:
     :param retry_after: how long the server asks the client to wait, in seconds.
     :param mechanism: the SASL mechanism in use, for the authentication kinds.
     :param id_in_use: the peer has another connection with the container id of this client.
+    :param exact_code: a name that says more than the kind, such as ``http-port``; empty if there is none.
     """
 
     kind: FailureReason
@@ -65,6 +66,12 @@ class Failure:
     retry_after: float | None = None
     mechanism: str | None = None
     id_in_use: bool = False
+    exact_code: str = ""
+
+    @property
+    def code(self) -> str:
+        """The name of its entry in docs/errors.md."""
+        return self.exact_code or self.kind.value
 
     @property
     def is_reservation(self) -> bool:

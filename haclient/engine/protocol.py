@@ -34,6 +34,7 @@ from cproton_ffi import ffi, lib
 from proton import symbol
 
 from haclient.engine import peer_fields
+from haclient.engine.greeting import Greeting
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
@@ -71,6 +72,8 @@ class Engine(asyncio.Protocol):
         self.close_reason: CloseReason | None = None
         self.lingering: LingeringSocket | None = None
         """The socket, after ``leave``."""
+        self.greeting: Greeting | None = Greeting() if settings.sasl_server is None else None
+        """Client: what the peer has sent, until its Open."""
         self._loop = loop
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
@@ -224,6 +227,8 @@ class Engine(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: the peer sent bytes."""
         self._heartbeat.last_read = self._loop.time()
+        if self.greeting is not None:
+            self.greeting.add(data)
         push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
         position, size = 0, len(data)
         while position < size and self.close_reason is None:
@@ -398,6 +403,7 @@ class Engine(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.greeting = None
         self.wake()
         self.owner.opened(self)
 

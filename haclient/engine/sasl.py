@@ -65,6 +65,15 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
         connection.password = settings.password or ""
 
 
+def usable_mechanisms(settings: Settings) -> tuple[str, ...]:
+    """The mechanisms that a client with these settings may use, by its options and its build of proton."""
+    return tuple(
+        name
+        for name in _client_mechanisms(settings)
+        if (name in _BUILT_IN or SASL.extended()) and (name != "PLAIN" or settings.plaintext)
+    )
+
+
 def _client_mechanisms(settings: Settings) -> tuple[str, ...]:
     if not settings.mechanisms:
         return ("ANONYMOUS",) if settings.user is None else _WITH_PASSWORD

@@ -39,7 +39,7 @@ REASONS = {
     "silence": (FailureReason.LOST_RACE, "was usable first"),
     "stopped_process": (FailureReason.LOST_RACE, "was usable first"),
     "garbage": (FailureReason.NOT_AMQP, "HTTP/1.1 400"),
-    "accept_and_drop": (FailureReason.ENDED, "Connection reset|closed the socket before SASL"),
+    "accept_and_drop": (FailureReason.ENDED, "closed the socket before it sent a byte: is it a TLS port"),
     "eof_after_sasl": (FailureReason.ENDED, "closed the socket after SASL"),
     "eof_after_open": (FailureReason.ENDED, "closed the socket after its Open"),
     "close_forced": (FailureReason.CLOSED, "amqp:connection:forced: this member serves nobody"),

@@ -133,20 +133,23 @@ def test_a_wrong_password_is_the_same_error_for_the_blocking_api(member: Member)
 async def test_no_user_where_one_is_needed_is_an_error_that_says_so(member: Member) -> None:
     error, events = await refused(f"amqp://{member.address}?{OPTIONS}")
     assert "no SASL mechanism in common" in str(error)
+    assert "write a user and a password, as in amqp://user:password@host" in str(error)
+    assert error.code == "no-common-mechanism"
     assert error.endpoint == member.endpoint
     assert started(events) == {member.url: 1}
 
 
 async def test_a_mechanism_that_the_member_does_not_offer_is_an_error_that_says_so(members: Members) -> None:
     member = members.start("primary", role="primary", users=USERS)
-    error, _ = await refused(f"amqp://app:{WORD}@{member.address}?sasl_mechanisms=SCRAM-SHA-512&{OPTIONS}")
-    assert "no SASL mechanism in common" in str(error)
+    error, _ = await refused(f"amqp://app:{WORD}@{member.address}?sasl_mechanisms=SCRAM-SHA512&{OPTIONS}")
+    assert "no SASL mechanism in common: the peer offers " in str(error)
+    assert "this client may use SCRAM-SHA512; did you mean SCRAM-SHA-" in str(error)
 
 
 async def test_plain_without_tls_is_refused_by_the_client_when_the_option_says_so(member: Member) -> None:
     url = f"amqp://app:{WORD}@{member.address}?sasl_mechanisms=PLAIN&sasl_plaintext=false&{OPTIONS}"
     error, _ = await refused(url)
-    assert "no SASL mechanism in common with the peer that may be used here" in str(error)
+    assert "PLAIN is not used without TLS here (option sasl_plaintext)" in str(error)
     await asyncio.to_thread(member.stop)
     assert "connection of app" not in member.log.read_text()
 

@@ -1,0 +1,149 @@
+"""What a peer's first bytes say about it: another protocol, or the SASL mechanisms that it offers.
+
+Rules
+-----
+* At most ``MOST_BYTES`` are kept, and none after the peer's Open.
+* The client sends nothing but headers before the first bytes arrive, so that a text may quote those: they
+  are no echo of a credential.  Of what follows only the names of mechanisms are read.
+
+Sources: AMQP 1.0 part 2, section 2.2, and part 5, sections 5.2 and 5.3 (headers, the mechanisms frame); AMQP
+0-9-1, section 4.2.2, and 0-10, section 4.3 (a server answers a header that it does not know with its own);
+RFC 8446, section 5.1 (TLS records); RFC 4422, section 3.1 (names of mechanisms).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import proton
+
+# A header and a mechanisms frame of some forty names.
+MOST_BYTES = 1024
+_MOST_QUOTED = 40
+_HEADER = 8
+_SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+_MECHANISMS = 0x40
+_NAME = re.compile(r"[A-Z0-9_-]{1,20}")
+_TLS_CONTENT = range(0x14, 0x18)
+_TLS_MAJOR = 3
+_OLD_RABBITMQ = "RabbitMQ before 4.0: rabbitmq-plugins enable rabbitmq_amqp1_0"
+# Those that greet first, or answer an AMQP header, by what they begin with.
+_GREETINGS = (
+    (b"SSH-", "SSH"),
+    (b"220 ", "SMTP or FTP"),
+    (b"220-", "SMTP or FTP"),
+    (b"+OK", "POP3"),
+    (b"* OK", "IMAP"),
+    (b"INFO {", "NATS"),
+    (b"ERROR\n", "STOMP"),
+    (b"-ERR ", "the protocol of Redis"),
+    (b"-NOAUTH ", "the protocol of Redis"),
+    (b"-DENIED ", "the protocol of Redis"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignProtocol:
+    """What a peer speaks instead of AMQP 1.0 after SASL.
+
+    :param code: the name of the help entry.
+    :param text: one clause that says so, and what to do.
+    """
+
+    code: str
+    text: str
+
+
+class Greeting:
+    """The first bytes of a peer."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def add(self, data: bytes) -> None:
+        """The peer sent bytes."""
+        missing = MOST_BYTES - len(self.data)
+        if missing > 0:
+            self.data += data[:missing]
+
+    @property
+    def foreign(self) -> ForeignProtocol | None:
+        """What the peer speaks, if it is not what this client does; ``None`` for too few bytes to say."""
+        data = self.data
+        if _SASL_HEADER.startswith(data[:_HEADER]):
+            return None
+        if data.startswith(b"AMQP"):
+            return _other_amqp(data[4:_HEADER])
+        if data[0] in _TLS_CONTENT and data[1:2] == bytes((_TLS_MAJOR,)):
+            return ForeignProtocol("tls-port", "this port speaks TLS: write amqps:// instead of amqp://")
+        quoted = _quoted(data)
+        if data.startswith(b"HTTP/") or _is_http2(data):
+            return ForeignProtocol("http-port", f"this port speaks HTTP, not AMQP: it answered {quoted}")
+        name = next((name for start, name in _GREETINGS if data.startswith(start)), _binary(data))
+        if name is not None:
+            return ForeignProtocol("not-amqp", f"this port speaks {name}, not AMQP: it answered {quoted}")
+        return ForeignProtocol("not-amqp", f"this port does not speak AMQP 1.0: it answered {quoted}")
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The SASL mechanisms that the peer offers; none when it did not say, or not in clear."""
+        frame = self.data[_HEADER:]
+        size, offset = int.from_bytes(frame[:4]), 4 * int.from_bytes(frame[4:5])
+        if not self.data.startswith(_SASL_HEADER) or not 0 < offset < size <= len(frame):
+            return ()
+        try:
+            return _mechanisms(frame[offset:size])
+        except (proton.ProtonException, LookupError, ValueError, TypeError, AttributeError):
+            return ()
+
+
+def _other_amqp(version: bytes) -> ForeignProtocol:
+    match tuple(version):
+        case (0, 1, 0, 0):
+            text = "this port speaks AMQP 1.0 without SASL, with which this client always begins"
+            return ForeignProtocol("no-sasl", text)
+        case (2, 1, 0, 0):
+            text = "this port wants TLS first: write amqps://, with the port that the broker has for it"
+            return ForeignProtocol("tls-port", text)
+        case (1, 1, 0, 10):
+            text = "this port speaks AMQP 0-10, not AMQP 1.0 (qpidd: load its module amqp.so)"
+            return ForeignProtocol("amqp-0-10", text)
+        case (0, 0, 9, 1):
+            return ForeignProtocol(
+                "amqp-0-9-1", f"this port speaks AMQP 0-9-1, not AMQP 1.0 ({_OLD_RABBITMQ})"
+            )
+        case _:
+            shown = ".".join(map(str, version))
+            return ForeignProtocol("not-amqp", f"this port speaks another version of AMQP: {shown}")
+
+
+def _is_http2(data: bytes) -> bool:
+    """Whether it begins with a SETTINGS frame of stream 0 (RFC 9113, sections 3.4 and 4.1)."""
+    return len(data) > _HEADER and data[0] == 0 and data[3] == 4 and not any(data[5:9])  # noqa: PLR2004
+
+
+def _binary(data: bytes) -> str | None:
+    if b"ActiveMQ" in data[:16]:
+        return "OpenWire (ActiveMQ: amqp has a port of its own, 5672)"
+    # Protocol::HandshakeV10 of MySQL and MariaDB: a length of three bytes, number 0, version 10.
+    return "the protocol of MySQL" if data[3:5] == b"\x00\x0a" else None
+
+
+def _quoted(data: bytes) -> str:
+    line = re.split(rb"[\r\n]", data[: _MOST_QUOTED + 1], maxsplit=1)[0] or data
+    return ascii(line[:_MOST_QUOTED].decode("latin-1"))
+
+
+def _mechanisms(body: bytes) -> tuple[str, ...]:
+    decoded = proton.Data()
+    decoded.decode(body)
+    decoded.next()
+    described = decoded.get_py_described()
+    if described.descriptor != _MECHANISMS or not isinstance(described.value, list):
+        return ()
+    listed = described.value[0]
+    names = listed.elements if isinstance(listed, proton.Array) else [listed]
+    return tuple(str(name) for name in names if _NAME.fullmatch(str(name)))
