@@ -20,7 +20,6 @@ from typing import Any, Self, Unpack
 
 import proton
 
-from haclient import configuration
 from haclient.api.asyncio_receiver import Delivery, Receiver
 from haclient.api.asyncio_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
@@ -137,11 +136,15 @@ class ConnectionFactory:
         :param arguments: those of ``ConnectionFactory``, which win.
         :raises ConfigurationError: for a variable that is unknown, missing or wrong.
         """
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
         return configuration.from_env(environ).make(cls, arguments)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
         """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
         return configuration.from_mapping(mapping).make(cls, arguments)
 
     @classmethod
@@ -149,6 +152,8 @@ class ConnectionFactory:
         cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
     ) -> Self:
         """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
         return configuration.from_file(path).make(cls, arguments)
 
     @property

@@ -31,7 +31,6 @@ from typing import Any, Self, TypeVar, Unpack
 
 import proton
 
-from haclient import configuration
 from haclient.api.blocking_receiver import Delivery, Receiver
 from haclient.api.blocking_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
@@ -159,11 +158,15 @@ class ConnectionFactory:
         :param arguments: those of ``ConnectionFactory``, which win.
         :raises ConfigurationError: for a variable that is unknown, missing or wrong.
         """
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
         return configuration.from_env(environ).make(cls, arguments)
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
         """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
         return configuration.from_mapping(mapping).make(cls, arguments)
 
     @classmethod
@@ -171,6 +174,8 @@ class ConnectionFactory:
         cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
     ) -> Self:
         """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
         return configuration.from_file(path).make(cls, arguments)
 
     @property

@@ -17,7 +17,6 @@ Rules:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -367,6 +366,8 @@ def format_options(options: Options) -> str:
 
 def refuse_unknown(name: str, spelt: str) -> ClusterURLError:
     """The error for an option that does not exist, with the likeliest one that does."""
+    import difflib  # noqa: PLC0415 - for this error alone
+
     near = difflib.get_close_matches(name.lower().replace("-", "_"), OPTION_NAMES, n=1)
     suggestion = f"; did you mean {near[0]!r}?" if near else ""
     return ClusterURLError(f"unknown option {spelt!r}{suggestion}", spelt)

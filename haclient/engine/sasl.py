@@ -8,15 +8,16 @@ Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` document
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import proton
 from proton import SASL
 
 from haclient.engine.settings import Settings
 from haclient.error_catalog.base import HaclientError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # What proton can do on the client side without Cyrus SASL.
 _BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
@@ -100,6 +101,9 @@ def write_user_database(
     :param users: name to password.
     :raises SaslUnavailableError: when Cyrus or its ``saslpasswd2`` is not installed.
     """
+    import shutil  # noqa: PLC0415 - loads compression libraries, and only servers make users
+    import subprocess  # noqa: PLC0415
+
     program = shutil.which("saslpasswd2", path="/usr/sbin:/usr/bin:/sbin:/bin")
     if program is None or not SASL.extended():
         msg = "users and passwords need Cyrus SASL: install sasl2-bin, libsasl2-modules and libsasl2-dev"

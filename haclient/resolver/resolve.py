@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haclient.cluster_url.authority import is_address
@@ -34,6 +33,8 @@ from haclient.resolver.cache import Answer, Answers, ResolutionError, Unanswered
 from haclient.resolver.srv import Service, in_order, verified_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import dns.asyncresolver
 
 __all__ = ["ResolutionError", "Resolver"]
@@ -44,7 +45,7 @@ RESOLUTION_DELAY = 0.05
 _PART_FOR_QUESTION = 0.95
 # A datagram may be lost: each server is asked again after this part of the whole time.
 _PART_OF_TIMEOUT = 0.3
-_HOSTS_FILE = Path("/etc/hosts")
+_HOSTS_FILE = "/etc/hosts"
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
@@ -88,7 +89,7 @@ class Resolver:
         timeout: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
-        hosts: Path = _HOSTS_FILE,
+        hosts: str | Path = _HOSTS_FILE,
     ) -> None:
         self._server = split_nameserver(nameserver) if nameserver else None
         self._timeout = timeout
@@ -251,7 +252,7 @@ def local_addresses(name: str, hosts: Mapping[str, tuple[str, ...]]) -> tuple[st
 class _HostsFile:
     """The hosts file, read when it has changed; one that cannot be read is empty."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
         self._names: dict[str, tuple[str, ...]] = {}
@@ -264,10 +265,13 @@ class _HostsFile:
         return local_addresses(name, self._names)
 
     def _refresh(self) -> None:
-        status = self._path.stat()
+        from pathlib import Path  # noqa: PLC0415 - literal addresses need no hosts file
+
+        path = Path(self._path)
+        status = path.stat()
         seen = (status.st_mtime_ns, status.st_size)
         if seen != self._seen:
-            self._names = parse_hosts(self._path.read_text("utf-8", errors="replace"))
+            self._names = parse_hosts(path.read_text("utf-8", errors="replace"))
             self._seen = seen
 
 

@@ -22,8 +22,6 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
 
-import backoff as backoff_package
-
 StrategyName = Literal["full", "equal", "decorrelated", "exponential", "constant"]
 
 # [1] multiplies by 3.  The mean of the next delay is then 1.5 times this one, and half the base.
@@ -135,6 +133,8 @@ class Constant:
         rng: random.Random,
     ) -> Iterator[tuple[float, float]]:
         """See ``Strategy``."""
+        import backoff as backoff_package  # noqa: PLC0415 - loaded with the first delay: few connections need one
+
         intervals = backoff_package.constant(interval=min(base, cap))  # type: ignore[arg-type]  # a float is taken
         next(intervals)
         for interval in intervals:
@@ -147,6 +147,8 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
 
 
 def _ceilings(base: float, factor: float, cap: float) -> Iterator[float]:
+    import backoff as backoff_package  # noqa: PLC0415 - loaded with the first delay: few connections need one
+
     ceilings = backoff_package.expo(base=factor, factor=base, max_value=cap)
     next(ceilings)
     return ceilings

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Literal, get_args
 
 VARIABLE = "HACLIENT_TELEMETRY"
@@ -51,6 +50,8 @@ class TelemetrySettings:
     alive_interval: float = 60.0
 
     def __post_init__(self) -> None:
+        from pathlib import Path  # noqa: PLC0415 - telemetry is seldom on
+
         # Now: the application may change its directory before the first line is written.
         directory = os.fsdecode(self.directory)
         if not directory or "\0" in directory:

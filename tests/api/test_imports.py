@@ -33,6 +33,22 @@ WRITER = {
     "haclient.telemetry.record",
     "haclient.telemetry.writer",
 }
+# Optional parts, and what other modules of Python load by the dozen: for configuration files, names, delays
+# and mistakes, which come later or never.
+LATER = {
+    "backoff",
+    "difflib",
+    "dns",
+    "email",
+    "haclient.configuration",
+    "importlib.metadata",
+    "lzma",
+    "pathlib",
+    "proton._reactor",
+    "shutil",
+    "tomllib",
+    "zipfile",
+}
 BLOCKING = """
 import haclient
 with haclient.connect({url!r}{more}) as connection:
@@ -74,6 +90,12 @@ def test_a_connection_loads_no_more_than_it_needs(program: str, monkeypatch: pyt
         modules = loaded(program, url=url(peer), more="")
     assert "haclient.core.connection" in modules
     assert below(modules, UNWANTED | WRITER) == set()
+
+
+@pytest.mark.parametrize("name", ["haclient.connect", "haclient.aio.connect"])
+def test_importing_loads_nothing_for_later(name: str) -> None:
+    modules = loaded(f"import haclient\n{name}\n")
+    assert below(modules, UNWANTED | WRITER | LATER) == set()
 
 
 def test_telemetry_loads_the_writer(tmp_path: object) -> None:
