@@ -14,7 +14,6 @@ Sources: AMQP 1.0 part 2, sections 2.2 (versions), 2.4.1 (opening a connection),
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 import os
 import time
@@ -55,6 +54,7 @@ from haclient.engine.settings import (
 )
 from haclient.engine.tls import TlsFiles, server_domain
 from haclient.telemetry import TelemetrySettings
+from haclient.version import package_version
 
 logger = logging.getLogger("broker_stub.broker")
 
@@ -152,7 +152,7 @@ class Broker:
         """Why the member stopped by itself, empty when it did not."""
         self._tick_timer: asyncio.TimerHandle | None = None
         self._started_at = self._loop.time()
-        self._version = importlib.metadata.version("python-qpid-proton")
+        self._version = package_version()
         self._open_properties: dict[str, Any] = {}
         self._describe()
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from haclient.discovery.topology import Topology
     from haclient.outcome import Outcome, OutcomeState
 
+    __version__: str
+
 __all__ = [
     "Additions",
     "AttemptRecord",
@@ -81,6 +83,8 @@ if not TYPE_CHECKING:  # a type checker would take every name for one of the pac
     def __getattr__(name: str) -> object:
         if name in _MODULES:
             return importlib.import_module(f"haclient.{name}")
+        if name == "__version__":
+            return importlib.import_module("haclient.version").package_version()
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(_HOMES[name]), name)

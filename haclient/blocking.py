@@ -146,7 +146,7 @@ class ConnectionFactory:
             telemetry=telemetry,
             **options,
         )
-        self._thread = LoopThread()
+        self._thread = LoopThread(self._core.close_if_open)
 
     @classmethod
     def from_env(
@@ -203,6 +203,9 @@ class ConnectionFactory:
 
     def close(self) -> None:
         """Close every connection of the factory, and what they share."""
+        if not self._thread.started and not self._thread.stop():
+            self._core.close_unused()
+            return
         try:
             self._thread.call(self._core.close())
         except ConnectionClosed:
@@ -216,7 +219,7 @@ class ConnectionFactory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and not self._core.closed:
+            if kind is None and not self._core.closed and self._thread.started:
                 self._thread.call(flush(self._core, self._core.options.call_timeout))
         finally:
             self.close()

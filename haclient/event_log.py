@@ -61,7 +61,7 @@ class CallbackSubscription:
                 self._queue.popleft()
                 self.dropped += 1
             self._queue.append(event)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # it did not survive a fork
                 self._thread = threading.Thread(target=self._run, name="haclient events", daemon=True)
                 self._thread.start()
             self._ready.notify()

@@ -232,6 +232,16 @@ class FactoryCore:
             self._shared = None
         self._events.close()
 
+    async def close_if_open(self) -> None:
+        """Close, unless the application did, or never connected."""
+        if not self._closed and self._loop is not None:
+            await self.close()
+
+    def close_unused(self) -> None:
+        """Close a factory that never connected; needs no event loop."""
+        self._closed = True
+        self._events.close()
+
     def subscribe(self, subscription: Subscription, connection: int | None) -> None:
         """Send the events of one connection (or of all, with ``None``) to an iterator, while it is kept.
 

@@ -7,15 +7,19 @@ Rules
 * ``call`` runs a coroutine and waits for it; ``post`` queues a callback and returns.  Posts
   are batched: one wake-up of the loop for all that are queued before it runs.  What a thread posts is done
   before what it calls afterwards.
+* The thread, and with it the event loop and its descriptors, starts with the first call.  Until then a forked
+  process may use what it inherits; the parent and every child start a thread of their own.
 * The thread lives in the process that started it.  After a fork, and on the loop thread
   itself, both raise ``WrongThread`` instead of waiting for ever.
-* The thread ends with ``stop``, with the garbage collection of its owner, or with the process.
+* The thread ends with ``stop``, with the garbage collection of its owner, or with the process; the last two
+  never raise, and take no lock: the collector may run in the middle of a call here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import os
 import threading
@@ -36,19 +40,30 @@ _CLOSED = "the factory is closed"
 
 
 class LoopThread:
-    """Starts when it is made."""
+    """Starts with the first call.
 
-    def __init__(self) -> None:
-        self._pid = os.getpid()
+    :param finish: run at the end, on the loop, before everything that is left there is cancelled.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+
+    def __init__(self, finish: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
+        self._finish = finish
+        # The process in which the thread runs.
+        self._pid: int | None = None
+        self._thread: threading.Thread | None = None
+        self._ident: int | None = None
+        self._finalizer: Callable[[], object] = lambda: None
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
         # Nothing reaches the loop once ``stop`` has begun: it could be left lying there for ever.
         self._lock = threading.Lock()
         self._stopped = False
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_run, args=(self._loop,), name="haclient", daemon=True)
-        self._thread.start()
-        self._finalizer = weakref.finalize(self, _stop, self._loop, self._thread, self._pid)
+
+    @property
+    def started(self) -> bool:
+        """Whether there was a call, and so a thread."""
+        return self._thread is not None
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result.
@@ -61,6 +76,8 @@ class LoopThread:
             self.check()
             with self._lock:
                 self._check_running()
+                if self._thread is None:
+                    self._start()
                 if self._posted:  # the thread that wakes the loop for it may not have done so yet
                     self._loop.call_soon_threadsafe(self._run_posted)
                 future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -89,12 +106,14 @@ class LoopThread:
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have a function called on the loop, after everything posted before it."""
+        self._check_process()
         self._posted.append((function, arguments))
         if not self._awake:
             self._awake = True
-            self._check_process()
             with self._lock:
                 if not self._stopped:
+                    if self._thread is None:
+                        self._start()
                     self._loop.call_soon_threadsafe(self._run_posted)
                     return
             # Whatever was posted meanwhile finds its connection closed, and raises that.
@@ -108,20 +127,37 @@ class LoopThread:
         :raises ConnectionClosed: after ``stop``.
         """
         self._check_process()
-        if threading.get_ident() == self._thread.ident:
+        self._check_running()  # first, for another thread may have the number of one that ended
+        if threading.get_ident() == self._ident:
             msg = "a blocking call on haclient's own thread would wait for itself"
             raise WrongThread(msg)
-        self._check_running()
 
-    def stop(self) -> None:
-        """End the thread.  What was posted before is done first."""
+    def stop(self) -> bool:
+        """End the thread.  What was posted before is done first.
+
+        :returns: whether there was one.
+        """
         with self._lock:
             self._stopped = True
         self._finalizer()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join(_JOIN_TIMEOUT)
+        return self._thread is not None
+
+    def _start(self) -> None:
+        """Start the thread; with the lock held."""
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=_run, args=(loop, self._finish), name="haclient", daemon=True)
+        thread.start()
+        self._loop, self._pid, self._thread, self._ident = loop, os.getpid(), thread, thread.ident
+        # The collector must not wait; the end of the process must, else the thread is killed meanwhile.
+        finalizer = self._finalizer = weakref.finalize(self, _stop, loop, self._pid)
+        finalizer.atexit = False
+        weakref.finalize(thread, _stop_at_exit, loop, self._pid, weakref.ref(thread))
 
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            msg = "this factory belongs to the parent process: make a new one after a fork"
+        if self._pid is not None and os.getpid() != self._pid:
+            msg = "this factory connected in the parent process: make a new one after a fork"
             raise WrongThread(msg)
 
     def _check_running(self) -> None:
@@ -140,10 +176,12 @@ class LoopThread:
                 logger.exception("a callback posted to the event-loop thread raised")
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
+def _run(loop: asyncio.AbstractEventLoop, finish: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+        if finish is not None:
+            loop.run_until_complete(finish())
         loop.run_until_complete(_cancel_everything())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
@@ -158,9 +196,14 @@ async def _cancel_everything() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) -> None:
-    if os.getpid() != pid or not thread.is_alive():
-        return
-    loop.call_soon_threadsafe(loop.stop)
-    if threading.current_thread() is not thread:
+def _stop(loop: asyncio.AbstractEventLoop, pid: int) -> None:
+    if os.getpid() == pid:
+        with contextlib.suppress(RuntimeError):  # it is closed
+            loop.call_soon_threadsafe(loop.stop)
+
+
+def _stop_at_exit(loop: asyncio.AbstractEventLoop, pid: int, running: weakref.ref[threading.Thread]) -> None:
+    _stop(loop, pid)
+    thread = running()
+    if os.getpid() == pid and thread is not None:  # else it has ended
         thread.join(_JOIN_TIMEOUT)

@@ -13,6 +13,8 @@ import importlib
 
 import click
 
+from haclient.version import package_version
+
 _MODULES = {
     "serve": "serve",
     "pair": "pair",
@@ -49,6 +51,20 @@ class _Commands(click.Group):
         return command
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's
+    if wanted:
+        click.echo(f"broker-stub {package_version()}")
+        context.exit()
+
+
 @click.group(cls=_Commands)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
 def main() -> None:
     """A reference AMQP 1.0 broker pair for trying out and testing failover."""

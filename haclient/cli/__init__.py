@@ -15,6 +15,7 @@ import click
 
 from haclient.cli.exit_codes import codes_table
 from haclient.cli.options import UnusableError
+from haclient.version import package_version
 
 _COMMANDS = (
     "members",
@@ -67,7 +68,21 @@ def _lacking(name: str, error: ModuleNotFoundError) -> click.Command:
     )
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's
+    if wanted:
+        click.echo(f"haclient {package_version()}")
+        context.exit()
+
+
 @click.group(cls=_Commands, epilog=codes_table())
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
 def main() -> None:
     """Inspect a broker cluster and use it; see what connections go through: analyse, simulate, let it happen.
 

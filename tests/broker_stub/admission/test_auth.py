@@ -12,6 +12,7 @@ import pytest
 import trustme
 from proton import Message
 
+import haclient
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.user_database import write_users
 from broker_stub.election.roles import Membership, Role
@@ -74,6 +75,7 @@ async def test_a_primary_says_what_it_is() -> None:
         await client.begun.wait()
         properties = client.properties
         assert properties["product"] == "haclient-broker-stub"
+        assert properties["version"] == haclient.__version__
         assert (properties["haclient:role"], properties["haclient:generation"]) == ("primary", 4)
         assert properties["haclient:cluster"] == "north"
         assert [(m["network-host"], m["port"]) for m in properties["failover-server-list"]] == [
