@@ -158,7 +158,7 @@ class SenderLink:
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """The peer changed the state of a delivery (called by the engine only)."""
         state = lib.pn_delivery_remote_state(delivery)
-        if state in _NOT_TERMINAL and not lib.pn_delivery_settled(delivery):
+        if state != _PN_ACCEPTED and state in _NOT_TERMINAL and not lib.pn_delivery_settled(delivery):
             return
         token = self._unsettled.pop(delivery, _MISSING)
         if token is _MISSING:

@@ -53,7 +53,6 @@ from haclient.engine.settings import Settings
 
 logger = logging.getLogger("haclient.engine")
 
-_PN_DELIVERY: int = lib.PN_DELIVERY
 _PN_EOS: int = lib.PN_EOS
 # Enough for a turn's worth of small messages in one write; proton refills it as often as needed.
 _WRITE_HIGH_WATER = 256 * 1024
@@ -367,21 +366,27 @@ class Engine(asyncio.Protocol):
         if self.event_handler is not None:
             self.event_handler.handle_events(self)
             return
-        peek, pop, kind_of, pc = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, self._pc
-        links = self._links.by_pointer
+        self._guard(self._handle_events)
+
+    def _handle_events(self) -> None:
+        peek, pop, pc = lib.pn_collector_peek, lib.pn_collector_pop, self._pc
+        delivery_of, links = lib.pn_event_delivery, self._links.by_pointer
+        link: Link | None = None
         while self.close_reason is None and (event := peek(pc)):
-            kind = kind_of(event)
-            if kind == _PN_DELIVERY:
-                delivery = lib.pn_event_delivery(event)
-                link = links.get(lib.pn_delivery_link(delivery))
+            # Of the events that are handled here, only those of a delivery have one.
+            delivery = delivery_of(event)
+            if delivery:
                 pop(pc)
+                # One after the other are most often of the same link, which says so without a C call.
+                if link is None or delivery not in link._unsettled:
+                    link = links.get(lib.pn_delivery_link(delivery))
                 if link is not None:
-                    self._guard(link.on_delivery, delivery)
-            elif kind in _RARE_EVENTS:
+                    link.on_delivery(delivery)
+            elif (handle := _RARE_EVENTS.get(lib.pn_event_type(event))) is not None:
                 # proton's own event object; it may be used after the pop, the C event not.
-                wrapped = self._collector.peek()
+                wrapped: Any = self._collector.peek()
                 pop(pc)
-                self._guard(_RARE_EVENTS[kind], self, wrapped)
+                handle(self, wrapped)
             else:
                 pop(pc)
 
