@@ -6,13 +6,15 @@ another one decides to wake the loop and the one when it does: ``about_to_wake``
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from haclient import Message, blocking
-from haclient.errors import SendTimeout
+from haclient.errors import ConnectionClosed, HaclientError, SendTimeout
 from haclient.loop_thread import LoopThread
 from haclient.testing.threads import in_thread
 from tests.peers import primary, url
@@ -62,3 +64,22 @@ def test_a_flush_waits_for_what_the_same_thread_sent_before() -> None:
                 sender.flush(timeout=0.1)
         future.cancel()
         connection.close()
+
+
+def test_a_thread_with_the_number_of_the_one_that_has_ended_is_not_taken_for_it() -> None:
+    thread, errors = LoopThread(), list[type]()
+    thread.call(asyncio.sleep(0))
+    thread.stop()
+
+    def check() -> None:
+        try:
+            thread.check()
+        except HaclientError as error:
+            errors.append(type(error))
+
+    # The system gives the number that has become free to the next thread, or to one soon after it.
+    for _ in range(10):
+        other = threading.Thread(target=check)
+        other.start()
+        other.join()
+    assert set(errors) == {ConnectionClosed}
