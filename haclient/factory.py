@@ -217,6 +217,11 @@ class FactoryCore:
         """How many messages of its connections have no outcome yet."""
         return sum(core.links.unsettled for core in self._connections)
 
+    @property
+    def starved(self) -> bool:
+        """Whether messages of a sender wait because the primary gives no credit."""
+        return any(core.links.starved for core in self._connections)
+
     async def flush(self) -> None:
         """Wait until everything that was sent on its connections before is settled; see ``LinkSet.flush``."""
         self._on_this_loop()

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
-from haclient.errors import DeadlineExceeded, HaclientError, LinkTimeout, SendTimeout, another
+from haclient.errors import (
+    ConnectionGaveUp,
+    DeadlineExceeded,
+    HaclientError,
+    LinkTimeout,
+    SendTimeout,
+    another,
+)
+
+E = TypeVar("E", bound=HaclientError)
 
 _NOBODY = "the connection has no primary"
+_NO_CREDIT = "the primary gives no credit: is the queue full?"
 
 
 def limit(timeout: float | None, default: float | None = None) -> float | None:
@@ -42,27 +52,36 @@ async def wait_opened(
         core.close()
         if connection.state is State.CONNECTED and core.refusal is not None:
             raise another(core.refusal)
-        because = "" if connection.state is State.CONNECTED else f": {_NOBODY}"
-        raise LinkTimeout(f"the link to {core.address!r} was not attached within {seconds} s{because}")
-    if isinstance(error := core.opened.exception(), HaclientError):
-        raise another(error)
+        connected = connection.state is State.CONNECTED
+        because = "" if connected else f": {_NOBODY}"
+        error = LinkTimeout(f"the link to {core.address!r} was not attached within {seconds} s{because}")
+        raise error if connected else _with_code(error, ConnectionGaveUp.code)
+    if isinstance(refused := core.opened.exception(), HaclientError):
+        raise another(refused)
 
 
 def not_settled(
     core: SenderCore, seconds: float | None, *, delivered: bool | None, duplicate_id: str | bytes | None
 ) -> SendTimeout:
     """The error of a send whose message was not settled in time."""
-    failed = "the primary did not settle the message"
-    if not core.connected:
-        failed = f"{_obstacle(core)}: the message was not settled"
-    return SendTimeout(f"{failed} within {seconds} s", delivered=delivered, duplicate_id=duplicate_id)
+    text, code = f"the primary did not settle the message within {seconds} s", SendTimeout.code
+    if delivered is False and core.lacks_credit:
+        text, code = f"{_NO_CREDIT} The message was not sent within {seconds} s", "no-credit"
+    elif not core.connected:
+        obstacle, code = _obstacle(core)
+        text = f"{obstacle}: the message was not settled within {seconds} s"
+    return _with_code(SendTimeout(text, delivered=delivered, duplicate_id=duplicate_id), code)
 
 
 def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | bytes | None) -> SendTimeout:
     """The error of a send that waited too long for the window."""
-    because = "" if core.connected else f": {_obstacle(core)}"
-    msg = f"the window of {core.ledger.window} messages stayed full for {seconds} s{because}"
-    return SendTimeout(msg, delivered=False, duplicate_id=duplicate_id)
+    text, code = f"the window of {core.ledger.window} messages stayed full for {seconds} s", SendTimeout.code
+    if core.starved:
+        text, code = f"{text}: {_NO_CREDIT}", "no-credit"
+    elif not core.connected:
+        obstacle, code = _obstacle(core)
+        text = f"{text}: {obstacle}"
+    return _with_code(SendTimeout(text, delivered=False, duplicate_id=duplicate_id), code)
 
 
 class Flushing(Protocol):
@@ -71,6 +90,10 @@ class Flushing(Protocol):
     @property
     def unsettled(self) -> int:
         """How many messages have no outcome yet."""
+
+    @property
+    def starved(self) -> bool:
+        """Whether messages wait because the primary gives no credit."""
 
     async def flush(self) -> None:
         """Wait until everything sent before is settled."""
@@ -87,10 +110,19 @@ async def flush(senders: Flushing, seconds: float | None) -> None:
     except DeadlineExceeded:
         raise
     except TimeoutError:
-        msg = f"{senders.unsettled} messages are not settled after {seconds} s"
-        raise SendTimeout(msg, delivered=None) from None
+        text, code = f"{senders.unsettled} messages are not settled after {seconds} s", SendTimeout.code
+        if senders.starved:
+            text, code = f"{text}: {_NO_CREDIT}", "no-credit"
+        raise _with_code(SendTimeout(text, delivered=None), code) from None
 
 
-def _obstacle(core: SenderCore) -> str:
-    """Why nothing can be sent now."""
-    return _NOBODY if core.refusal is None else f"for now {core.refusal}"
+def _obstacle(core: SenderCore) -> tuple[str, str]:
+    """Why nothing can be sent now, and the code for it."""
+    if core.refusal is None:
+        return _NOBODY, ConnectionGaveUp.code
+    return f"for now {core.refusal}", core.refusal.code
+
+
+def _with_code(error: E, code: str) -> E:
+    error.code = code
+    return error

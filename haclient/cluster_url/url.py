@@ -2,6 +2,7 @@
 
     amqp://vip                                        one name or address
     amqps://user:pass@a:5671,b,[::1]:5673/?x=y        several; the credentials hold for all
+    amqp://u:p@a,amqps://v:q@b:5671/?x=y              several, each with its scheme and credentials
     amqp+srv://name, amqps+srv://name                 the SRV records of one name (RFC 2782)
     failover:(amqp://a,amqps://u:p@b:5671)?x=y        Qpid JMS and ActiveMQ; parentheses and a
                                                       "//" before them may be left out or in
@@ -12,7 +13,7 @@ Rules:
 - One grammar, parsed once.  Whatever is not understood is an error, never dropped.
 - The list keeps its order.  An endpoint named twice counts once; twice with different
   credentials is an error.
-- In a failover list each member has its own credentials, or none.  Options inside a member hold
+- Where each member has its scheme, it has its own credentials, or none.  Options inside a member hold
   for the whole cluster, so every member must have the same ones.
 - No error, ``repr`` or ``str`` holds a password.  ``str(url)`` parses to an equal URL but for
   its passwords, which are ``***``.
@@ -47,6 +48,7 @@ from haclient.cluster_url.seed import MASK, Secret, Seed
 _Pairs = tuple[tuple[str, str], ...]
 
 _FORM = "write amqp://host:port,host:port/?option=value"
+_LIST_FORM = "write amqp://host:port,amqp://host:port/?option=value, with the options after the last"
 _AFTER_SCHEME = r"://(?P<authority>[^/?]*)(?P<path>[^?]*)(?:\?(?P<query>.*))?"
 _URI = re.compile(rf"(?P<scheme>amqps?(?:\+srv)?){_AFTER_SCHEME}", re.IGNORECASE)
 _MEMBER = re.compile(rf"(?P<scheme>amqps?){_AFTER_SCHEME}", re.IGNORECASE)
@@ -83,6 +85,8 @@ class ClusterURL:
         scheme, _, rest = text.partition(":")
         if scheme.lower() == "failover":
             return _parse_failover(rest)
+        if _URI.match(text) and _COMMA.search(text):
+            return _parse_list(text)
         if match := _URI.fullmatch(text):
             return _parse_uri(match)
         if scheme.lower() == "amqp" and not rest.startswith("/"):
@@ -128,6 +132,20 @@ def _parse_uri(match: re.Match[str]) -> ClusterURL:
     return ClusterURL(distinct(seeds), srv, parse_options(pairs), tuple((name, name) for name, _ in pairs))
 
 
+def _parse_list(text: str) -> ClusterURL:
+    """Several URIs with commas between, and the options after the last."""
+    addresses, _, query = text.partition("?")
+    if _COMMA.search(query):
+        raise ClusterURLError(f"options hold for the whole cluster: {_LIST_FORM}")
+    refuse_late_at(query)
+    matches = [_MEMBER.fullmatch(member) for member in _COMMA.split(addresses)]
+    seeds = [seed for match in matches if match for seed in _seeds_of(match)[0]]
+    if not all(matches):
+        raise ClusterURLError(f"each URL of a list starts with amqp:// or amqps://: {_LIST_FORM}")
+    pairs = _pairs(query)
+    return ClusterURL(distinct(seeds), False, parse_options(pairs), tuple((name, name) for name, _ in pairs))
+
+
 def _seeds_of(match: re.Match[str]) -> tuple[list[Seed], _Pairs]:
     path, query = match["path"], match["query"] or ""
     refuse_late_at(path, query)
@@ -139,6 +157,8 @@ def _seeds_of(match: re.Match[str]) -> tuple[list[Seed], _Pairs]:
 
 
 def _has_path(match: re.Match[str]) -> ClusterURLError:
+    if match["path"].startswith("//"):
+        return ClusterURLError(f"between two members stands a comma: {_LIST_FORM}")
     name = match["path"].strip("/")
     shown = name if re.fullmatch(r"[\w.-]+", name) else "orders"
     return ClusterURLError(f"a cluster URL names brokers, not a queue: pass {shown!r} to create_sender")

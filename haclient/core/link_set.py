@@ -192,6 +192,11 @@ class LinkSet:
         return sum(link.unsettled for link in self._links)
 
     @property
+    def starved(self) -> bool:
+        """Whether messages of a sender wait because the primary gives no credit."""
+        return any(link.starved for link in self._links if isinstance(link, SenderCore))
+
+    @property
     def waiting(self) -> int:
         """How many calls wait on a link."""
         return sum(link.waiting for link in self._links)

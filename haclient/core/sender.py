@@ -186,6 +186,16 @@ class SenderCore:
         return self._link is not None and not self._link.dead and self.refusal is None
 
     @property
+    def lacks_credit(self) -> bool:
+        """Whether there is a primary that lets it send nothing."""
+        return self.connected and self._answered and self._credit <= 0
+
+    @property
+    def starved(self) -> bool:
+        """Whether messages wait because of that."""
+        return self.lacks_credit and bool(self.ledger.unsent)
+
+    @property
     def unsettled(self) -> int:
         """How many messages have no outcome yet."""
         return len(self.ledger)

@@ -266,7 +266,9 @@ async def test_an_exception_closes_without_a_flush(api: API, block: str) -> None
 async def test_a_block_that_cannot_flush_in_time_says_so_and_is_closed(api: API, block: str) -> None:
     async with blocks(api, call_timeout=0.05) as (found, futures, peer):
         count = 50 if block == "sender" else 100
-        with pytest.raises(SendTimeout, match=rf"^{count} messages are not settled after 0.05 s$"):
+        with pytest.raises(
+            SendTimeout, match=rf"^{count} messages are not settled after 0.05 s: the primary gives no credit"
+        ):
             await leave(found[block])
         for future in of_block(block, futures):
             with pytest.raises(LinkClosed if block == "sender" else ConnectionClosed):

@@ -28,6 +28,8 @@ SECRET = "hunter2"
         (["failover:(amqp://a,amqp://b)?initialReconnectDelay=50"], "amqp://a,b/?backoff_base=50ms"),
         (["amqp+srv://name"], "amqp+srv://name"),
         ("amqp://a,b", "amqp://a,b"),
+        ("amqp://a,amqp://b", "amqp://a,b"),
+        ("amqp://u:p@a,amqps://v:q@b:1/?window=5", "failover:(amqp://u:p@a,amqps://v:q@b:1)?window=5"),
     ],
 )
 def test_a_list_and_one_text_mean_the_same(entries: Any, one: str) -> None:
