@@ -45,7 +45,7 @@ class CallbackSubscription:
     """
 
     def __init__(self, callback: Callable[[Event], object]) -> None:
-        self.dropped = 0
+        self.dropped: int = 0
         self._callback = callback
         self._queue: deque[Event] = deque()
         self._ready = threading.Condition()
@@ -95,7 +95,7 @@ class AsyncEvents:
     """An asynchronous iterator over events; ends when the connection is closed."""
 
     def __init__(self) -> None:
-        self.dropped = 0
+        self.dropped: int = 0
         self._queue: deque[Event] = deque()
         self._ready = asyncio.Event()
         self._closed = False
@@ -131,7 +131,7 @@ class BlockingEvents:
     """An iterator over events, for another thread than the one that publishes."""
 
     def __init__(self) -> None:
-        self.dropped = 0
+        self.dropped: int = 0
         self._queue: deque[Event] = deque()
         self._ready = threading.Condition()
         self._closed = False
