@@ -2,20 +2,18 @@
 
 Theory of operation
 -------------------
-asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton
-puts events into a ``Collector``; the engine takes them out one by one and calls the owner of
-the connection (``EngineOwner``) or of the link concerned.  The output of those calls stays
-inside proton until ``_flush`` runs, once per turn of the event loop, so that a burst of
-messages leaves in one ``write``.
+asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton puts events into
+a ``Collector``; the engine takes them out one by one and calls the owner of the connection (``EngineOwner``)
+or of the link concerned.  The output of those calls stays inside proton until ``_flush`` runs, once per turn
+of the event loop, so that a burst of messages leaves in one ``write``.
 
 Rules
 -----
 * One engine, one socket, one set of proton objects; all are dropped together.  ``ended`` is the
   last call an owner gets, exactly once, after ``connection_made`` or without it.
-* Bytes that are not AMQP, frames over the limit, or an owner that raises end this connection
-  with a logged reason, never the process.
-* While the socket's buffer is full (``pause_writing``), nothing is taken out of proton and
-  ``writable`` is false; owners stop sending when they see that.
+* Bytes that are not AMQP, frames over the limit, or an owner that raises end this connection with a logged
+  reason, never the process.
+* While the socket's buffer is full (``pause_writing``), nothing is taken out of proton: ``writable`` says so.
 
 Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.4.5 (idle time-out), 2.8 (definitions).
 """
