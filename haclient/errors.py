@@ -26,6 +26,7 @@ import proton
 
 from haclient.cluster_url.errors import ClusterURLError, ConfigurationError
 from haclient.discovery.attempt_summary import summarize
+from haclient.engine.amqp_values.encode import UnencodableValue
 from haclient.engine.sasl import SaslUnavailableError
 from haclient.error_catalog.base import HaclientError
 from haclient.resolver.resolve import ResolutionError
@@ -52,9 +53,12 @@ __all__ = [
     "ReceiveTimeout",
     "ResolutionError",
     "SaslUnavailableError",
+    "SendManyError",
     "SendTimeout",
     "StaleDelivery",
     "TLSVerificationFailed",
+    "UnencodableValue",
+    "WindowFull",
     "WrongThread",
 ]
 
@@ -242,6 +246,43 @@ class MessageNotAccepted(HaclientError, proton.LinkException):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class WindowFull(HaclientError, proton.LinkException):
+    """``submit_nowait`` found as many unsettled messages as the sender's ``window`` allows.
+
+    Nothing was sent.  ``submit`` waits instead.
+
+    :ivar window: the option, in messages.
+    """
+
+    code = "window-full"
+
+    def __init__(self, message: str, window: int = 0) -> None:
+        super().__init__(message)
+        self.window = window
+
+
+class SendManyError(HaclientError, proton.LinkException):
+    """``send_many`` ended before every message was accepted.
+
+    ``delivered`` is ``False`` when none of them can have arrived, and ``None`` otherwise: see each result.
+    ``safe_to_retry`` says whether the same call may be made again; else send again what failed.
+
+    :ivar results: the outcome of each message that was taken from the iterable, or its exception, in order.
+        Messages that were never taken have none.
+    """
+
+    code = "send-many"
+
+    def __init__(self, message: str, results: list[Outcome | HaclientError] | None = None) -> None:
+        super().__init__(message)
+        self.results = results or []
+        failed = [each for each in self.results if isinstance(each, HaclientError)]
+        self.connection_usable = all(each.connection_usable for each in failed)
+        all_failed = len(failed) == len(self.results)
+        self.delivered = False if all_failed and all(each.delivered is False for each in failed) else None
+        self.safe_to_retry = all_failed and all(each.safe_to_retry for each in failed)
 
 
 class StaleDelivery(HaclientError, proton.LinkException):

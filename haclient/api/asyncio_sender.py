@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import proton
 
-from haclient.api.deadlines import flush, limit, not_settled, window_full
+from haclient.api.deadlines import flush, full_window, limit, not_settled, window_full
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
 from haclient.api.pickling import not_picklable
 from haclient.api.send_futures import AsyncSendFuture
+from haclient.api.send_many import Batch, check, note, outcomes, take
 from haclient.cluster_url.options import Options
 from haclient.core.ledger import Entry
 from haclient.core.message_encoder import MessageEncoder
 from haclient.core.sender import SenderCore
+from haclient.engine.amqp_values.encode import Body
 from haclient.engine.codec import duplicate_id_of
 from haclient.errors import DeadlineExceeded
 from haclient.outcome import Outcome
@@ -49,7 +53,7 @@ class Sender:
 
     async def send(
         self,
-        message: proton.Message,
+        message: proton.Message | Body,
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -57,10 +61,14 @@ class Sender:
     ) -> Outcome:
         """Send and wait until the primary has settled it, across failovers.
 
+        :param message: a message, or its body, which is encoded at once.  ``bytes`` become a data section;
+            ``str``, numbers, ``bool``, ``datetime`` with a time zone, ``UUID``, ``list`` and ``dict`` an
+            amqp-value.
         :param timeout: seconds; the URL's ``send_timeout`` by default, which is none, as ``math.inf`` is.
         :param durable: whether the message survives a failover of any broker; ``create_sender``'s by default.
         :param duplicate_id: that of an earlier send, which this one repeats (``SendTimeout`` has it): a
             broker with duplicate detection stores one message.  Made up when left out.
+        :raises TypeError: for what AMQP cannot carry, with its path, such as ``body['items'][3]['price']``.
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
         :raises SendTimeout: ``delivered`` says whether it may have arrived.
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
@@ -94,7 +102,7 @@ class Sender:
 
     async def submit(
         self,
-        message: proton.Message,
+        message: proton.Message | Body,
         *,
         timeout: float | None = None,
         durable: bool | None = None,
@@ -105,7 +113,7 @@ class Sender:
         Waits only while the window is full.  The future raises what ``send`` would raise;
         cancelling it withdraws a message that has not been sent yet.
 
-        :param timeout, durable, duplicate_id: as for ``send``.
+        :param message, timeout, durable, duplicate_id: as for ``send``.
         :raises SendTimeout: when the window stayed full.
         """
         if running_loop() is not self._loop:
@@ -114,9 +122,73 @@ class Sender:
         data = self._encode(message, duplicate_id, durable=durable)
         if core.ledger.full:
             await self._wait_window(limit(timeout, self._timeout), duplicate_id)
-        future = AsyncSendFuture(loop=self._loop)
-        future.core, future.entry = core, core.submit(data, future)
-        return future
+        return self._submit(data)
+
+    def submit_nowait(
+        self,
+        message: proton.Message | Body,
+        *,
+        durable: bool | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> asyncio.Future[Outcome]:
+        """Send without waiting for anything; the returned future is that of ``submit``.
+
+        :param message, durable, duplicate_id: as for ``send``.
+        :raises WindowFull: when as many messages are unsettled as the option ``window`` allows.
+        """
+        check_loop(self._loop)
+        core = self._core
+        if core.error is None and core.ledger.full:
+            raise full_window(core)
+        return self._submit(self._encode(message, duplicate_id, durable=durable))
+
+    async def send_many(
+        self,
+        messages: Iterable[proton.Message | Body] | AsyncIterable[proton.Message | Body],
+        *,
+        timeout: float | None = None,
+        durable: bool | None = None,
+    ) -> list[Outcome]:
+        """Send messages one after another, and wait until the primary has settled them all.
+
+        As many are unsettled at a time as the option ``window`` allows, and the iterable is read only as
+        far.  An exception of the iterable, or of a message that cannot be encoded, is raised when the
+        messages before it have their outcomes, which its note counts.  A cancellation withdraws what is not
+        on the wire.
+
+        :param messages: messages or bodies, as for ``send``.
+        :param timeout: seconds for the whole call; the URL's ``send_timeout`` by default, which is none.
+        :param durable: as for ``send``.
+        :returns: the outcomes, in order; all are *accepted*.
+        :raises SendManyError: when a message was not accepted in time, or at all; ``results`` has what
+            ``send`` would have returned or raised for each that was taken from the iterable.
+        :raises SendTimeout, ConnectionClosed, LinkClosed: when none was taken.
+        """
+        check(messages, asynchronous=True)
+        check_loop(self._loop)
+        core, encode = self._core, self._encode
+        seconds = self._timeout if timeout is None else limit(timeout)
+        batch = Batch(core)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(seconds):
+                try:
+                    await take(batch, core, messages, lambda message: encode(message, durable=durable))
+                except Exception as error:  # noqa: BLE001 - raised below
+                    failure = error
+                if batch.unsettled:
+                    settled = self._loop.create_future()
+                    batch.when_unsettled(0, partial(_wake, settled))
+                    await settled
+        except TimeoutError:
+            batch.expire(seconds)
+        except BaseException:
+            batch.abandon()
+            raise
+        if failure is not None:
+            failure.add_note(note(batch))
+            raise failure
+        return outcomes(core, batch, seconds)
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until everything sent before is settled; what is sent meanwhile is not waited for.
@@ -147,6 +219,11 @@ class Sender:
         finally:
             await self.close()
 
+    def _submit(self, data: bytes) -> AsyncSendFuture:
+        core, future = self._core, AsyncSendFuture(loop=self._loop)
+        future.core, future.entry = core, core.submit(data, future)
+        return future
+
     async def _wait_window(self, seconds: float | None, duplicate_id: str | bytes | None) -> None:
         try:
             async with asyncio.timeout(seconds):
@@ -155,6 +232,11 @@ class Sender:
             raise
         except TimeoutError:
             raise window_full(self._core, seconds, duplicate_id) from None
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _known_outcome(entry: Entry[Any], future: asyncio.Future[Outcome]) -> Outcome | None:

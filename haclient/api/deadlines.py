@@ -15,6 +15,7 @@ from haclient.errors import (
     HaclientError,
     LinkTimeout,
     SendTimeout,
+    WindowFull,
     another,
 )
 
@@ -82,6 +83,16 @@ def window_full(core: SenderCore, seconds: float | None, duplicate_id: str | byt
         obstacle, code = _obstacle(core)
         text = f"{text}: {obstacle}"
     return _with_code(SendTimeout(text, delivered=False, duplicate_id=duplicate_id), code)
+
+
+def full_window(core: SenderCore) -> WindowFull:
+    """The error of a call that does not wait for the window."""
+    text = f"the window of {core.ledger.window} messages is full"
+    if core.starved:
+        text = f"{text}: {_NO_CREDIT}"
+    elif not core.connected:
+        text = f"{text}: {_obstacle(core)[0]}"
+    return WindowFull(text, core.ledger.window)
 
 
 class Flushing(Protocol):

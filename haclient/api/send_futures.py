@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import logging
 from typing import Any
 
 from haclient.api.light_future import LightFuture
@@ -16,6 +17,8 @@ from haclient.core.sender import SenderCore
 from haclient.errors import ConnectionClosed, HaclientError, WrongThread
 from haclient.loop_thread import LoopThread
 from haclient.outcome import Outcome
+
+logger = logging.getLogger("haclient")
 
 
 class AsyncSendFuture(asyncio.Future[Outcome]):
@@ -30,6 +33,12 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
 
     core: SenderCore
     entry: Entry[Any]
+
+    def set_exception(self, exception: type | BaseException, /) -> None:
+        """Note why the message failed.  Nothing is printed if nobody looks: ``flush`` is for those."""
+        super().set_exception(exception)
+        self.exception()
+        logger.debug("a message that was submitted failed: %s", exception)
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel, and withdraw the message if it is not on the wire."""

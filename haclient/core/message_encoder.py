@@ -1,8 +1,9 @@
-"""Encodes the messages of one sender: durable or not, with duplicate-detection ids and what a hook adds.
+"""Encodes what one sender sends: durable or not, with duplicate-detection ids and what a hook adds.
 
 Rules
 -----
 * A message is encoded where ``send`` is called: on the caller's thread in the blocking API.
+* A body that is sent without a message becomes one for a hook alone.
 * Whether messages are durable is said by the sender or the send: proton's message cannot say that it was not
   said.  It is written into the bytes, and the message that the application holds is not changed.
 * A message that is not durable gets no automatic id, unless the primary keeps ids no longer than messages
@@ -22,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 
-from haclient.engine.codec import Encoder, automatic_ids
+from haclient.engine.amqp_values.encode import Body
+from haclient.engine.codec import Encoder, automatic_ids, encode_body, message_of
 
 if TYPE_CHECKING:
     from haclient.core.sender import SenderCore
@@ -74,12 +76,12 @@ class MessageEncoder:
 
     def encode(
         self,
-        message: proton.Message,
+        message: proton.Message | Body,
         duplicate_id: str | bytes | None = None,
         *,
         durable: bool | None = None,
     ) -> bytes:
-        """The message as bytes; see ``engine.codec.Encoder.encode`` for the errors.
+        """The message, or one of this body, as bytes; see ``engine.codec`` for the errors.
 
         :param duplicate_id: the application's, which wins over any other; ``None`` for a new one.
         :param durable: whether this message is durable; ``None`` for what the sender says.
@@ -91,6 +93,10 @@ class MessageEncoder:
             encode = self._encode_with_id
         elif self._stem is not None and (durable or self._core.ids_live_with_messages):
             duplicate_id = f"{self._stem}{next(self._numbers)}"
+        if not isinstance(message, proton.Message):
+            if self._hook is None:
+                return encode_body(message, duplicate_id, durable=durable)
+            message = message_of(message)
         added = None if self._hook is None else self._hook(OutgoingMessage(self._address, message))
         if added is None:
             return encode(message, duplicate_id, durable=durable)

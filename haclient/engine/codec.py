@@ -1,9 +1,11 @@
-"""A ``proton.Message`` to bytes and back.
+"""Messages and bodies to bytes, and back.
 
-``Message.encode`` tries buffers of 16, 32, 64, ... bytes until the message fits, and writing one
-application property costs it two passes over a Python dictionary.  ``Encoder`` keeps a buffer of
-the right size and puts the duplicate-detection id next to the application's own properties
-without touching the message that the application holds.
+``Message.encode`` takes twenty C calls for a body and one application property, each of which lets go of the
+interpreter lock, for which the loop thread of the blocking API is waiting; and it tries buffers of 16, 32,
+64, ... bytes until the message fits.  So body, application properties and annotations are written here, byte
+for byte as proton would (``amqp_values``), and the message that the application holds is not touched.  Header
+and properties of a ``proton.Message`` are proton's to write, in one call.  A body that is sent without a
+message never becomes one: its birth and death cost more than its encoding.
 
 Whether a message is durable is written into the bytes as well, where the caller decides: proton's message has
 no state for "not said".
@@ -11,11 +13,6 @@ no state for "not said".
 An id belongs to one send: a broker drops whatever else carries it, and says accepted.  So the id of a
 received message is not sent again with it: ids that were made here are recognised by their prefix, and
 an id that another client gave by ``mark_received``.
-
-A body of text or bytes and the id are written here, byte for byte as proton would: proton needs
-twenty C calls for them, and each of those lets go of the interpreter lock, for which the loop
-thread of the blocking API is waiting (``benchmarks/bench_throughput.py``: 1.7 instead of 5.9
-microseconds a message).  Header and properties are proton's in every case.
 
 Source: AMQP 1.0 part 3, section 3.2 (message format); the property name is that of Apache
 ActiveMQ Artemis (user manual, "Duplicate Message Detection").
@@ -30,35 +27,51 @@ import cproton
 import proton
 from cproton_ffi import ffi, lib
 
+from haclient.engine.amqp_values.encode import Body, binary, encode_properties, encode_value, string
+
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
 """How the ids begin that are made here, and not by an application."""
 
 _FIRST_SIZE = 4096
 _PN_OVERFLOW: int = lib.PN_OVERFLOW
-_PROPERTY_NAME = DUPLICATE_ID_PROPERTY.encode()
 # Part 3, sections 3.2.1 and 3.2.4: header and properties, both empty, as proton writes them.
 _NO_HEADER_NO_PROPERTIES = b"\x00\x53\x70\x45\x00\x53\x73\x45"
 _HEADER, _PROPERTIES = b"\x00\x53\x70", b"\x00\x53\x73"
-_NO_HEADER, _DURABLE_HEADER = b"\x00\x53\x70\x45", b"\x00\x53\x70\xc0\x02\x01\x41"
+_DURABLE_HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
 _DURABLE_NO_PROPERTIES = _DURABLE_HEADER + b"\x00\x53\x73\x45"
 # Where ``durable``, the first field of a header, stands, by the constructor of its list; as true, and as
 # proton writes what is not.
-_DURABLE_AT = {b"\xc0": 6, b"\xd0": 12}
+_DURABLE_AT = {0xC0: 6, 0xD0: 12}
 _TRUE, _NULL = b"\x41", b"\x40"
-# application-properties (part 3, section 3.2.5), a map32 with one str8 key.
-_APPLICATION_PROPERTIES = b"\x00\x53\x74\xd1"
-_ONE_PROPERTY = b"\x00\x00\x00\x02\xa1" + bytes((len(_PROPERTY_NAME),)) + _PROPERTY_NAME
+# Sections 3.2.2, 3.2.3 and 3.2.5 to 3.2.8.
+_INSTRUCTIONS, _ANNOTATIONS, _PROPERTIES_SECTION = b"\x00\x53\x71", b"\x00\x53\x72", b"\x00\x53\x74"
+_DATA, _SEQUENCE, _VALUE = b"\x00\x53\x75", b"\x00\x53\x76", b"\x00\x53\x77"
+# Where a message leaves the section of its body to its type, by the constructor.
+_INFERRED = {0xA0: _DATA, 0xB0: _DATA, 0x45: _SEQUENCE, 0xD0: _SEQUENCE}
+_NO_BODY = "None is no body; send Message() for a message without one"
+_BYTES = (bytes, bytearray, memoryview)
+# Application properties that are a map32 with one str8 key.
+_APPLICATION_PROPERTIES = _PROPERTIES_SECTION + b"\xd1"
+_PROPERTY_KEY = string(DUPLICATE_ID_PROPERTY)
+_ONE_PROPERTY = (2).to_bytes(4) + _PROPERTY_KEY
+_ONE_PROPERTY_SIZE = len(_ONE_PROPERTY)
+# Where proton keeps the sections of an earlier encoding, or of what was decoded.
+_SECTIONS = (
+    lib.pn_message_instructions,
+    lib.pn_message_annotations,
+    lib.pn_message_properties,
+    lib.pn_message_body,
+)
 # Part 1, section 1.6: lists by constructor, with the width of their size field.
 _LIST_WIDTHS = {0x45: 0, 0xC0: 1, 0xD0: 4}
-_SHORT = 256
 # The same sections as ``decode_plain`` looks for them: starts by their first bytes, the id's section, and
 # bodies by descriptor and constructor, with the width of their size.
 _STARTS = (_NO_HEADER_NO_PROPERTIES, _DURABLE_NO_PROPERTIES)
 _SHORTEST_START = len(_NO_HEADER_NO_PROPERTIES)
 _KNOWN_STARTS = {start[:_SHORTEST_START]: start for start in _STARTS}
-_STR8, _DATA = 0xA1, 0x75
-_BINARY = b"\xa0\xb0"
+_STR8, _DATA_CODE = 0xA1, 0x75
+_BINARY_CODES = b"\xa0\xb0"
 _BODIES = {
     b"\x00\x53\x75\xa0": 1,
     b"\x00\x53\x75\xb0": 4,
@@ -89,75 +102,60 @@ class Encoder:
 
         :param durable: instead of the message's own; ``None`` for that.
 
-        :raises proton.MessageException: when a property key is not a string.
-        :raises proton.DataException: when a value cannot be an AMQP value; proton has a
-            ``KeyError`` instead for a type that it does not know.
+        :raises TypeError: for what AMQP cannot carry, with its path; it is a ``proton.MessageException`` too.
         """
-        data = self._encode_plain(message, duplicate_id, durable=durable)
-        return data or self._encode_any(message, duplicate_id, durable=durable)
+        return self._encode(message, duplicate_id, durable=durable, chosen=False)
 
     def encode_with_id(
         self, message: proton.Message, duplicate_id: str | bytes, *, durable: bool | None = None
     ) -> bytes:
         """The message as bytes, with an id that the application chose for this send, and no other.
 
-        :raises proton.MessageException, proton.DataException: as ``encode`` does.
+        :raises TypeError: as ``encode`` does.
         """
-        data = None
-        if isinstance(duplicate_id, str):
-            data = self._encode_plain(message, duplicate_id, durable=durable)
-        return data or self._encode_any(message, duplicate_id, durable=durable, chosen=True)
+        return self._encode(message, duplicate_id, durable=durable, chosen=True)
 
-    def _encode_plain(
-        self, message: proton.Message, duplicate_id: str | None, *, durable: bool | None
-    ) -> bytes | None:
-        """A message of a header, properties and a body of text or bytes; ``None`` for any other."""
-        if message.instructions is not None or message.annotations is not None:
-            return None
-        properties = message.properties
-        if properties is not None and (properties or duplicate_id is None):
-            return None
-        body = message.body
-        content: bytes
-        if type(body) is bytes:
-            section, short, long, content = _body_sections(message), b"\xa0", b"\xb0", body
-        elif type(body) is str:
-            section, short, long, content = b"\x00\x53\x77", b"\xa1", b"\xb1", body.encode()
-        else:
-            return None
-        size: int = lib.pn_message_encode_py(message._msg, self._buffer, self._size)
-        if size < 0:
-            return None
-        start: bytes = ffi.unpack(self._buffer, size)
-        if start == _NO_HEADER_NO_PROPERTIES:
-            start = _DURABLE_NO_PROPERTIES if durable else start
-        elif not _is_start_only(start):
-            return None
-        elif durable is not None:
-            start = self._take(size, durable=durable)
-        size = len(content)
-        width = short + size.to_bytes(1) if size < _SHORT else long + size.to_bytes(4)
-        if duplicate_id is None:
-            return b"".join((start, section, width, content))
-        return b"".join((start, _duplicate_id_section(duplicate_id), section, width, content))
-
-    def _encode_any(
+    def _encode(
         self,
         message: proton.Message,
         duplicate_id: str | bytes | None,
         *,
-        durable: bool | None = None,
-        chosen: bool = False,
+        durable: bool | None,
+        chosen: bool,
     ) -> bytes:
-        message._pre_encode()
-        pn_message = message._msg
+        body = message.body
+        # Before ``_start``, which may clear the memory that a body received with proton is a view into.
+        rest = b"" if body is None else _body_section(message, body)
         properties = message.properties
-        if properties and DUPLICATE_ID_PROPERTY in properties:
-            if chosen or _is_received(message, properties[DUPLICATE_ID_PROPERTY]):
-                others = {key: value for key, value in properties.items() if key != DUPLICATE_ID_PROPERTY}
-                _replace_properties(pn_message, others, duplicate_id)
+        if properties is not None:
+            rest = _properties_section(message, properties, duplicate_id, chosen=chosen) + rest
         elif duplicate_id is not None:
-            _replace_properties(pn_message, properties, duplicate_id)
+            rest = _id_section(duplicate_id) + rest
+        instructions, annotations = message.instructions, message.annotations
+        middle = b""
+        if instructions is not None:
+            middle = _INSTRUCTIONS + encode_value(instructions, "instructions")
+        if annotations is not None:
+            middle += _ANNOTATIONS + encode_value(annotations, "annotations")
+        start = self._start(message)
+        if start == _NO_HEADER_NO_PROPERTIES and not middle:
+            return (_DURABLE_NO_PROPERTIES if durable else start) + rest
+        end = _after_list(start, len(_HEADER))
+        header = start[:end] if durable is None else _with_durable(start[:end], durable=durable)
+        return b"".join((header, middle, start[end:], rest))
+
+    def _start(self, message: proton.Message) -> bytes:
+        """Header and properties, which proton writes."""
+        pn_message = message._msg
+        start = self._encode_by_proton(message, pn_message)
+        if start != _NO_HEADER_NO_PROPERTIES and not _is_start_only(start):
+            # What it was decoded from, or encoded before.
+            for section in _SECTIONS:
+                lib.pn_data_clear(section(pn_message))
+            start = self._encode_by_proton(message, pn_message)
+        return start
+
+    def _encode_by_proton(self, message: proton.Message, pn_message: Any) -> bytes:
         size: int = lib.pn_message_encode_py(pn_message, self._buffer, self._size)
         while size == _PN_OVERFLOW:
             self._size *= 2
@@ -165,24 +163,87 @@ class Encoder:
             size = lib.pn_message_encode_py(pn_message, self._buffer, self._size)
         if size < 0:
             message._check(size)
-        return self._take(size, durable=durable)
-
-    def _take(self, size: int, *, durable: bool | None) -> bytes:
-        """What proton has written, durable or not as is asked for."""
-        if durable is not None:
-            # A message that proton has encoded begins with its header.
-            position = _DURABLE_AT.get(self._buffer[len(_HEADER)])
-            if position is not None:
-                self._buffer[position] = _TRUE if durable else _NULL
-            elif durable:
-                rest = memoryview(ffi.buffer(self._buffer, size))[len(_NO_HEADER) :]
-                return b"".join((_DURABLE_HEADER, rest))
         return ffi.unpack(self._buffer, size)  # type: ignore[no-any-return]
 
 
-def _body_sections(message: proton.Message) -> bytes:
-    """The descriptor for a body of bytes: data where the application asks for it, or amqp-value."""
-    return b"\x00\x53\x75" if lib.pn_message_is_inferred(message._msg) else b"\x00\x53\x77"
+def encode_body(body: Body, duplicate_id: str | bytes | None = None, *, durable: bool = False) -> bytes:
+    """A message of this body and nothing else, as bytes.
+
+    Bytes are a data section, which consumers of every language take; anything else is an amqp-value.
+
+    :raises TypeError: for what AMQP cannot carry, with its path, and for ``None``.
+    """
+    if type(body) is bytes:
+        section, content = _DATA, binary(body)
+    elif isinstance(body, _BYTES) and not isinstance(body, proton.decimal128):
+        section, content = _DATA, binary(bytes(body))
+    elif body is None:
+        raise TypeError(_NO_BODY)
+    else:
+        section, content = _VALUE, encode_value(body, "body")
+    start = _DURABLE_NO_PROPERTIES if durable else _NO_HEADER_NO_PROPERTIES
+    if duplicate_id is None:
+        return b"".join((start, section, content))
+    return b"".join((start, _id_section(duplicate_id), section, content))
+
+
+def message_of(body: Body) -> proton.Message:
+    """The message that ``encode_body`` encodes.
+
+    :raises TypeError: for ``None``.
+    """
+    if body is None:
+        raise TypeError(_NO_BODY)
+    message = proton.Message()
+    message.body = body  # type: ignore[assignment]
+    if isinstance(body, _BYTES) and not isinstance(body, proton.decimal128):
+        message.body = bytes(body)
+        message.inferred = True
+    return message
+
+
+def _body_section(message: proton.Message, body: Any) -> bytes:
+    content = encode_value(body, "body")
+    if lib.pn_message_is_inferred(message._msg):
+        return _INFERRED.get(content[0], _VALUE) + content
+    return _VALUE + content
+
+
+def _properties_section(
+    message: proton.Message, properties: Any, duplicate_id: str | bytes | None, *, chosen: bool
+) -> bytes:
+    if DUPLICATE_ID_PROPERTY in properties:
+        if not chosen and not _is_received(message, properties[DUPLICATE_ID_PROPERTY]):
+            duplicate_id = None
+        else:
+            properties = {key: value for key, value in properties.items() if key != DUPLICATE_ID_PROPERTY}
+            if not properties and duplicate_id is None:
+                return b""
+    if duplicate_id is None:
+        return _PROPERTIES_SECTION + encode_properties(properties)
+    own = _PROPERTY_KEY + _id_value(duplicate_id)
+    return _PROPERTIES_SECTION + encode_properties(properties, own, 1)
+
+
+def _id_section(duplicate_id: str | bytes) -> bytes:
+    """Application properties that are the id alone."""
+    value = _id_value(duplicate_id)
+    size = len(value) + _ONE_PROPERTY_SIZE
+    return b"".join((_APPLICATION_PROPERTIES, size.to_bytes(4), _ONE_PROPERTY, value))
+
+
+def _id_value(duplicate_id: str | bytes) -> bytes:
+    if not isinstance(duplicate_id, str | bytes | bytearray | memoryview):
+        raise TypeError(f"duplicate_id is a str or bytes, not {type(duplicate_id).__qualname__}")
+    return encode_value(duplicate_id, "duplicate_id")
+
+
+def _with_durable(header: bytes, *, durable: bool) -> bytes:
+    """A header that proton has written, durable or not as is asked for."""
+    position = _DURABLE_AT.get(header[len(_HEADER)])
+    if position is None:  # without fields
+        return _DURABLE_HEADER if durable else header
+    return header[:position] + (_TRUE if durable else _NULL) + header[position + 1 :]
 
 
 def _is_start_only(data: bytes) -> bool:
@@ -205,14 +266,6 @@ def _after_list(data: bytes, position: int) -> int:
         return len(data) + 1
     position += 1
     return position + width + int.from_bytes(data[position : position + width])
-
-
-def _duplicate_id_section(duplicate_id: str) -> bytes:
-    value = duplicate_id.encode()
-    size = len(value)
-    width = b"\xa1" + size.to_bytes(1) if size < _SHORT else b"\xb1" + size.to_bytes(4)
-    whole = len(_ONE_PROPERTY) + len(width) + size
-    return b"".join((_APPLICATION_PROPERTIES, whole.to_bytes(4), _ONE_PROPERTY, width, value))
 
 
 def duplicate_id_of(data: bytes) -> Any:
@@ -239,30 +292,6 @@ def mark_received(message: proton.Message, duplicate_id: Any) -> None:
 def _is_received(message: proton.Message, duplicate_id: Any) -> bool:
     """Whether the id in a message's properties belongs to an earlier send."""
     return is_automatic(duplicate_id) or message.__dict__.get(_RECEIVED) == _owned(duplicate_id)
-
-
-def _replace_properties(pn_message: Any, properties: Any, duplicate_id: str | bytes | None) -> None:
-    """Write the application properties anew, with the id if there is one."""
-    section = lib.pn_message_properties(pn_message)
-    if not properties and isinstance(duplicate_id, str):
-        _put_only_property(section, duplicate_id)
-        return
-    data = proton.Data(section)
-    data.clear()
-    own = {} if duplicate_id is None else {DUPLICATE_ID_PROPERTY: duplicate_id}
-    if properties or own:
-        data.put_object({**(properties or {}), **own})
-
-
-def _put_only_property(data: Any, duplicate_id: str) -> None:
-    """Write the map {property name: id} straight into proton's data."""
-    value = duplicate_id.encode()
-    lib.pn_data_clear(data)
-    lib.pn_data_put_map(data)
-    lib.pn_data_enter(data)
-    lib.pn_data_put_string(data, (len(_PROPERTY_NAME), ffi.from_buffer(_PROPERTY_NAME)))
-    lib.pn_data_put_string(data, (len(value), ffi.from_buffer(value)))
-    lib.pn_data_exit(data)
 
 
 class _Decoded(proton.Message):
@@ -337,7 +366,7 @@ def decode_apart(data: bytes) -> tuple[proton.Message, Any]:
 
 
 def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
-    """A message as ``Encoder._encode_plain`` writes it; ``None`` for any other.
+    """A message as ``encode_body`` writes it; ``None`` for any other.
 
     Only beginnings that are known to be right are left to be decoded later: an error must be raised here.
 
@@ -359,7 +388,7 @@ def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
             if position != end:
                 return None
             duplicate_id = data[begin:end].decode()
-        kind, inferred = data[position + 3], data[position + 2] == _DATA
+        kind, inferred = data[position + 3], data[position + 2] == _DATA_CODE
         read = _BODIES.get(data[position : position + 4])
         if read is None:
             return None
@@ -367,7 +396,7 @@ def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
         if begin + int.from_bytes(data[position + 4 : begin]) != len(data):
             return None
         content = data[begin:]
-        body = content if kind in _BINARY else content.decode()
+        body = content if kind in _BINARY_CODES else content.decode()
     except (IndexError, UnicodeDecodeError):
         return None
     message = _Decoded.__new__(_Decoded)

@@ -231,6 +231,23 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Rejected: the text has the condition, such as a full address or a message that is too large. "
             "Released or modified: the node cannot take it now.",
         ),
+        "unencodable-value": Entry(
+            "AMQP cannot carry a value of the message. The text has its path and its type; nothing was sent.",
+            "Convert the value: a datetime needs a time zone, a Decimal becomes a str, an int has 64 bits at "
+            "most. It is a mistake of the program, and a `TypeError`.",
+        ),
+        "window-full": Entry(
+            "As many messages are unsettled as the option `window` allows, and `submit_nowait` does not "
+            "wait.",
+            "Use `submit`, which waits, or try again when a message is settled. A larger `window` takes more "
+            "memory.",
+        ),
+        "send-many": Entry(
+            "`send_many` ended before every message was accepted. `results` has the outcome or the error of "
+            "each.",
+            "Look at `results`, which is in the order of the messages, and send again what failed, as its "
+            "own error says.",
+        ),
         "stale-delivery": Entry(
             "The connection of the delivery was lost: the new primary delivers the message again.",
             "Nothing: settle the new delivery. Make the handling of a message idempotent.",

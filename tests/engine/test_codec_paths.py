@@ -25,7 +25,7 @@ MAPS = st.one_of(st.none(), st.just({}), st.just({"a": 1}))
     used_before=st.booleans(),
     durable=st.sampled_from([None, True, False]),
 )
-def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
+def test_the_encoder_writes_the_bytes_that_proton_writes(
     *,
     body: object,
     duplicate_id: str | None,
@@ -52,9 +52,16 @@ def test_the_fast_encoder_writes_the_bytes_of_the_general_one(
         message.properties, message.annotations = properties, annotations
         return message
 
-    encoder = Encoder()
-    fast = encoder.encode(make(), duplicate_id, durable=durable)
-    assert fast == encoder._encode_any(make(), duplicate_id, durable=durable)
+    expected = make()
+    if duplicate_id is not None:
+        expected.properties = {**(properties or {}), DUPLICATE_ID_PROPERTY: duplicate_id}
+    if durable is not None:
+        expected.durable = durable
+    data = Encoder().encode(make(), duplicate_id, durable=durable)
+    if durable is False and flags[0]:
+        # A field that was set and is null, where proton has none.
+        data = data.replace(b"\x00\x53\x70\xc0\x02\x01\x40", b"\x00\x53\x70\x45", 1)
+    assert data == expected.encode()
 
 
 def normal(value: object) -> object:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, assert_never, assert_type
 
@@ -179,7 +180,13 @@ def blocking_sender(sender: Sender) -> None:
     assert_type(sender.unsettled, int)
     assert_type(sender.send(Message(body="one")), Outcome)
     assert_type(sender.send(Message(body="two"), timeout=30, durable=False, duplicate_id="id"), Outcome)
-    sender.send("three")  # type: ignore[arg-type]
+    assert_type(sender.send(b"three"), Outcome)
+    sender.send({"at": datetime.now(UTC), "items": [1, 2.5, True, uuid.uuid4()]}, duplicate_id=b"id")
+    sender.send(None)  # type: ignore[arg-type]
+    sender.send(object())  # type: ignore[arg-type]
+    assert_type(sender.send_many(["a", b"b", Message(body="c")], timeout=5, durable=False), list[Outcome])
+    sender.send_many(str(number) for number in range(3))
+    assert_type(sender.submit_nowait("d", durable=True, duplicate_id="id"), Future[Outcome])
     future: Future[Outcome] = sender.submit(Message(body="four"), timeout=0.5)
     assert_type(future.result(timeout=1), Outcome)
     sender.flush()
@@ -247,12 +254,23 @@ async def asyncio_connection() -> None:
     await connection.close()
 
 
+async def produce() -> AsyncIterator[str]:
+    yield "body"
+
+
 async def asyncio_sender(sender: aio.Sender) -> None:
     assert_type(sender.address, str | None)
     assert_type(sender.unsettled, int)
     assert_type(await sender.send(Message(body="one")), Outcome)
     assert_type(await sender.send(Message(body="two"), timeout=30, durable=False, duplicate_id="id"), Outcome)
-    await sender.send("three")  # type: ignore[arg-type]
+    assert_type(await sender.send(b"three"), Outcome)
+    await sender.send({"at": datetime.now(UTC), "items": [1, 2.5, True, uuid.uuid4()]}, duplicate_id=b"id")
+    await sender.send(None)  # type: ignore[arg-type]
+    await sender.send(object())  # type: ignore[arg-type]
+    many = await sender.send_many(["a", b"b", Message(body="c")], timeout=5, durable=False)
+    assert_type(many, list[Outcome])
+    await sender.send_many(each async for each in produce())
+    assert_type(sender.submit_nowait("d", durable=True, duplicate_id="id"), asyncio.Future[Outcome])
     future = await sender.submit(Message(body="four"), timeout=0.5)
     assert_type(future, asyncio.Future[Outcome])
     assert_type(await future, Outcome)
@@ -340,6 +358,12 @@ def every_error(error: errors.HaclientError) -> None:
             assert_type(error.condition, str | None)
         case errors.MessageNotAccepted():
             assert_type(error.outcome, Outcome)
+        case errors.SendManyError():
+            assert_type(error.results, list[Outcome | errors.HaclientError])
+        case errors.WindowFull():
+            assert_type(error.window, int)
+        case errors.UnencodableValue():
+            assert_type(error.reason, str)
         case _:
             raise error
 
@@ -357,6 +381,8 @@ def errors_of_a_link_are_those_of_proton(
     error: errors.LinkRefused
     | errors.LinkClosed
     | errors.MessageNotAccepted
+    | errors.SendManyError
+    | errors.WindowFull
     | errors.DeliveryUnknown
     | errors.StaleDelivery
     | errors.AlreadySettled,

@@ -1,0 +1,1 @@
+"""Values of AMQP: from Python (``encode``)."""
