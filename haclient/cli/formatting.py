@@ -16,7 +16,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Failure
 from haclient.events import Event
 
-_WIDE = 400  # columns where standard output is no terminal: nothing wraps and nothing is cut
+WIDE = 400  # columns where standard output is no terminal: nothing wraps and nothing is cut
 
 
 def name_of(event: Event) -> str:
@@ -98,6 +98,4 @@ def _plain(value: Any) -> Any:
 
 def wide_console() -> Console:
     """Standard output, as wide as the terminal, or as wide as it takes."""
-    return Console(
-        highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDE
-    )
+    return Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -12,7 +17,7 @@ from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cli import main
 from haclient.cluster_url.endpoint import Endpoint
 from tests.certificates import Authority
-from tests.cli.command import run
+from tests.cli.command import HACLIENT, PATIENCE, environment, run
 from tests.members import Members
 
 NONE = dict.fromkeys(("HACLIENT_URL", "HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_CONFIG"))
@@ -59,6 +64,55 @@ def test_people_get_a_line_for_each_member_and_the_verdict(members: Members) -> 
     assert first.split()[:4] == [primary.url, "yes", "primary", "1"]
     assert second.split()[:4] == [passive.url, "yes", "passive", "1"]
     assert verdict.startswith(f"primary: {primary.url} (2 asked in ")
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_narrow_terminal_gets_lines_and_no_table_for_each_member(
+    members: Members, authority: Authority, columns: int
+) -> None:
+    primary = members.start(
+        "primary", role="primary", users={"joe": SECRET}, certificate=authority.issue("127.0.0.1")
+    )
+    (nobody,) = free_addresses((Endpoint("127.0.0.1", 0),))
+    url = f"amqps://joe:{SECRET.replace(' ', '%20')}@{primary.address},{nobody.authority}"
+    lines = in_a_terminal(columns, "members", url, "-o", f"tls_ca={authority.file}")
+    assert max(map(len, lines)) <= columns
+    *found, verdict = re.split(r"\n(?! )", "\n".join(lines))
+    first, second = (each.split("\n", 1) for each in found)
+    assert first[0] == f"{primary.url}: primary, generation 1"
+    facts = r"    TCP [.0-9]+ ms, Open [.0-9]+ ms, TLSv1\.\d, SCRAM-SHA-256, haclient-broker-stub \S+"
+    assert re.fullmatch(facts, first[1].replace("\n   ", ""))
+    assert second == [f"amqps://{nobody.authority}: no answer", "    connection refused"]
+    assert verdict.startswith(f"primary: {primary.url} (2 asked in ")
+
+
+def test_a_long_reason_is_wrapped_and_nothing_is_cut(members: Members) -> None:
+    primary, passive = members.pair()
+    arguments = ("members", f"amqp://{primary.address},{passive.address}", "--timeout", "0.5")
+    primary.pause()
+    wide, narrow = in_a_terminal(300, *arguments), in_a_terminal(40, *arguments)
+    primary.resume()
+    assert len(wide) == 4, wide
+    text = " ".join(line.strip() for line in narrow)
+    reason = "TCP connects, but the AMQP header is not answered within 0.5 s: "
+    assert f"{primary.url}: no answer {reason}" in text
+    assert f"redirected to {primary.url}; TCP " in text
+    assert all(len(line) <= 40 or " " not in line.strip() for line in narrow)
+
+
+def in_a_terminal(columns: int, *arguments: str) -> list[str]:
+    """The lines that the command prints to a terminal of this width, without colours."""
+    mine, its = pty.openpty()
+    variables = environment(TERM="xterm", COLUMNS=str(columns))
+    with subprocess.Popen([HACLIENT, *arguments], stdout=its, env=variables) as command:
+        os.close(its)
+        seen = b""
+        with contextlib.suppress(OSError):  # Linux: the other side is closed
+            while data := os.read(mine, 65536):
+                seen += data
+        os.close(mine)
+        assert command.wait(PATIENCE) in {0, 1}
+    return re.sub(r"\x1b\[[\d;]*m", "", seen.decode()).splitlines()
 
 
 def test_a_stopped_member_is_named_with_the_reason_within_three_seconds(members: Members) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
 import click
+from rich.measure import Measurement
 from rich.table import Table
 
 from haclient.cli.exit_codes import LESS, client_errors, examples
-from haclient.cli.formatting import wide_console
+from haclient.cli.formatting import WIDE, wide_console
 from haclient.cli.probe import ClusterProbe, Finding
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 from haclient.discovery.attempt_summary import endpoint_text
 
+_INDENT = "    "
+# Columns; a terminal that is narrower breaks lines by itself.
+_NARROWEST = 20
 _EXAMPLES = examples(
     "haclient members amqp://broker-a,broker-b",
     "haclient members amqps://user:password@broker-a,broker-b -o tls_ca=ca.pem",
@@ -94,15 +99,55 @@ def _rounded(value: Any) -> Any:
 
 
 def _show(found: Sequence[Finding], seconds: float) -> None:
+    """Print a row for each member if that fits, and else two lines."""
     console = wide_console()
+    table = _table(found)
+    if Measurement.get(console, console.options.update(width=WIDE), table).maximum <= console.width:
+        console.print(table)
+    else:
+        for each in found:
+            for line in _lines(each, console.width):
+                console.print(line, style=_style(each))
+    console.print(_verdict(found, seconds))
+
+
+def _style(finding: Finding) -> str | None:
+    return None if finding.primary else "dim" if finding.reachable else "red"
+
+
+def _table(found: Sequence[Finding]) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("member", "answers", "role", "generation", "TCP", "Open", "TLS", "SASL", "product"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("why not", overflow="fold")
+    table.add_column("why not", no_wrap=True)
     for each in found:
-        table.add_row(*_row(each), style=None if each.primary else "dim" if each.reachable else "red")
-    console.print(table)
-    console.print(_verdict(found, seconds))
+        table.add_row(*_row(each), style=_style(each))
+    return table
+
+
+def _lines(finding: Finding, width: int) -> Iterator[str]:
+    """Who it is; why it is not usable, and the rest: each a line, or more where it is longer than that."""
+    member, answers, role, generation, tcp, opened, tls, mechanism, product, why = _row(finding)
+    state = [role if role != "-" else "answers" if answers == "yes" else "no answer"]
+    times = [f"{name} {time}" for name, time in (("TCP", tcp), ("Open", opened)) if time != "-"]
+    more = [f"generation {generation}"] if generation != "-" else []
+    yield from _filled(f"{member}: {', '.join(state + more)}", width, "")
+    facts = ", ".join((*times, *(fact for fact in (tls, mechanism, product) if fact != "-")))
+    rest = "; ".join(part for part in (why, facts) if part)
+    if rest:
+        yield from _filled(rest, width, _INDENT)
+
+
+def _filled(text: str, width: int, indent: str) -> list[str]:
+    """Lines of this width; what has no space, as a URL, is not broken."""
+    return textwrap.wrap(
+        text,
+        max(width, _NARROWEST),
+        initial_indent=indent,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _row(finding: Finding) -> tuple[str, ...]:
