@@ -10,6 +10,9 @@ half-done.  The blocking API (``haclient.blocking``) has the same names and mean
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 import asyncio
 import os
 import random

@@ -20,6 +20,9 @@ Different on purpose
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 import contextlib
 import os
 import random

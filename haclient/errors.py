@@ -19,6 +19,9 @@ All errors pickle.
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 import copy
 from typing import TYPE_CHECKING, TypeVar
 

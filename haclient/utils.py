@@ -23,6 +23,9 @@ Rules
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType

@@ -81,7 +81,8 @@ need "python$version-venv" "$python" -c 'import ensurepip, venv'
 
 if [ -n "$missing" ]; then
     if ! command -v apt-get >/dev/null; then
-        fail "please install what Debian calls$missing"
+        fail "please install what Debian calls$missing; to build proton, RPM systems call it gcc, glibc-devel," \
+            "pkgconf-pkg-config, openssl-devel, cyrus-sasl-devel, cyrus-sasl-scram and python3-devel"
     elif [ "$(id -u)" = 0 ]; then
         as_root=env
     elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
@@ -120,10 +121,11 @@ proton_is_whole() {
 say "installing haclient and its dependencies (proton is compiled: a minute or two the first time)"
 pip install -q -c constraints.txt -e '.[dev,fast,metrics,plots,spark]'
 if ! proton_is_whole; then
-    say "pip's cached proton was built without TLS or SASL, building it again"
+    say "pip's cached proton cannot be used or was built without TLS or SASL, building it again"
     pip install -q -c constraints.txt --force-reinstall --no-deps --no-cache-dir \
         --no-binary python-qpid-proton python-qpid-proton
-    proton_is_whole || fail "proton has no TLS or no SASL: does pkg-config find openssl and libsasl2?"
+    proton_is_whole || fail "proton cannot be imported, or has no TLS or no SASL:" \
+        "does pkg-config find openssl (libssl-dev) and libsasl2 (libsasl2-dev)?"
 fi
 
 pwd >"$stamp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,9 +36,53 @@ def test_what_is_pure_does_without() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_client_says_what_is_missing() -> None:
-    done = run_without_proton("import haclient; haclient.connect")
-    assert "ModuleNotFoundError: import of proton halted" in done.stderr
+CLIENT = ("aio", "blocking", "errors", "utils", "reactor", "testing", "tracing")
+COMMANDS = ("members", "send", "receive", "move", "watch", "explain")
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_the_client_names_what_is_missing_and_its_packages(tmp_path: Path, broken: bool) -> None:
+    """A build for another machine lacks a shared library; a host without the build lacks the module."""
+    reason = "libsasl2.so.2: cannot open shared object file: No such file or directory"
+    variables = {**os.environ}
+    if broken:
+        (tmp_path / "proton").mkdir()
+        (tmp_path / "proton" / "__init__.py").write_text(f"raise ImportError({reason!r})\n")
+        variables["PYTHONPATH"] = os.pathsep.join((str(tmp_path), *sys.path))
+    program = "" if broken else WITHOUT
+    program += f"""
+import importlib, sys
+from click.testing import CliRunner
+from haclient.cli import main
+for name in {CLIENT!r} + ("",):
+    try:
+        importlib.import_module("haclient." + name) if name else importlib.import_module("haclient").connect
+    except ImportError as error:
+        print(type(error).__name__, error)
+for name in {COMMANDS!r}:
+    done = CliRunner().invoke(main, [name, "amqp://a", "b"])
+    print(done.exit_code, " ".join(done.stderr.split()))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(CLIENT) + 1 + len(COMMANDS), done.stdout
+    kind = "ImportError" if broken else "ModuleNotFoundError"
+    why = reason if broken else "import of proton halted; None in sys.modules"
+    text = f"haclient needs python-qpid-proton, which cannot be imported here: {why}.  If a shared "
+    for line in lines[: len(CLIENT) + 1]:
+        assert line.startswith(f"{kind} {text}")
+        for package in (
+            "gcc",
+            "pkg-config",
+            "libssl-dev",
+            "libsasl2-dev",
+            "openssl-devel",
+            "cyrus-sasl-devel",
+        ):
+            assert package in line
+    for name, line in zip(COMMANDS, lines[len(CLIENT) + 1 :], strict=True):
+        assert line.startswith(f"3 Error: {name} cannot run here: {' '.join(text.split())}")
 
 
 def test_a_command_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class _Commands(click.Group):
         gc.disable()
         try:
             module = importlib.import_module(f"haclient.cli.commands.{cmd_name}")
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             return _lacking(cmd_name, error)
         finally:
             gc.enable()
@@ -55,7 +55,7 @@ class _Commands(click.Group):
         return command
 
 
-def _lacking(name: str, error: ModuleNotFoundError) -> click.Command:
+def _lacking(name: str, error: ImportError) -> click.Command:
     def refuse(**_: object) -> None:
         raise UnusableError(f"{name} cannot run here: {error}")
 

@@ -19,7 +19,7 @@ from proton import SASL
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.greeting import Greeting
-from haclient.engine.sasl import usable_mechanisms
+from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 
 REDIRECT = "amqp:connection:redirect"
@@ -191,7 +191,7 @@ def _sasl_failure(
     if mechanism in (None, "none"):
         detail = _no_mechanism(settings, greeting.mechanisms)
         if not SASL.extended():
-            detail += " (this python-qpid-proton was built without Cyrus SASL, which SCRAM needs)"
+            detail += f" ({WITHOUT_CYRUS})"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="no-common-mechanism")
     detail = f"{mechanism}: {text or 'authentication failed'}"
     return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)

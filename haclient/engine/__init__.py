@@ -10,6 +10,27 @@
 * ``tls``, ``sasl``  transport security and authentication
 
 Nothing here knows about clusters: an engine lives as long as its socket and is never reused.
+
+The package imports proton before any of its modules does, and so names the system packages that a proton that
+cannot be imported lacks.  The modules that applications import begin with it.
 """
 
 from __future__ import annotations
+
+# proton finds OpenSSL and Cyrus SASL through pkg-config, and is built without those that it does not find.
+REBUILD = (
+    "install gcc, pkg-config, libssl-dev, libsasl2-dev and libsasl2-modules (RPM: gcc, pkgconf-pkg-config, "
+    "openssl-devel, cyrus-sasl-devel and cyrus-sasl-scram), then: pip install --force-reinstall "
+    "--no-cache-dir --no-binary python-qpid-proton python-qpid-proton"
+)
+
+try:
+    import proton  # noqa: F401
+except ImportError as error:
+    raise type(error)(
+        f"haclient needs python-qpid-proton, which cannot be imported here: {error}.  If a shared library "
+        "is missing, install libssl3 and libsasl2-2 (RPM: openssl-libs and cyrus-sasl-lib).  If proton is "
+        f"missing, or was built for another Python, {REBUILD}",
+        name=error.name,
+        path=error.path,
+    ) from error

@@ -8,17 +8,24 @@ Sources: AMQP 1.0 part 5, section 5.3; RFC 4422; proton's ``pn_sasl_*`` document
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import TYPE_CHECKING
 
 import proton
-from proton import SASL
+from proton import SASL, SSL
 
+from haclient.engine import REBUILD
 from haclient.engine.settings import Settings
 from haclient.error_catalog.base import HaclientError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+logger = logging.getLogger("haclient")
+
+WITHOUT_CYRUS = f"python-qpid-proton was built without Cyrus SASL, which SCRAM needs; {REBUILD}"
+WITHOUT_OPENSSL = f"python-qpid-proton was built without OpenSSL; {REBUILD}"
 # What proton can do on the client side without Cyrus SASL.
 _BUILT_IN = frozenset({"ANONYMOUS", "EXTERNAL", "PLAIN"})
 # What a password is used with unless mechanisms are named.  Not EXTERNAL, which Cyrus prefers to PLAIN
@@ -38,10 +45,10 @@ def check_available(mechanisms: tuple[str, ...]) -> None:
     """Raise ``SaslUnavailableError`` when none of the mechanisms can be used here."""
     if mechanisms and not SASL.extended() and not _BUILT_IN.intersection(mechanisms):
         names = " ".join(mechanisms)
-        msg = (
-            f"SASL {names}: python-qpid-proton was built without Cyrus SASL; install libsasl2-dev and "
-            "libsasl2-modules, then reinstall python-qpid-proton from source"
-        )
+        msg = f"SASL {names}: {WITHOUT_CYRUS}"
+        raise SaslUnavailableError(msg)
+    if set(mechanisms) == {"EXTERNAL"} and not SSL.present():
+        msg = f"SASL EXTERNAL: {WITHOUT_OPENSSL}"
         raise SaslUnavailableError(msg)
 
 
@@ -62,6 +69,8 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
     layer.allow_insecure_mechs = settings.plaintext
     layer.allowed_mechs(list(_client_mechanisms(settings)))
     if settings.user is not None:
+        if not settings.mechanisms and not SASL.extended():
+            _warn_of_plain()
         connection.user = settings.user
         connection.password = settings.password or ""
 
@@ -73,6 +82,12 @@ def usable_mechanisms(settings: Settings) -> tuple[str, ...]:
         for name in _client_mechanisms(settings)
         if (name in _BUILT_IN or SASL.extended()) and (name != "PLAIN" or settings.plaintext)
     )
+
+
+@functools.cache
+def _warn_of_plain() -> None:
+    """Warn once in a process."""
+    logger.warning("a password can be used with SASL PLAIN alone: %s", WITHOUT_CYRUS)
 
 
 def _client_mechanisms(settings: Settings) -> tuple[str, ...]:
@@ -106,7 +121,7 @@ def write_user_database(
 
     program = shutil.which("saslpasswd2", path="/usr/sbin:/usr/bin:/sbin:/bin")
     if program is None or not SASL.extended():
-        msg = "users and passwords need Cyrus SASL: install sasl2-bin, libsasl2-modules and libsasl2-dev"
+        msg = f"users need Cyrus SASL and its saslpasswd2, of sasl2-bin (RPM: cyrus-sasl): {REBUILD}"
         raise SaslUnavailableError(msg)
     database = directory / "sasldb2"
     for name, password in users.items():

@@ -14,7 +14,9 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
-from proton import SSLDomain
+from proton import SSL, SSLDomain
+
+from haclient.engine.sasl import WITHOUT_OPENSSL, SaslUnavailableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,9 @@ def external_domain(files: TlsFiles) -> SSLDomain:
 
 def server_domain(files: TlsFiles) -> SSLDomain:
     """proton's TLS for a listening member; with ``ca`` set, clients may show a certificate."""
+    if not SSL.present():
+        msg = f"a TLS listener: {WITHOUT_OPENSSL}"
+        raise SaslUnavailableError(msg)
     domain = SSLDomain(SSLDomain.MODE_SERVER)
     if files.certificate is None:
         msg = "a TLS listener needs a certificate"

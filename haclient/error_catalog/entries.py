@@ -42,8 +42,9 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "sasl-unavailable": Entry(
             "The SASL mechanism that the application asks for is not in this build of python-qpid-proton.",
-            "Install libsasl2-dev and libsasl2-modules, and reinstall python-qpid-proton from source; or "
-            "name PLAIN in the option `sasl_mechanisms`, with TLS.",
+            "Install pkg-config, libssl-dev, libsasl2-dev and libsasl2-modules (RPM: pkgconf-pkg-config, "
+            "openssl-devel, cyrus-sasl-devel, cyrus-sasl-scram), and reinstall python-qpid-proton from "
+            "source; or name PLAIN in the option `sasl_mechanisms`, with TLS.",
         ),
         "wrong-thread": Entry(
             "A blocking call was made where it would wait for itself, or after a fork.",

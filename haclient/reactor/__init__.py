@@ -17,6 +17,9 @@ connections that outlive their brokers.  docs/drop-in.md says how, and what diff
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 from proton import Handler
 from proton.reactor import (
     ApplicationEvent,

@@ -13,6 +13,9 @@ Rules
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 import asyncio
 import contextlib
 import json

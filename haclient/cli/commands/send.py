@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import haclient.engine  # noqa: F401 - names what a broken proton lacks
+
+# isort: split
 import asyncio
 import contextlib
 import json
