@@ -6,7 +6,6 @@ part 5, section 5.3.3.6 (SASL codes); docs/internals/discovery.md, rules 4 to 6.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import math
 import ssl
@@ -205,12 +204,14 @@ def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:
     detail = f"{_NO_MECHANISM}: the peer offers {_listed(offered)}, and this client may use {_listed(usable)}"
     common = set(offered).intersection(usable)
     if common:
-        return f"{detail}; a plugin of Cyrus SASL for it is not installed (package libsasl2-modules)"
+        return f"{detail}; a plugin of Cyrus SASL for it is not installed (package libsasl2-modules; RPM: cyrus-sasl-scram, cyrus-sasl-plain)"
     advice = _advice(settings, offered)
     return f"{detail}; {advice}" if advice else detail
 
 
 def _advice(settings: Settings, offered: tuple[str, ...]) -> str:
+    import difflib  # noqa: PLC0415 - for this error alone
+
     named = settings.mechanisms
     near = {
         name: difflib.get_close_matches(name, offered, n=1, cutoff=0.8)
