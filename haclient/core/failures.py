@@ -204,7 +204,8 @@ def _no_mechanism(settings: Settings, offered: tuple[str, ...]) -> str:
     detail = f"{_NO_MECHANISM}: the peer offers {_listed(offered)}, and this client may use {_listed(usable)}"
     common = set(offered).intersection(usable)
     if common:
-        return f"{detail}; a plugin of Cyrus SASL for it is not installed (package libsasl2-modules; RPM: cyrus-sasl-scram, cyrus-sasl-plain)"
+        packages = "libsasl2-modules; RPM: cyrus-sasl-scram and cyrus-sasl-plain"
+        return f"{detail}; a plugin of Cyrus SASL for it is not installed (package {packages})"
     advice = _advice(settings, offered)
     return f"{detail}; {advice}" if advice else detail
 
