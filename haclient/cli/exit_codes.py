@@ -66,7 +66,12 @@ def client_errors() -> Iterator[None]:
     from haclient import errors  # noqa: PLC0415  # proton may be missing
 
     timeouts = (errors.SendTimeout, errors.LinkTimeout, errors.ReceiveTimeout)
-    refusals = (errors.AuthenticationFailed, errors.TLSVerificationFailed, errors.LinkRefused)
+    refusals = (
+        errors.AuthenticationFailed,
+        errors.TLSVerificationFailed,
+        errors.LinkRefused,
+        errors.LinkClosed,
+    )
     try:
         yield
     except errors.ClusterURLError as error:

@@ -17,6 +17,8 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Secret, Seed
 from haclient.cluster_url.url import ClusterURL
 
+# What stands before the last URL of a list.
+_BEFORE_LAST = re.compile(r"[^?]*,(?=amqps?://)", re.IGNORECASE)
 _CLUSTER = re.compile(r"failover:|amqps?\+srv:|[^/]*(//)?[^/]*,|.*\?", re.IGNORECASE)
 
 
@@ -28,11 +30,12 @@ def is_cluster_url(address: object) -> bool:
 def split_path(address: str | Url) -> tuple[str | Url, str | None]:
     """What to dial, and the queue that the URL names."""
     if isinstance(address, str) and is_cluster_url(address):
-        parts = urlsplit(address)
+        before = match[0] if (match := _BEFORE_LAST.match(address)) else ""
+        parts = urlsplit(address[len(before) :])
         if parts.scheme == "failover" or parts.path in {"", "/"}:
             return address, None
         query = f"/?{parts.query}" if parts.query else ""
-        return f"{parts.scheme}://{parts.netloc}{query}", unquote(parts.path[1:])
+        return f"{before}{parts.scheme}://{parts.netloc}{query}", unquote(parts.path[1:])
     url = Url(address)
     return url, url.path
 
