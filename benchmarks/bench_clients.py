@@ -46,7 +46,9 @@ _PASSWORD = "of-this-benchmark"  # noqa: S105 - of a member that lives for this 
 _PYTHON_CLIENTS = {
     "proton Container": "proton",
     "haclient.aio submit": "submit",
+    "haclient.aio send_many": "send_many",
     "haclient blocking submit": "blocking",
+    "haclient blocking send_many": "blocking_send_many",
 }
 _BASELINES = ("go-amqp", "rhea")
 
@@ -156,16 +158,19 @@ def _print_table(title: str, samples: Mapping[str, Sequence[Sample]], missing: M
 
 
 def _print_bars(samples: Mapping[str, Sequence[Sample]]) -> None:
-    submitted, blocking = samples["haclient.aio submit"], samples["haclient blocking submit"]
-    for name in _BASELINES:
-        if name in samples:
-            ratio = _microseconds(submitted) / _microseconds(samples[name])
-            measure.print_bar(f"haclient.aio submit / {name}, cpu a message", ratio, 1.0, at_least=False)
-    if "rhea" in samples:
-        rate = measure.median_rates(submitted)[0] / measure.median_rates(samples["rhea"])[0]
-        measure.print_bar("haclient.aio submit / rhea, wall", rate, 1.0, at_least=True)
-    ratio = _microseconds(blocking) / _microseconds(submitted)
-    measure.print_bar("blocking / asyncio submit, cpu a message", ratio, 1.3, at_least=False)
+    def bar(name: str, other: str, bar: float) -> None:
+        if other in samples:
+            ratio = _microseconds(samples[name]) / _microseconds(samples[other])
+            measure.print_bar(f"{name} / {other}, cpu a message", ratio, bar, at_least=False)
+
+    for name in ("haclient.aio send_many", "haclient.aio submit"):
+        bar(name, "go-amqp", 1.0)
+        bar(name, "rhea", 1.0)
+        if "rhea" in samples:
+            rate = measure.median_rates(samples[name])[0] / measure.median_rates(samples["rhea"])[0]
+            measure.print_bar(f"{name} / rhea, wall", rate, 1.0, at_least=True)
+    bar("haclient blocking submit", "haclient.aio submit", 1.3)
+    bar("haclient blocking send_many", "haclient.aio send_many", 1.3)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ class Job:
 async def _submit(job: Job) -> Sample:
     async def send_all(count: int) -> Sample:
         watch = Stopwatch()
-        futures = [await sender.submit(haclient.Message(body=job.body)) for _ in range(count)]
+        futures = [await sender.submit(job.body) for _ in range(count)]
         await sender.flush()
         assert all(future.result().accepted for future in futures)
         return watch.stop(count)
@@ -58,9 +58,35 @@ async def _submit(job: Job) -> Sample:
 def _blocking(job: Job) -> Sample:
     def send_all(count: int) -> Sample:
         watch = Stopwatch()
-        futures = [sender.submit(haclient.Message(body=job.body)) for _ in range(count)]
+        futures = [sender.submit(job.body) for _ in range(count)]
         sender.flush()
         assert all(future.result().accepted for future in futures)
+        return watch.stop(count)
+
+    with haclient.connect(job.url) as connection:
+        sender = connection.create_sender(job.address, durable=job.durable)
+        send_all(job.warm)
+        return send_all(job.count)
+
+
+async def _send_many(job: Job) -> Sample:
+    async def send_all(count: int) -> Sample:
+        watch = Stopwatch()
+        outcomes = await sender.send_many(job.body for _ in range(count))
+        assert len(outcomes) == count
+        return watch.stop(count)
+
+    async with aio.connect(job.url) as connection:
+        sender = await connection.create_sender(job.address, durable=job.durable)
+        await send_all(job.warm)
+        return await send_all(job.count)
+
+
+def _blocking_send_many(job: Job) -> Sample:
+    def send_all(count: int) -> Sample:
+        watch = Stopwatch()
+        outcomes = sender.send_many(job.body for _ in range(count))
+        assert len(outcomes) == count
         return watch.stop(count)
 
     with haclient.connect(job.url) as connection:
@@ -117,7 +143,9 @@ def _proton(job: Job) -> Sample:
 CLIENTS: dict[str, Callable[[Job], Sample]] = {
     "proton": _proton,
     "submit": lambda job: asyncio.run(_submit(job)),
+    "send_many": lambda job: asyncio.run(_send_many(job)),
     "blocking": _blocking,
+    "blocking_send_many": _blocking_send_many,
 }
 
 
