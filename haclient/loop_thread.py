@@ -107,6 +107,10 @@ class LoopThread:
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have a function called on the loop, after everything posted before it."""
         self._check_process()
+        self.post_checked(function, *arguments)
+
+    def post_checked(self, function: Callable[..., object], *arguments: Any) -> None:
+        """As ``post``, for a call that began with ``check``."""
         self._posted.append((function, arguments))
         if not self._awake:
             self._awake = True
@@ -127,7 +131,8 @@ class LoopThread:
         :raises ConnectionClosed: after ``stop``.
         """
         self._check_process()
-        self._check_running()  # first, for another thread may have the number of one that ended
+        if self._stopped:  # first, for another thread may have the number of one that ended
+            raise ConnectionClosed(_CLOSED)
         if threading.get_ident() == self._ident:
             msg = "a blocking call on haclient's own thread would wait for itself"
             raise WrongThread(msg)

@@ -221,7 +221,7 @@ class Sender:
                     self._check_window()
                 data = self._encode(message, duplicate_id, durable=durable)
                 self._posted += 1
-                self._thread.post(self._submit, data, future)
+                self._thread.post_checked(self._submit, data, future)
         except BaseException:
             # What cannot be encoded, and an interrupt: the call may have been given a place in the window.
             if wait:
@@ -259,7 +259,7 @@ class Sender:
                     taken += 1
                     self._posted += 1
                     with contextlib.suppress(ConnectionClosed):  # the batch is told so
-                        thread.post(self._submit, data, batch)
+                        thread.post_checked(self._submit, data, batch)
         finally:
             # Another call may have the place in the window that this one has waited for, and does not need.
             self._window_unused()

@@ -23,6 +23,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+# The class itself: ``threading.RLock`` is a function that calls it, at twice the price.
+_RLock = type(threading.RLock())
 _PENDING, _FINISHED = "PENDING", "FINISHED"
 _OPEN = (_PENDING, "RUNNING")
 
@@ -39,7 +41,7 @@ class LightFuture(Future[T]):
     _done_callbacks: list[Callable[[Future[T]], object]]
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = _RLock()
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
