@@ -369,5 +369,8 @@ class Connection:
         try:
             if kind is None and self._core.error is None:
                 self._thread.call(flush(self._core.links, self._factory._core.options.call_timeout))
+        except ConnectionClosed:  # the process ends: a thread that only receives has nothing to hear of it
+            if self._core.links.unsettled:
+                raise
         finally:
             self.close()

@@ -81,8 +81,10 @@ class LoopThread:
                 if self._posted:  # the thread that wakes the loop for it may not have done so yet
                     self._loop.call_soon_threadsafe(self._run_posted)
                 future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except BaseException:
+        except BaseException as error:
             coroutine.close()
+            if isinstance(error, RuntimeError) and self._thread is not None and self._loop.is_closed():
+                raise ConnectionClosed(_CLOSED) from None  # by the end of the process
             raise
         try:
             return future.result()
@@ -156,9 +158,11 @@ class LoopThread:
         thread.start()
         self._loop, self._pid, self._thread, self._ident = loop, os.getpid(), thread, thread.ident
         # The collector must not wait; the end of the process must, else the thread is killed meanwhile.
-        finalizer = self._finalizer = weakref.finalize(self, _stop, loop, self._pid)
+        # At the end of the process the application may close as well, and a second stop would stop that.
+        stops = [loop.stop]
+        finalizer = self._finalizer = weakref.finalize(self, _stop, loop, stops, self._pid)
         finalizer.atexit = False
-        weakref.finalize(thread, _stop_at_exit, loop, self._pid, weakref.ref(thread))
+        weakref.finalize(thread, _stop_at_exit, loop, stops, self._pid, weakref.ref(thread))
 
     def _check_process(self) -> None:
         if self._pid is not None and os.getpid() != self._pid:
@@ -201,14 +205,19 @@ async def _cancel_everything() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _stop(loop: asyncio.AbstractEventLoop, pid: int) -> None:
+def _stop(loop: asyncio.AbstractEventLoop, stops: list[Callable[[], None]], pid: int) -> None:
     if os.getpid() == pid:
-        with contextlib.suppress(RuntimeError):  # it is closed
-            loop.call_soon_threadsafe(loop.stop)
+        with contextlib.suppress(RuntimeError, IndexError):  # it is closed, or stops already
+            loop.call_soon_threadsafe(stops.pop())
 
 
-def _stop_at_exit(loop: asyncio.AbstractEventLoop, pid: int, running: weakref.ref[threading.Thread]) -> None:
-    _stop(loop, pid)
+def _stop_at_exit(
+    loop: asyncio.AbstractEventLoop,
+    stops: list[Callable[[], None]],
+    pid: int,
+    running: weakref.ref[threading.Thread],
+) -> None:
+    _stop(loop, stops, pid)
     thread = running()
     if os.getpid() == pid and thread is not None:  # else it has ended
         thread.join(_JOIN_TIMEOUT)

@@ -144,6 +144,27 @@ def test_an_exit_handler_flushes_and_closes() -> None:
         assert peer.bodies == ["one"]
 
 
+DAEMON = """
+import sys, threading, haclient
+def serve():
+    with haclient.connect(sys.argv[1]) as connection:
+        attached = connection.create_receiver("q")
+        receiving.set()
+        for delivery in attached:
+            pass
+receiving = threading.Event()
+threading.Thread(target=serve, daemon=True).start()
+receiving.wait(20)
+"""
+
+
+def test_a_daemon_thread_that_receives_ends_quietly_with_the_process() -> None:
+    """Its connection is closed for it, and it closes it too."""
+    with in_thread(primary()) as peer:
+        ended = run(DAEMON, url(peer))
+        assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A program in a process of its own, which ends soon."""
     return subprocess.run(
