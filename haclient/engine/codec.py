@@ -27,7 +27,7 @@ import cproton
 import proton
 from cproton_ffi import ffi, lib
 
-from haclient.engine.amqp_values.encode import Body, binary, encode_properties, encode_value, string
+from haclient.engine.amqp_values.encode import Body, binary, encode_properties, encode_value
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
@@ -53,9 +53,27 @@ _NO_BODY = "None is no body; send Message() for a message without one"
 _BYTES = (bytes, bytearray, memoryview)
 # Application properties that are a map32 with one str8 key.
 _APPLICATION_PROPERTIES = _PROPERTIES_SECTION + b"\xd1"
-_PROPERTY_KEY = string(DUPLICATE_ID_PROPERTY)
+_PROPERTY_KEY = encode_value(DUPLICATE_ID_PROPERTY, "")
 _ONE_PROPERTY = (2).to_bytes(4) + _PROPERTY_KEY
 _ONE_PROPERTY_SIZE = len(_ONE_PROPERTY)
+# Sections up to a content of less than 256 bytes, by its size.
+_SHORT = 256
+_SIZES = [size.to_bytes(1) for size in range(_SHORT)]
+_SHORT_DATA = [_DATA + b"\xa0" + size for size in _SIZES]
+_SHORT_BINARY = [_VALUE + b"\xa0" + size for size in _SIZES]
+_SHORT_TEXT = [_VALUE + b"\xa1" + size for size in _SIZES]
+_SHORT_ID = [
+    b"".join(
+        (
+            _APPLICATION_PROPERTIES,
+            (_ONE_PROPERTY_SIZE + 2 + size[0]).to_bytes(4),
+            _ONE_PROPERTY,
+            b"\xa1",
+            size,
+        )
+    )
+    for size in _SIZES
+]
 # Where proton keeps the sections of an earlier encoding, or of what was decoded.
 _SECTIONS = (
     lib.pn_message_instructions,
@@ -174,17 +192,19 @@ def encode_body(body: Body, duplicate_id: str | bytes | None = None, *, durable:
     :raises TypeError: for what AMQP cannot carry, with its path, and for ``None``.
     """
     if type(body) is bytes:
-        section, content = _DATA, binary(body)
+        section = _data_section(body)
+    elif type(body) is str:
+        section = _text_section(body)
     elif isinstance(body, _BYTES) and not isinstance(body, proton.decimal128):
-        section, content = _DATA, binary(bytes(body))
+        section = _data_section(bytes(body))
     elif body is None:
         raise TypeError(_NO_BODY)
     else:
-        section, content = _VALUE, encode_value(body, "body")
+        section = _VALUE + encode_value(body, "body")
     start = _DURABLE_NO_PROPERTIES if durable else _NO_HEADER_NO_PROPERTIES
     if duplicate_id is None:
-        return b"".join((start, section, content))
-    return b"".join((start, _id_section(duplicate_id), section, content))
+        return start + section
+    return b"".join((start, _id_section(duplicate_id), section))
 
 
 def message_of(body: Body) -> proton.Message:
@@ -202,7 +222,26 @@ def message_of(body: Body) -> proton.Message:
     return message
 
 
+def _data_section(body: bytes) -> bytes:
+    size = len(body)
+    return _SHORT_DATA[size] + body if size < _SHORT else _DATA + binary(body)
+
+
+def _text_section(body: str) -> bytes:
+    try:
+        data = body.encode()
+    except UnicodeEncodeError:
+        return encode_value(body, "body")  # which raises
+    size = len(data)
+    return _SHORT_TEXT[size] + data if size < _SHORT else _VALUE + encode_value(body, "body")
+
+
 def _body_section(message: proton.Message, body: Any) -> bytes:
+    if type(body) is str:
+        return _text_section(body)
+    if type(body) is bytes and len(body) < _SHORT:
+        prefixes = _SHORT_DATA if lib.pn_message_is_inferred(message._msg) else _SHORT_BINARY
+        return prefixes[len(body)] + body
     content = encode_value(body, "body")
     if lib.pn_message_is_inferred(message._msg):
         return _INFERRED.get(content[0], _VALUE) + content
@@ -227,6 +266,8 @@ def _properties_section(
 
 def _id_section(duplicate_id: str | bytes) -> bytes:
     """Application properties that are the id alone."""
+    if type(duplicate_id) is str and duplicate_id.isascii() and len(duplicate_id) < _SHORT:
+        return _SHORT_ID[len(duplicate_id)] + duplicate_id.encode()
     value = _id_value(duplicate_id)
     size = len(value) + _ONE_PROPERTY_SIZE
     return b"".join((_APPLICATION_PROPERTIES, size.to_bytes(4), _ONE_PROPERTY, value))

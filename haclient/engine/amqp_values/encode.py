@@ -49,6 +49,9 @@ Body: TypeAlias = (
 
 # proton's decoder takes two Python calls a level, of the thousand that there are for everything.
 MOST_LEVELS = 100
+MOST_VALUES = 65_535
+"""proton numbers the values of a section with 16 bits, and its receivers leave out the others in silence."""
+
 _SHORT = 256
 _BYTE, _LONG_BITS, _DECIMAL128 = 128, 64, 16
 _TIME_ZERO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -93,10 +96,12 @@ def encode_value(value: Any, root: str) -> bytes:
     :raises TypeError: for what AMQP cannot carry, with its path.
     """
     try:
-        return _value(value, MOST_LEVELS)
+        encoded = _value(value, MOST_LEVELS)
+        _check_count(value, encoded)
     except UnencodableValue as error:
         error.root = root
         raise
+    return encoded
 
 
 def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: int = 0) -> bytes:
@@ -107,19 +112,12 @@ def encode_properties(properties: Mapping[str, Any], extra: bytes = b"", count: 
     :raises TypeError: for another key, and for what AMQP cannot carry.
     """
     try:
-        return _map(properties, MOST_LEVELS, _property_name, extra, count)
+        encoded = _map(properties, MOST_LEVELS, _property_name, extra, count)
+        _check_count(properties, encoded, 2 * count)
     except UnencodableValue as error:
         error.root = "properties"
         raise
-
-
-def string(value: str) -> bytes:
-    """A string; for those that are known to be Unicode text."""
-    data = value.encode()
-    size = len(data)
-    if size < _SHORT:
-        return b"\xa1" + size.to_bytes(1) + data
-    return b"\xb1" + size.to_bytes(4) + data
+    return encoded
 
 
 def binary(value: bytes) -> bytes:
@@ -280,6 +278,29 @@ def _short_or(zero: bytes, small: bytes, full: _Encode, most: int) -> _Encode:
 
 
 # -- compound values ----------------------------------------------------------------------------
+
+
+def _check_count(value: object, encoded: bytes, extra: int = 0) -> None:
+    """Refuse more values than receivers with proton read.
+
+    Each takes a byte at least, so that small ones need not be counted.
+    """
+    if len(encoded) <= MOST_VALUES:
+        return
+    count, pending = extra, [value]
+    while pending:
+        each = pending.pop()
+        count += 1
+        if isinstance(each, dict):
+            pending.extend(each)
+            pending.extend(each.values())
+        elif isinstance(each, list | tuple):
+            pending.extend(each)
+        elif isinstance(each, proton.Described):
+            pending += (each.descriptor, each.value)
+    if count > MOST_VALUES:
+        reason = f"{count} values are more than the {MOST_VALUES} of one section that proton can read"
+        raise UnencodableValue(f"{reason}; send several messages, or bytes")
 
 
 def _too_deep() -> UnencodableValue:
