@@ -211,6 +211,28 @@ async def test_names_that_are_no_mechanisms_are_not_shown(api: API) -> None:
 # -- what the URL says ----------------------------------------------------------------------------
 
 
+async def test_whole_urls_with_commas_between_are_a_list(api: API) -> None:
+    with bound() as nobody:
+        other = Peer(*nobody.getsockname())
+        async with primary() as member:
+            connection = await api.connect(f"amqp://{other.address},amqp://{member.address}/?window=5")
+            assert str(connection.endpoint) == f"amqp://{member.address}"
+            await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("amqp://a?window=5,amqp://b", "options hold for the whole cluster: write amqp://host:port,amqp://h"),
+        ("amqp://a;amqp://b", "between two members stands a comma: write amqp://host:port,amqp://host"),
+    ],
+)
+async def test_a_list_that_is_written_otherwise_is_explained(api: API, text: str, part: str) -> None:
+    with pytest.raises(ClusterURLError, match=re.escape(part)) as caught:
+        await api.connect(text)
+    assert (caught.value.code, caught.value.safe_to_retry) == ("bad-url", False)
+
+
 async def test_a_fragment_of_a_url_is_explained(api: API) -> None:
     with pytest.raises(
         ClusterURLError, match="a cluster URL starts with amqp:// or amqps://: write amqp://a"
@@ -233,9 +255,22 @@ async def test_the_command_says_it_too_with_4_and_a_hint(name: str) -> None:
     assert PASSWORD not in done.stdout + done.stderr
 
 
+async def test_the_command_says_that_a_port_is_plain() -> None:
+    async with answering(AMQP_0_9_1) as peer:
+        done = await asyncio.to_thread(run, "send", f"amqps://{peer.address}", "q", "-m", "x", "-o", ONCE)
+    assert done.returncode == 4
+    assert "the peer does not speak TLS here: write amqp:// instead of amqps://" in done.stderr
+    assert done.stderr.endswith("More: haclient help plain-port\n")
+
+
 async def test_the_command_says_what_mechanisms_there_are_with_5() -> None:
     async with answering(mechanisms(b"PLAIN"), "stall") as peer:
+        wrong = await asyncio.to_thread(
+            run, "send", f"amqp://joe:x@{peer.address}?sasl_mechanisms=PLAN", "q", "-m", "x"
+        )
         done = await asyncio.to_thread(run, "send", f"amqp://{peer.address}", "q", "-m", "x")
+    assert wrong.returncode == 5
+    assert "this client may use PLAN; did you mean PLAIN instead of PLAN" in wrong.stderr
     assert done.returncode == 5
     assert "the peer offers PLAIN, and this client may use ANONYMOUS" in done.stderr
     assert "More: haclient help no-common-mechanism\n" in done.stderr

@@ -47,6 +47,8 @@ def test_the_help_of_a_command_has_examples_and_says_where_the_codes_are(name: s
         ("http://a", "unknown scheme 'http'"),
         ("amqp://a?deadlin=5", "did you mean 'deadline'"),
         ("amqp://u:hunter2@a:x", "a port is a number"),
+        ("amqp://u:hunter2@a;amqp://b", "between two members stands a comma: write amqp://host:port,amqp://"),
+        ("None", "a cluster URL starts with amqp:// or amqps://"),
     ],
 )
 def test_a_wrong_url_is_2_and_shows_no_password(name: str, url: str, part: str) -> None:
@@ -54,6 +56,7 @@ def test_a_wrong_url_is_2_and_shows_no_password(name: str, url: str, part: str) 
     done = CliRunner(env={"HACLIENT_URL": None}).invoke(main, [name, url, *address])
     assert done.exit_code == USAGE
     assert part in done.stderr
+    assert done.stderr.endswith("More: haclient help bad-url\n")
     assert "hunter2" not in done.output
 
 
@@ -87,6 +90,8 @@ def test_0_and_5(members: Members) -> None:
     done = run("send", wrong, "orders", "-m", "x")
     assert done.returncode == REFUSED
     assert "authentication failed" in done.stderr
+    assert "it does not accept the user and the password" in done.stderr
+    assert done.stderr.endswith("More: haclient help authentication\n")
     assert "wrong" not in done.stderr
     done = run("receive", primary.url, "$nothing", "-n", "1")
     assert done.returncode == REFUSED

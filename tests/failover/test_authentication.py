@@ -122,12 +122,16 @@ async def test_a_wrong_password_is_tried_once_at_each_member(members: Members) -
     error, events = await refused(f"amqp://app:wrong@{addresses}?{OPTIONS}")
     assert started(events) == {member.url: 1 for member in both}
     assert [record.failure.kind for record in error.attempts] == [FailureReason.AUTHENTICATION] * 2
+    assert "): it does not accept the user and the password\n" in str(error)
+    assert (error.code, error.safe_to_retry) == ("authentication", False)
 
 
 def test_a_wrong_password_is_the_same_error_for_the_blocking_api(member: Member) -> None:
     with pytest.raises(AuthenticationFailed) as raised:
         haclient.connect(f"amqp://app:wrong@{member.address}?{OPTIONS}")
     assert raised.value.endpoint == member.endpoint
+    assert "): it does not accept the user and the password\n" in str(raised.value)
+    assert (raised.value.code, raised.value.safe_to_retry) == ("authentication", False)
 
 
 async def test_no_user_where_one_is_needed_is_an_error_that_says_so(member: Member) -> None:
