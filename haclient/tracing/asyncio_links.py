@@ -12,6 +12,7 @@ import proton
 from opentelemetry import trace
 
 from haclient import aio
+from haclient.engine.amqp_values.encode import Body
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext
@@ -55,12 +56,12 @@ class AsyncTracedSender:
         """Messages sent and not settled yet."""
         return self._sender.unsettled
 
-    async def send(self, message: proton.Message, **arguments: Any) -> Outcome:
+    async def send(self, message: proton.Message | Body, **arguments: Any) -> Outcome:
         """Send and wait until the primary has settled it; see ``aio.Sender.send``."""
         with self._link.sending(message):
             return await self._sender.send(message, **arguments)
 
-    async def submit(self, message: proton.Message, **arguments: Any) -> asyncio.Future[Outcome]:
+    async def submit(self, message: proton.Message | Body, **arguments: Any) -> asyncio.Future[Outcome]:
         """Send without waiting for the outcome; see ``aio.Sender.submit``."""
         operation = self._link.send(message)
         with operation.current():

@@ -12,6 +12,7 @@ import proton
 from opentelemetry import trace
 
 from haclient import blocking
+from haclient.engine.amqp_values.encode import Body
 from haclient.errors import HaclientError, ReceiveTimeout
 from haclient.outcome import Outcome
 from haclient.tracing.operations import Link, TracingContext
@@ -55,12 +56,12 @@ class TracedSender:
         """Messages sent and not settled yet."""
         return self._sender.unsettled
 
-    def send(self, message: proton.Message, **arguments: Any) -> Outcome:
+    def send(self, message: proton.Message | Body, **arguments: Any) -> Outcome:
         """Send and wait until the primary has settled it; see ``blocking.Sender.send``."""
         with self._link.sending(message):
             return self._sender.send(message, **arguments)
 
-    def submit(self, message: proton.Message, **arguments: Any) -> Future[Outcome]:
+    def submit(self, message: proton.Message | Body, **arguments: Any) -> Future[Outcome]:
         """Send without waiting for the outcome; see ``blocking.Sender.submit``."""
         operation = self._link.send(message)
         with operation.current():

@@ -19,6 +19,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.amqp_values.encode import Body
 from haclient.errors import HaclientError, MessageNotAccepted
 from haclient.telemetry.opentelemetry import OPERATION_SECONDS, SYSTEM, Attributes
 from haclient.telemetry.redact import Redactor
@@ -95,12 +96,12 @@ class Link:
         self._context = context
         self._destination = destination
 
-    def send(self, message: proton.Message) -> Operation:
+    def send(self, message: proton.Message | Body) -> Operation:
         """Begin to send; the operation's context is to be current while the message is encoded."""
-        return self._begin("send", message)
+        return self._begin("send", message if isinstance(message, proton.Message) else None)
 
     @contextlib.contextmanager
-    def sending(self, message: proton.Message) -> Iterator[None]:
+    def sending(self, message: proton.Message | Body) -> Iterator[None]:
         """Send, and wait for the outcome."""
         with self.send(message).whole():
             yield
@@ -116,7 +117,7 @@ class Link:
         with operation.whole():
             yield operation.span
 
-    def _begin(self, name: str, message: proton.Message) -> Operation:
+    def _begin(self, name: str, message: proton.Message | None) -> Operation:
         operation = Operation(self._context, name, self._attributes(name))
         operation.start(message)
         return operation

@@ -118,6 +118,24 @@ def test_a_message_is_followed_on_the_blocking_api(member: Member, recorded: Rec
     check_path_of_a_message(recorded, member)
 
 
+async def test_a_body_without_a_message_is_followed_too(member: Member, recorded: Recorded) -> None:
+    async with aio.connect(member.url) as connection:
+        traced = tracing(recorded).trace(connection)
+        sender, receiver = await traced.create_sender("orders"), await traced.create_receiver("orders")
+        await sender.send("one", timeout=30)
+        await (await sender.submit({"order": 2}))
+        for body in ("one", {"order": 2}):
+            delivery = await receiver.receive(timeout=30)
+            assert delivery.body == body
+            assert FIELD in delivery.message.annotations
+    with haclient.connect(member.url) as connection:
+        link = tracing(recorded).trace(connection).create_sender("q")
+        link.send("three", timeout=30)
+        link.submit(4).result(30)
+    names = [span.name for span in recorded.spans if span.name.startswith("send")]
+    assert names == ["send orders"] * 2 + ["send q"] * 2
+
+
 async def test_a_send_across_a_failover_is_one_span_and_one_context(
     members: Members, recorded: Recorded
 ) -> None:
