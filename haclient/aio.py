@@ -17,7 +17,7 @@ import asyncio
 import os
 import random
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -253,6 +253,7 @@ class Connection:
         *,
         name: str | None = None,
         durable: bool = True,
+        capabilities: Sequence[str] = (),
         timeout: float | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
         on_encode: EncodeHook | None = None,
@@ -262,6 +263,8 @@ class Connection:
         :param name: the link name; made up when left out.
         :param durable: whether its messages survive a failover of any broker, unless ``send`` says otherwise;
             ``Message.durable`` has no say.
+        :param capabilities: those of the target, such as ``"queue"`` or ``"topic"``: what kind of node a
+            broker makes that makes nodes on demand.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.
         :param on_encode: called with each message before it is encoded, for entries that are added to
@@ -275,7 +278,9 @@ class Connection:
         async def create() -> Sender:
             check_loop(self._loop)
             options = self._factory._core.options
-            core = self._core.links.create_sender(address, name=name, configure=configure)
+            core = self._core.links.create_sender(
+                address, name=name, capabilities=capabilities, configure=configure
+            )
             await wait_opened(self._core, core, limit(timeout, options.call_timeout))
             encoder = MessageEncoder(
                 core, duplicate_detection=options.duplicate_detection, durable=durable, hook=on_encode

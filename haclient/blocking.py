@@ -27,7 +27,7 @@ import contextlib
 import os
 import random
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -269,6 +269,7 @@ class Connection:
         *,
         name: str | None = None,
         durable: bool = True,
+        capabilities: Sequence[str] = (),
         timeout: float | None = None,
         configure: Callable[[proton.Sender], None] | None = None,
         on_encode: EncodeHook | None = None,
@@ -278,6 +279,8 @@ class Connection:
         :param name: the link name; made up when left out.
         :param durable: whether its messages survive a failover of any broker, unless ``send`` says otherwise;
             ``Message.durable`` has no say.
+        :param capabilities: those of the target, such as ``"queue"`` or ``"topic"``: what kind of node a
+            broker makes that makes nodes on demand.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.
         :param on_encode: called with each message before it is encoded, for entries that are added to
@@ -288,7 +291,10 @@ class Connection:
         :raises ConnectionClosed: when the connection is closed.
         """
         options, links = self._factory._core.options, self._core.links
-        core = self._create(partial(links.create_sender, address, name=name, configure=configure), timeout)
+        create = partial(
+            links.create_sender, address, name=name, capabilities=capabilities, configure=configure
+        )
+        core = self._create(create, timeout)
         encoder = MessageEncoder(
             core, duplicate_detection=options.duplicate_detection, durable=durable, hook=on_encode
         )

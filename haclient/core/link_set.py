@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
 from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
 from haclient.core.attach.suspects import Suspects
+from haclient.core.attach.target import target_capabilities
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
@@ -88,11 +89,13 @@ class LinkSet:
         address: str | None,
         *,
         name: str | None = None,
+        capabilities: Sequence[str] = (),
         configure: Callable[[proton.Sender], None] | None = None,
     ) -> SenderCore:
         """Create a sender; its ``opened`` is done when the primary accepts the link.
 
         :raises ValueError: when the connection has a sender of this name, or the address is empty.
+        :raises TypeError: when ``capabilities`` are no list of strings.
         """
         if address == "":
             raise ValueError("an address is a name; None asks for the anonymous terminus")
@@ -103,6 +106,7 @@ class LinkSet:
             window=self._options.window,
             at_most_once=self._options.delivery == "at-most-once",
             configure=configure,
+            capabilities=target_capabilities(capabilities),
         )
         return self._register_named(core)
 

@@ -19,6 +19,7 @@ import proton
 
 from haclient.core import quirks
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
+from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
 from haclient.errors import (
     ConnectionClosed,
@@ -44,6 +45,7 @@ class SenderCore:
     :param address: the node to send to; ``None`` is the anonymous terminus (AMQP 1.0
         part 3, section 3.5.1: the message's ``to`` decides).
     :param window: unsettled messages at most.
+    :param capabilities: those that the target is to have.
     :param at_most_once: at a loss, give up the messages on the wire instead of sending them again.
     """
 
@@ -56,6 +58,7 @@ class SenderCore:
         window: int,
         at_most_once: bool,
         configure: Callable[[proton.Sender], None] | None,
+        capabilities: tuple[proton.symbol, ...] = (),
     ) -> None:
         self.name = name
         self.address = address
@@ -76,6 +79,7 @@ class SenderCore:
         self._loop = loop
         self._at_most_once = at_most_once
         self._configure = configure
+        self._capabilities = capabilities
         self._engine: Engine | None = None
         self._link: SenderLink | None = None
         self._answered = False
@@ -226,6 +230,7 @@ class SenderCore:
         address = self.address if self.redirected_to is None else self.redirected_to
         if address is not None:
             link.endpoint.target.address = address
+        request_capabilities(link.endpoint.target, self._capabilities)
         link.endpoint.source.address = self.name
         link.endpoint.snd_settle_mode = proton.Link.SND_UNSETTLED
         if self._configure is not None:

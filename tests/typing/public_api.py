@@ -160,7 +160,7 @@ def blocking_connection() -> None:
         assert_type(connection.generation, int | None)
         assert_type(connection.create_sender("orders"), Sender)
         assert_type(connection.create_sender(None, name="link", configure=configure_sender), Sender)
-        connection.create_sender("orders", on_encode=add_shard, timeout=5)
+        connection.create_sender("orders", on_encode=add_shard, timeout=5, capabilities=["queue"])
         connection.create_sender("orders", on_encode=use_event)  # type: ignore[arg-type]
         assert_type(connection.factory.client_id, str)
         assert_type(connection.create_receiver("orders"), Receiver)
@@ -237,7 +237,7 @@ async def asyncio_connection() -> None:
         assert_type(connection.generation, int | None)
         assert_type(await connection.create_sender("orders"), aio.Sender)
         await connection.create_sender(None, name="link", configure=configure_sender)
-        await connection.create_sender("orders", on_encode=add_shard)
+        await connection.create_sender("orders", on_encode=add_shard, capabilities=("queue",))
         assert_type(await connection.create_receiver("orders"), aio.Receiver)
         await connection.create_receiver(None, dynamic=True, name="link")
         await connection.create_receiver(
