@@ -1,6 +1,7 @@
 """The progress of ``send`` and ``receive``, on standard error.
 
-A bar where that is a terminal, a line for each loss and return, and a summary at the end.
+A bar where that is a terminal, a line for a search that finds no primary at first and for each loss and
+return, and a summary at the end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from rich.progress import (
 
 from haclient import events
 from haclient.cli.formatting import line_of
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery.attempt_summary import describe_failures
+from haclient.discovery.evidence import AttemptRecord, Failure
 from haclient.events import Event
 
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Nothing on standard error but errors.")
@@ -63,6 +67,8 @@ class MessageProgress:
     ) -> None:
         self.count = 0
         self.failovers = 0
+        # What the endpoints answered in the first round of each connection; ``None`` after it.
+        self._answers: dict[str, dict[Endpoint, Failure] | None] = {}
         self._verb = verb
         self._verbose = verbose
         self._began = time.monotonic()
@@ -96,10 +102,27 @@ class MessageProgress:
     def on_event(self, event: Event) -> None:
         """An event of the connection, on whatever thread."""
         self.failovers += isinstance(event, events.Reconnected)
+        if not self._verbose:
+            self._note_first_round(event)
         if type(event) in _STATES:
             self._bar.update(self._task, state=_STATES[type(event)])
         if self._verbose or isinstance(event, _SHOWN):
             self.print_line(line_of(event))
+
+    def _note_first_round(self, event: Event) -> None:
+        """Print what each endpoint answered when the first round of a first connect found no primary."""
+        name = event.stamp.connection_name
+        answers = self._answers.setdefault(name, {})
+        if answers is None:
+            return
+        match event:
+            case events.AttemptFailed(record=record) | events.Redirected(record=AttemptRecord() as record):
+                answers[record.endpoint] = record.failure
+            case events.Connected():
+                self._answers[name] = None
+            case events.BackingOff() if event.round > 0 and answers:
+                self._answers[name] = None
+                self.print_line(f"no primary yet: {describe_failures(answers.items())}; the search goes on")
 
     def print_line(self, text: str) -> None:
         """A line on standard error."""

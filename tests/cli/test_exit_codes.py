@@ -101,6 +101,13 @@ def test_0_and_5(members: Members) -> None:
 def test_1_3_and_4(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("members", NOWHERE).returncode == LESS
     assert run("send", NOWHERE, "orders", "-m", "x", "-o", "max_attempts=1").returncode == NO_PRIMARY
+    done = run("send", f"{NOWHERE}?backoff_base=0.01&backoff_max=0.01&max_attempts=9", "orders", "-m", "x")
+    assert done.returncode == NO_PRIMARY
+    first, figures, error, line, *_ = done.stderr.splitlines()
+    assert first == "no primary yet: amqp://127.0.0.1:1: connection refused; the search goes on"
+    assert figures.startswith("accepted 0 in ")
+    assert error.startswith("Error: no primary was found: ")
+    assert line.startswith("  amqp://127.0.0.1:1: 9 times connection refused; last ")
     monkeypatch.setitem(sys.modules, "haclient.cli.commands.members", None)
     done = CliRunner().invoke(main, ["members", NOWHERE])
     assert done.exit_code == UNUSABLE
