@@ -12,27 +12,26 @@ from collections.abc import Sequence
 import click
 import proton
 
+from haclient.core.attach.target import request_capabilities, target_capabilities
+
+
+def _checked(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:
+    try:
+        return target_capabilities(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 CAPABILITIES = click.option(
     "--capability",
     "capabilities",
     metavar="NAME",
     multiple=True,
+    callback=_checked,
     help="A capability to ask of the node, such as queue or topic of Artemis.  Can be repeated.",
 )
 
 
 def ask_source(receiver: proton.Receiver, names: Sequence[str]) -> None:
     """Ask capabilities of the node that a receiver receives from."""
-    _ask(receiver.source, names)
-
-
-def ask_target(sender: proton.Sender, names: Sequence[str]) -> None:
-    """Ask capabilities of the node that a sender sends to."""
-    _ask(sender.target, names)
-
-
-def _ask(terminus: proton.Terminus, names: Sequence[str]) -> None:
-    if names:
-        symbols = (proton.symbol(name) for name in names)
-        array = proton.Array(proton.UNDESCRIBED, proton.Data.SYMBOL, *symbols)  # type: ignore[arg-type]
-        terminus.capabilities.put_object(array)
+    request_capabilities(receiver.source, target_capabilities(names))

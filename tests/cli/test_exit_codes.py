@@ -70,6 +70,8 @@ USAGES = [
     (["send", "amqp://a", "b", "c"], "there are 3 arguments"),
     (["send", "orders"], "set HACLIENT_URL"),
     (["send", "amqp://a", "b", "-p", "x"], "is not like NAME=TEXT"),
+    (["send", "amqp://a", "b", "--capability", ""], "a capability is a symbol (ASCII text), not ''"),
+    (["receive", "amqp://a", "b", "--capability", "käse"], "a capability is a symbol (ASCII text)"),
     (["receive", "amqp://a", "b", "-n", "0"], "range"),
     (["watch", "amqp://a", "--duration", "0"], "range"),
     (["receive"], "Missing argument"),

@@ -30,7 +30,7 @@ import proton
 
 from haclient import aio
 from haclient.api.deadlines import limit, wait_opened
-from haclient.cli.capabilities import CAPABILITIES, ask_source, ask_target
+from haclient.cli.capabilities import CAPABILITIES, ask_source
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.forwarding import forwarded
 from haclient.cli.patience import (
@@ -110,7 +110,7 @@ class _Moving:
         try:
             await connection.open()
             sender = connection.links.create_sender(
-                self._arguments.target, configure=partial(ask_target, names=self._arguments.capabilities)
+                self._arguments.target, capabilities=self._arguments.capabilities
             )
             await wait_opened(connection, sender, limit(None, target.options.call_timeout))
             async with self._watching(watch_downtime(subscription, self._arguments.reconnect_timeout)):

@@ -19,7 +19,7 @@ import click
 import proton
 
 from haclient import aio
-from haclient.cli.capabilities import CAPABILITIES, ask_target
+from haclient.cli.capabilities import CAPABILITIES
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
@@ -187,9 +187,7 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
     async def work() -> None:
         nonlocal sender
         connection = await factory.connect()
-        sender = await connection.create_sender(
-            arguments.address, configure=partial(ask_target, names=arguments.capabilities)
-        )
+        sender = await connection.create_sender(arguments.address, capabilities=arguments.capabilities)
         try:
             await _send(sender, arguments, results)
         except UnusableError:  # of the input: what was sent before is settled first
