@@ -30,7 +30,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
-from haclient import Message, aio, events
+from haclient import aio, events
 from haclient.errors import HaclientError, ReceiveTimeout, StaleDelivery
 from haclient.outcome import Outcome
 
@@ -99,7 +99,7 @@ async def produce(connection: aio.Connection, totals: Totals, rate: int, stop: a
     while not stop.is_set():
         while totals.sent < (time.monotonic() - started) * rate and not stop.is_set():
             number = totals.sent
-            future = await sender.submit(Message(body=number))
+            future = await sender.submit(number)
             totals.sent += 1
             pending.add(future)
             future.add_done_callback(lambda future, number=number: done(number, future))
@@ -119,7 +119,7 @@ async def consume(connection: aio.Connection, totals: Totals, finished: asyncio.
             if finished.is_set():
                 return
             continue
-        totals.received[int(delivery.message.body)] += 1
+        totals.received[int(delivery.body)] += 1
         try:
             await delivery.accept()
         except StaleDelivery:

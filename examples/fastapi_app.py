@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request, status
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from haclient import Message, aio
+from haclient import aio
 from haclient.errors import HaclientError
 
 SEND_TIMEOUT = 5.0  # seconds
@@ -44,7 +44,7 @@ app = FastAPI(lifespan=lifespan)
 @app.post("/orders", status_code=status.HTTP_202_ACCEPTED)
 async def order(order: Order, request: Request) -> dict[str, str]:
     orders: aio.Sender = request.app.state.orders
-    outcome = await orders.send(Message(body=order.model_dump()), timeout=SEND_TIMEOUT)
+    outcome = await orders.send(order.model_dump(), timeout=SEND_TIMEOUT)
     return {"outcome": outcome.state.name.lower()}
 
 

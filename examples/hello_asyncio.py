@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from haclient import Message, aio
+from haclient import aio
 
 
 async def main(url: str) -> None:
     async with aio.connect(url) as connection:
-        sender = await connection.create_sender("hello")
-        outcome = await sender.send(Message(body="hello, world"), timeout=10)
-        print(f"sent, and {outcome.state.name.lower()} by {connection.endpoint}")
+        async with connection.create_sender("hello") as sender:
+            outcome = await sender.send("hello, world", timeout=10)
+            print(f"sent, and {outcome.state.name.lower()} by {connection.endpoint}")
 
-        receiver = await connection.create_receiver("hello")
-        delivery = await receiver.receive(timeout=10)
-        print(f"received {delivery.message.body!r}")
-        await delivery.accept()
+        async with connection.create_receiver("hello") as receiver:
+            delivery = await receiver.receive(timeout=10)
+            print(f"received {delivery.body!r}")
+            await delivery.accept()
 
 
 if __name__ == "__main__":

@@ -8,17 +8,18 @@ from __future__ import annotations
 import sys
 
 import haclient
-from haclient import Message
 
 
 def main(url: str) -> None:
     with haclient.connect(url) as connection:
-        outcome = connection.create_sender("hello").send(Message(body="hello, world"), timeout=10)
-        print(f"sent, and {outcome.state.name.lower()} by {connection.endpoint}")
+        with connection.create_sender("hello") as sender:
+            outcome = sender.send("hello, world", timeout=10)
+            print(f"sent, and {outcome.state.name.lower()} by {connection.endpoint}")
 
-        delivery = connection.create_receiver("hello").receive(timeout=10)
-        print(f"received {delivery.message.body!r}")
-        delivery.accept()
+        with connection.create_receiver("hello") as receiver:
+            delivery = receiver.receive(timeout=10)
+            print(f"received {delivery.body!r}")
+            delivery.accept()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import functools
 import itertools
 import sys
 
-from haclient import Message, Outcome, aio, events
+from haclient import Outcome, aio, events
 from haclient.errors import StaleDelivery
 
 
@@ -22,7 +22,7 @@ async def produce(connection: aio.Connection) -> None:
     sender = await connection.create_sender("numbers")
     for number in itertools.count(1):
         # Waits only for room in the window: through an outage that is 1000 messages, or ``?window=``.
-        settled = await sender.submit(Message(body=number))
+        settled = await sender.submit(number)
         settled.add_done_callback(functools.partial(on_settled, number))
         await asyncio.sleep(0.1)
 
@@ -35,7 +35,7 @@ def on_settled(number: int, settled: asyncio.Future[Outcome]) -> None:
 async def consume(connection: aio.Connection) -> None:
     async with await connection.create_receiver("numbers") as receiver:
         async for delivery in receiver:
-            print(f"received {delivery.message.body!r}", flush=True)
+            print(f"received {delivery.body!r}", flush=True)
             with contextlib.suppress(StaleDelivery):  # the number comes again
                 await delivery.accept()
 

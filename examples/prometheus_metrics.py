@@ -17,7 +17,6 @@ import time
 from prometheus_client import start_http_server
 
 import haclient
-from haclient import Message
 from haclient.telemetry.prometheus import PrometheusSink
 
 
@@ -27,7 +26,7 @@ def main(url: str, port: int) -> None:
     with haclient.connect(url, on_event=PrometheusSink()) as connection:
         sender = connection.create_sender("numbers")
         for number in itertools.count(1):
-            sender.send(Message(body=number))
+            sender.send(number)
             print(f"sent {number}", flush=True)
             time.sleep(0.2)
 

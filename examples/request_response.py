@@ -26,7 +26,7 @@ async def serve(connection: aio.Connection) -> None:
     requests = await connection.create_receiver("squares")
     replies = await connection.create_sender(None)  # each reply has an address of its own
     async for request in requests:
-        number, reply_to = request.message.body, request.message.reply_to
+        number, reply_to = request.body, request.message.reply_to
         if not isinstance(number, int) or reply_to is None:
             await request.reject("amqp:decode-error", "a request is a whole number and an address")
             continue
@@ -72,7 +72,7 @@ class Client:
         async for reply in self._replies:
             waiting = self._waiting.get(str(reply.message.correlation_id))
             if waiting is not None and not waiting.done():
-                waiting.set_result(reply.message.body)
+                waiting.set_result(reply.body)
             with contextlib.suppress(StaleDelivery):
                 await reply.accept()
 

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def work(delivery: haclient.Delivery) -> None:
-    job = delivery.message.body
+    job = delivery.body
     if not isinstance(job, int | float) or job < 0:
         delivery.reject("amqp:decode-error", "a job is a number of seconds")
         print(f"rejected {job!r}", flush=True)
