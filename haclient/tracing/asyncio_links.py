@@ -73,6 +73,18 @@ class AsyncTracedSender:
         future.add_done_callback(operation.settled)
         return future
 
+    def submit_nowait(self, message: proton.Message | Body, **arguments: Any) -> asyncio.Future[Outcome]:
+        """Send without waiting for anything; see ``aio.Sender.submit_nowait``."""
+        operation = self._link.send(message)
+        with operation.current():
+            try:
+                future = self._sender.submit_nowait(message, **arguments)
+            except BaseException as error:
+                operation.end(error)
+                raise
+        future.add_done_callback(operation.settled)
+        return future
+
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until everything sent so far is settled; see ``aio.Sender.flush``."""
         await self._sender.flush(timeout=timeout)

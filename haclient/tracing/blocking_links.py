@@ -63,15 +63,11 @@ class TracedSender:
 
     def submit(self, message: proton.Message | Body, **arguments: Any) -> Future[Outcome]:
         """Send without waiting for the outcome; see ``blocking.Sender.submit``."""
-        operation = self._link.send(message)
-        with operation.current():
-            try:
-                future = self._sender.submit(message, **arguments)
-            except BaseException as error:
-                operation.end(error)
-                raise
-        future.add_done_callback(operation.settled)
-        return future
+        return self._traced(self._sender.submit, message, arguments)
+
+    def submit_nowait(self, message: proton.Message | Body, **arguments: Any) -> Future[Outcome]:
+        """Send without waiting for anything; see ``blocking.Sender.submit_nowait``."""
+        return self._traced(self._sender.submit_nowait, message, arguments)
 
     def flush(self, *, timeout: float | None = None) -> None:
         """Wait until everything sent so far is settled; see ``blocking.Sender.flush``."""
@@ -88,6 +84,22 @@ class TracedSender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._sender.__exit__(kind, error, trace)
+
+    def _traced(
+        self,
+        submit: Callable[..., Future[Outcome]],
+        message: proton.Message | Body,
+        arguments: dict[str, Any],
+    ) -> Future[Outcome]:
+        operation = self._link.send(message)
+        with operation.current():
+            try:
+                future = submit(message, **arguments)
+            except BaseException as error:
+                operation.end(error)
+                raise
+        future.add_done_callback(operation.settled)
+        return future
 
 
 class TracedReceiver:

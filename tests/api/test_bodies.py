@@ -105,6 +105,22 @@ async def test_a_datetime_and_a_uuid_arrive_as_such(api: API) -> None:
         assert type(peer.bodies[1]) is proton.timestamp
 
 
+async def test_what_was_received_can_be_sent_on(api: API) -> None:
+    """A timestamp is proton's, an ``int`` of milliseconds, which is sent as one again."""
+    at = datetime.datetime(2026, 11, 22, 12, 30, 15, 123_000, tzinfo=UTC)
+    body = {"at": at, "of": uuid.uuid4(), "n": [1, 0.5, None, b"x"]}
+    async with primary() as peer, connected(api, peer) as connection:
+        sender, receiver = await connection.create_sender("q"), await connection.create_receiver("q")
+        await sender.send(body)
+        peer.queues["q"].append(peer.received[0])
+        peer.put("q", "last")
+        received = (await receiver.receive(timeout=10)).body
+        assert datetime.datetime.fromtimestamp(received["at"] / 1000, UTC) == at
+        await sender.send(received)
+        assert peer.bodies[1] == peer.bodies[0]
+        assert type(peer.bodies[1]["at"]) is proton.timestamp
+
+
 async def test_a_body_is_encoded_at_once(api: API) -> None:
     async with primary(grants=0) as peer, connected(api, peer) as connection:
         sender = await connection.create_sender("q")

@@ -203,6 +203,19 @@ def test_an_interrupted_send_is_withdrawn_and_the_connection_goes_on() -> None:
         assert connection.state is State.CONNECTED
 
 
+def test_an_interrupted_send_many_is_withdrawn_and_the_connection_goes_on() -> None:
+    with in_thread(primary(grants=0)) as peer, haclient.connect(url(peer, window=3)) as connection:
+        sender = connection.create_sender("q")
+        with interrupted_when(lambda: sender.unsettled == 3):
+            sender.send_many(str(number) for number in range(10))
+        assert sender.unsettled == 0
+        assert connection.state is State.CONNECTED
+        peer.grants = 10
+        peer.drop()
+        sender.send("next", timeout=30)
+        assert peer.bodies == ["next"]
+
+
 def test_an_interrupted_receive_loses_no_message() -> None:
     with in_thread(primary()) as peer, haclient.connect(url(peer)) as connection:
         receiver = connection.create_receiver("q")

@@ -124,7 +124,8 @@ async def test_a_body_without_a_message_is_followed_too(member: Member, recorded
         sender, receiver = await traced.create_sender("orders"), await traced.create_receiver("orders")
         await sender.send("one", timeout=30)
         await (await sender.submit({"order": 2}))
-        for body in ("one", {"order": 2}):
+        await sender.submit_nowait(b"three")
+        for body in ("one", {"order": 2}, b"three"):
             delivery = await receiver.receive(timeout=30)
             assert delivery.body == body
             assert FIELD in delivery.message.annotations
@@ -132,8 +133,9 @@ async def test_a_body_without_a_message_is_followed_too(member: Member, recorded
         link = tracing(recorded).trace(connection).create_sender("q")
         link.send("three", timeout=30)
         link.submit(4).result(30)
+        link.submit_nowait(5).result(30)
     names = [span.name for span in recorded.spans if span.name.startswith("send")]
-    assert names == ["send orders"] * 2 + ["send q"] * 2
+    assert names == ["send orders"] * 3 + ["send q"] * 3
 
 
 async def test_a_send_across_a_failover_is_one_span_and_one_context(
