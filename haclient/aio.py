@@ -261,7 +261,7 @@ class Connection:
         """A sender to a node; ``None`` for the anonymous terminus, where each message's address decides.
 
         :param name: the link name; made up when left out.
-        :param durable: whether its messages survive a failover of any broker, unless ``send`` says otherwise;
+        :param durable: whether its messages survive a failover, unless ``send`` says otherwise;
             ``Message.durable`` has no say.
         :param capabilities: those of the target, such as ``"queue"`` or ``"topic"``: what kind of node a
             broker makes that makes nodes on demand.

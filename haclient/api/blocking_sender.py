@@ -72,7 +72,7 @@ class Sender:
             ``str``, numbers, ``bool``, ``datetime`` with a time zone, ``UUID``, ``list`` and ``dict`` an
             amqp-value.
         :param timeout: seconds; the URL's ``send_timeout`` by default, which is none, as ``math.inf`` is.
-        :param durable: whether the message survives a failover of any broker; ``create_sender``'s by default.
+        :param durable: whether the message survives a failover; ``create_sender``'s by default.
         :param duplicate_id: that of an earlier send, which this one repeats (``SendTimeout`` has it): a
             broker with duplicate detection stores one message.  Made up when left out.
         :raises TypeError: for what AMQP cannot carry, with its path, such as ``body['items'][3]['price']``.

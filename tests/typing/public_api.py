@@ -350,6 +350,7 @@ def every_error(error: errors.HaclientError) -> None:
             assert_type(error.endpoint, Endpoint | None)
         case errors.ConnectionGaveUp():
             assert_type(error.attempts, tuple[AttemptRecord, ...])
+            assert_type(error.gave_up_at, float | None)
         case errors.LinkRefused():
             assert_type(error.condition, str | None)
             assert_type(error.redirect, Endpoint | None)
@@ -466,4 +467,4 @@ def every_event(event: events.Event) -> str:
 def stamps(stamp: events.Stamp) -> dict[str, Any]:
     assert_type((stamp.time, stamp.monotonic), tuple[float, float])
     assert_type((stamp.connection, stamp.sequence, stamp.episode), tuple[int, int, int])
-    return {"client_id": stamp.client_id}
+    return {"client_id": stamp.client_id, "name": assert_type(stamp.connection_name, str)}

@@ -141,7 +141,7 @@ def send(
     """Send each line of standard input as a message to ADDRESS.
 
     Continues after a failover: sends again the messages that the lost primary had not settled.  Messages are
-    durable: they survive a failover of any broker.  Ends when every message is settled, and counts those
+    durable: they survive a failover.  Ends when every message is settled, and counts those
     that the primary accepted.  On Ctrl-C or SIGTERM it stops reading, and waits a few seconds for messages
     that are not settled yet.
 
