@@ -6,7 +6,9 @@ import datetime
 import decimal
 import enum
 import fractions
+import inspect
 import math
+import sys
 import uuid
 from typing import Any
 
@@ -152,10 +154,19 @@ def nested(levels: int) -> list[Any]:
     return value
 
 
-def test_values_may_be_nested_a_hundred_levels() -> None:
+def test_values_may_be_nested_three_hundred_levels() -> None:
     assert codec.decode(encode_body(nested(MOST_LEVELS))).body == nested(MOST_LEVELS)
-    with pytest.raises(TypeError, match="more than 100 levels"):
+    with pytest.raises(TypeError, match="more than 300 levels"):
         encode_body(nested(MOST_LEVELS + 1))
+
+
+def test_a_deep_caller_gets_the_same_error() -> None:
+    def call(depth: int) -> bytes:
+        return encode_body(nested(MOST_LEVELS)) if depth == 0 else call(depth - 1)
+
+    used = len(inspect.stack(0))
+    with pytest.raises(UnencodableValue, match="than Python can follow here"):
+        call(sys.getrecursionlimit() - used - MOST_LEVELS // 2)
 
 
 def test_what_contains_itself_is_said_to() -> None:
@@ -165,7 +176,7 @@ def test_what_contains_itself_is_said_to() -> None:
         encode_body(loop)
     text = str(caught.value)
     assert text.startswith("body['self'][0]['self'][0]")
-    assert text.endswith("more than 100 levels of lists and maps: does it contain itself?")
+    assert text.endswith("more than 300 levels of lists and maps: does it contain itself?")
     assert len(text) < 200
 
 

@@ -48,7 +48,7 @@ Body: TypeAlias = (
 """What can be sent without a message around it."""
 
 # proton's decoder takes two Python calls a level, of the thousand that there are for everything.
-MOST_LEVELS = 100
+MOST_LEVELS = 300
 MOST_VALUES = 65_535
 """proton numbers the values of a section with 16 bits, and its receivers leave out the others in silence."""
 
@@ -101,6 +101,8 @@ def encode_value(value: Any, root: str) -> bytes:
     except UnencodableValue as error:
         error.root = root
         raise
+    except RecursionError:  # of a caller that is deep in calls itself
+        raise UnencodableValue("more levels of lists and maps than Python can follow here", root) from None
     return encoded
 
 
