@@ -158,7 +158,7 @@ async def test_the_same_from_many_calls_at_once_leaves_nothing(api: API) -> None
 async def test_a_connect_that_finds_no_primary_in_time_raises_and_leaves_nothing(api: API) -> None:
     async with BEHAVIOURS["refused"](Peer("127.0.0.1", 1)) as nobody:
         factory = await api.factory(url(nobody), backoff_base=0.001, backoff_max=0.001)
-        for timeout in (0.01, 0, -1):
+        for timeout in (0.01, 0):
             with pytest.raises(DeadlineExceeded):
                 await factory.connect(timeout=timeout)
         assert not factory._core._connections

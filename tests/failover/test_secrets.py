@@ -202,7 +202,7 @@ async def test_a_token_from_a_callable_is_in_no_error_event_or_log(
 
     def token() -> Credentials:
         if len(given) == 3:
-            raise ValueError(f"cannot use {TOKEN}")
+            raise OSError(f"cannot use {TOKEN}")
         given.append(given[0] if len(given) == 2 else given[1])
         return given[-1]
 
