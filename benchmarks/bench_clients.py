@@ -174,7 +174,7 @@ def _print_bars(samples: Mapping[str, Sequence[Sample]]) -> None:
 
 
 def main() -> None:
-    parser = measure.argument_parser(__doc__, messages=20_000, rounds=5, size=100)
+    parser = measure.argument_parser(__doc__, messages=10_000, rounds=5, size=100)
     arguments = measure.parse_arguments(parser)
     measure.print_header("Clients", arguments)
     found, missing = commands()
