@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import re
 from typing import Any
 
@@ -50,6 +51,9 @@ async def test_the_error_has_a_line_for_each_endpoint_and_not_for_each_attempt(a
     async with BEHAVIOURS["refused"](NOBODY) as one, BEHAVIOURS["close_forced"](NOBODY) as other:
         error = await failure(api, url(one, other, max_attempts=20, backoff_base=0.001, backoff_max=0.001))
     assert len(error.attempts) == 20
+    assert error.gave_up_at is not None
+    assert error.gave_up_at >= error.attempts[-1].ended
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301 - made here
     _, *lines = str(error).splitlines()
     ended = rf"amqp://{other.address}: 10 times closed \(amqp:connection:forced.*\)"
     patterns = (rf"amqp://{one.address}: 10 times connection refused", ended)
