@@ -38,10 +38,12 @@ from haclient.api.blocking_receiver import Delivery, Receiver
 from haclient.api.blocking_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
 from haclient.api.pickling import not_picklable
+from haclient.api.receiving import unsubscribe
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.url_list import URLArgument
 from haclient.connect_params import CredentialsProvider, GivenCredentials
+from haclient.core.attach.source import source_params
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
@@ -305,6 +307,10 @@ class Connection:
         address: str | None,
         *,
         credit: int | None = None,
+        selector: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        capabilities: Sequence[str] = (),
+        strict: bool = True,
         name: str | None = None,
         dynamic: bool = False,
         browse: bool = False,
@@ -313,12 +319,22 @@ class Connection:
     ) -> Receiver:
         """A receiver from a node.
 
-        :param credit: messages that may be in flight or waiting here; the URL's by default.
+        :param credit: messages that may be in flight or waiting here; the URL's by default.  With 0 none
+            comes but those that ``Receiver.add_credit`` asks for: nothing is refilled.
+        :param selector: which messages it gets, as in JMS (``"colour = 'red' AND size > 2"``).
+        :param filters: others, by name; a value that is not ``proton.Described`` is described by its name.
+        :param capabilities: those of the source, such as ``"queue"`` or ``"topic"``.
+        :param strict: ``FilterNotSupported`` when the primary does not apply a filter; also after a failover,
+            which closes the receiver then.  ``False`` goes on and gets the other messages, too.
+        :param name: the link name; made up when left out.
         :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
             it is another one after a failover.
         :param browse: look at copies of the messages and leave them where they are.
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :param configure: called with proton's ``Receiver`` before each attach, for what has no
+            argument here.
         :raises LinkRefused: when the primary refuses it.
+        :raises FilterNotSupported: when the primary ignores the selector or a filter.
         :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
@@ -330,8 +346,64 @@ class Connection:
             dynamic=dynamic,
             browse=browse,
             configure=configure,
+            source=source_params(selector, filters, capabilities, strict=strict),
         )
-        return Receiver(self._thread, self._create(create, timeout))
+        return self._open_receiver(create, timeout)
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        name: str | None = None,
+        durable: bool = False,
+        shared: bool = False,
+        credit: int | None = None,
+        selector: str | None = None,
+        filters: Mapping[str, Any] | None = None,
+        capabilities: Sequence[str] = (),
+        strict: bool = True,
+        timeout: float | None = None,
+        configure: Callable[[proton.Receiver], None] | None = None,
+    ) -> Receiver:
+        """A receiver of the messages to a topic, as in JMS.
+
+        :param name: of a durable or shared subscription, without ``|``.
+        :param durable: the subscription stays when its receiver or the connection is closed, until
+            ``unsubscribe``.  It belongs to the URL's ``client_id``; without one it must be shared.
+        :param shared: each message goes to one of the receivers of that name: those of one ``client_id``, or,
+            without it or with the capability ``"global"``, of all clients.
+        :param credit: as for ``create_receiver``, and the same for all others.
+        :param strict: also refuses a primary that cannot share subscriptions.
+        :raises ValueError: when the name or the ``client_id`` is missing.
+        :raises LinkRefused: when the primary refuses it.
+        :raises FilterNotSupported: when the primary ignores the selector or a filter.
+        :raises LinkTimeout: when it is not attached in time.
+        :raises ConnectionClosed: when the connection is closed.
+        """
+        create = partial(
+            self._core.links.subscribe,
+            topic,
+            name=name,
+            durable=durable,
+            shared=shared,
+            credit=credit,
+            source=source_params(selector, filters, capabilities, strict=strict),
+            configure=configure,
+        )
+        return self._open_receiver(create, timeout)
+
+    def unsubscribe(self, name: str, *, topic: str | None = None, timeout: float | None = None) -> None:
+        """Remove a durable subscription, with the messages in it.  It has no receiver any more.
+
+        :param topic: of a shared subscription that all clients share (without ``client_id``): the primary
+            finds it by its topic only.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :raises LinkRefused: when there is none of that name, or it may not be removed.
+        :raises LinkTimeout: when it is not removed in time.
+        :raises ConnectionClosed: when the connection is closed.
+        """
+        seconds = limit(timeout, self._factory._core.options.call_timeout)
+        self._thread.call(unsubscribe(self._core, name, topic, seconds))
 
     def events(self) -> BlockingEvents:
         """An iterator over the events of the connection from now on, as long as it is kept."""
@@ -347,6 +419,9 @@ class Connection:
             return
         if self._own_factory:
             self._factory.close()
+
+    def _open_receiver(self, create: Callable[[], ReceiverCore], timeout: float | None) -> Receiver:
+        return Receiver(self._thread, self._create(create, timeout), self._factory._core.options.call_timeout)
 
     def _create(self, create: Callable[[], L], timeout: float | None) -> L:
         seconds = limit(timeout, self._factory._core.options.call_timeout)

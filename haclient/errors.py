@@ -48,6 +48,8 @@ __all__ = [
     "ConnectionGaveUp",
     "DeadlineExceeded",
     "DeliveryUnknown",
+    "DrainTimeout",
+    "FilterNotSupported",
     "HaclientError",
     "LinkClosed",
     "LinkRefused",
@@ -176,6 +178,20 @@ class LinkRefused(HaclientError, proton.LinkException):
         self.redirect_address = redirect_address
 
 
+class FilterNotSupported(HaclientError, proton.LinkException):
+    """The primary does not apply a filter of the receiver, which is closed: it would get other messages, too.
+
+    :ivar filters: the names of those filters.
+    """
+
+    code = "filter-not-supported"
+    safe_to_retry = False
+
+    def __init__(self, message: str, filters: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.filters = filters
+
+
 class LinkTimeout(HaclientError, proton.Timeout, TimeoutError):
     """No primary attached the sender or receiver in time.  It is closed, and its name is free."""
 
@@ -222,6 +238,12 @@ class ReceiveTimeout(HaclientError, proton.Timeout, TimeoutError):
     """No message arrived in time."""
 
     code = "receive-timeout"
+
+
+class DrainTimeout(HaclientError, proton.Timeout, TimeoutError):
+    """The primary did not answer a drain in time: messages may still arrive.  The receiver stays open."""
+
+    code = "drain-timeout"
 
 
 class DeliveryUnknown(HaclientError, proton.LinkException):
@@ -289,7 +311,10 @@ class SendManyError(HaclientError, proton.LinkException):
 
 
 class StaleDelivery(HaclientError, proton.LinkException):
-    """The delivery's connection was lost: the new primary delivers its message again."""
+    """The delivery cannot be settled any more: its connection was lost, or its receiver is closed.
+
+    The primary delivers its message again.
+    """
 
     code = "stale-delivery"
     safe_to_retry = False

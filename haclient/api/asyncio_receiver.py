@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Self
 
 import proton
@@ -11,9 +10,10 @@ import proton
 from haclient.api.deadlines import limit
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
 from haclient.api.pickling import not_picklable
-from haclient.core.delivery import DeliveryCore
+from haclient.api.receiving import arrived, check_counts, drain, nothing_arrived, take
+from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
-from haclient.errors import DeadlineExceeded, HaclientError, ReceiveTimeout
+from haclient.errors import HaclientError
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 
 
@@ -25,8 +25,9 @@ class Receiver:
 
     __reduce__ = not_picklable
 
-    def __init__(self, core: ReceiverCore) -> None:
+    def __init__(self, core: ReceiverCore, call_timeout: float | None) -> None:
         self._core = core
+        self._call_timeout = call_timeout
 
     @property
     def address(self) -> str | None:
@@ -36,28 +37,87 @@ class Receiver:
     async def receive(self, *, timeout: float | None = None) -> Delivery:
         """Wait for the next delivery.
 
-        :param timeout: seconds; none waits for ever.
+        :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
         :raises ReceiveTimeout: when none arrived in time.
         :raises LinkClosed, ConnectionClosed: when none can arrive any more.
         """
         core = self._core
         if running_loop() is not core.loop:
             raise wrong_loop()
-        if not core.inbox:
-            try:
-                async with asyncio.timeout(limit(timeout)):
-                    await core.wait_message()
-            except DeadlineExceeded:
-                raise
-            except TimeoutError:
-                msg = f"no message arrived within {timeout} s"
-                raise ReceiveTimeout(msg) from None
+        if not core.inbox and not await arrived(core, 1, limit(timeout)):
+            raise nothing_arrived(timeout)
         delivery = core.inbox.popleft()
         core.replenish_credit(1, delivery.session_number)
         return Delivery(delivery)
 
+    async def receive_many(
+        self, max_count: int, *, timeout: float | None = None, min_count: int = 1
+    ) -> list[Delivery]:
+        """Wait for several deliveries at once; at the timeout there may be fewer, or none.
+
+        :param max_count: how many at most.
+        :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
+        :param min_count: how many to wait for; at most the receiver's ``credit``.
+        :returns: what arrived, in order; an empty list when nothing arrived in time.
+        :raises ValueError: when ``min_count`` is not between 1 and ``max_count``, or above the credit.
+        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        """
+        core = self._core
+        check_loop(core.loop)
+        check_counts(core, max_count, min_count)
+        if len(core.inbox) < min_count:
+            await arrived(core, min_count, limit(timeout))
+        taken = take(core, max_count)
+        core.replenish_credit(len(taken), core.session_number)
+        return [Delivery(each) for each in taken]
+
+    async def accept_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Accept several deliveries of this receiver with one call.
+
+        :returns: the stale ones, in order: the primary delivers their messages again.
+        :raises ValueError: when one is of another receiver.  None is accepted then.
+        :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
+        """
+        check_loop(self._core.loop)
+        given = list(deliveries)
+        accepted = mark_accepted(self._core, [each._core for each in given])
+        accept_all(accepted)
+        live_ones = set(accepted)
+        return [each for each in given if each._core not in live_ones]
+
+    async def add_credit(self, count: int) -> None:
+        """Let the primary send so many more messages, to a receiver with ``credit=0``.
+
+        :raises ValueError: when the receiver has a credit of its own, or the number is below 1.
+        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        """
+        check_loop(self._core.loop)
+        self._core.add_credit(count)
+
+    async def drain(self, *, timeout: float | None = None) -> None:
+        """Take back the credit: wait until the primary has sent what it can, and sends nothing more.
+
+        What arrived is there for ``receive_many(..., timeout=0)``.  The credit returns when a call waits for
+        a message, with ``credit=0`` by ``add_credit``.  A failover ends the drain: the new primary gets no
+        credit until then, either.
+
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :raises DrainTimeout: when the primary does not answer in time.  Messages may still arrive then.
+        :raises LinkClosed, ConnectionClosed: when the receiver is closed.
+        """
+        check_loop(self._core.loop)
+        await drain(self._core, limit(timeout, self._call_timeout))
+
+    async def detach(self) -> None:
+        """Detach the link: a durable source stays at the primary, and keeps messages for the next receiver.
+
+        What was prefetched goes back to it.
+        """
+        check_loop(self._core.loop)
+        self._core.close(keep=True)
+
     async def close(self) -> None:
-        """Close the link.  What was prefetched goes back to the queue."""
+        """Close the link.  What was prefetched goes back to the queue; a durable subscription stays."""
         check_loop(self._core.loop)
         self._core.close()
 
@@ -82,8 +142,8 @@ class Receiver:
 class Delivery:
     """One received message.  Settle it once, with one of the four outcomes.
 
-    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost,
-    and ``AlreadySettled`` the second time.
+    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost or the receiver is
+    closed, and ``AlreadySettled`` the second time.
     """
 
     __slots__ = ("_core",)

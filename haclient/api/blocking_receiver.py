@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from time import monotonic
 from typing import Any, Self
 
@@ -10,10 +12,10 @@ import proton
 
 from haclient.api.deadlines import limit
 from haclient.api.pickling import not_picklable
-from haclient.core.delivery import DeliveryCore
+from haclient.api.receiving import arrived, check_counts, drain, live, nothing_arrived, take
+from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
-from haclient.core.sender import SenderCore
-from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, ReceiveTimeout
+from haclient.errors import ConnectionClosed, HaclientError
 from haclient.loop_thread import LoopThread
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
 
@@ -26,9 +28,10 @@ class Receiver:
 
     __reduce__ = not_picklable
 
-    def __init__(self, thread: LoopThread, core: ReceiverCore) -> None:
+    def __init__(self, thread: LoopThread, core: ReceiverCore, call_timeout: float | None) -> None:
         self._thread = thread
         self._core = core
+        self._call_timeout = call_timeout
 
     @property
     def address(self) -> str | None:
@@ -38,7 +41,7 @@ class Receiver:
     def receive(self, *, timeout: float | None = None) -> Delivery:
         """Wait for the next delivery.
 
-        :param timeout: seconds; none waits for ever.
+        :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
         :raises ReceiveTimeout: when none arrived in time.
         :raises LinkClosed, ConnectionClosed: when none can arrive any more.
         """
@@ -50,9 +53,86 @@ class Receiver:
         self._thread.post(self._core.replenish_credit, 1, delivery.session_number)
         return Delivery(self._thread, delivery)
 
+    def receive_many(
+        self, max_count: int, *, timeout: float | None = None, min_count: int = 1
+    ) -> list[Delivery]:
+        """Wait for several deliveries at once; at the timeout there may be fewer, or none.
+
+        :param max_count: how many at most.
+        :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
+        :param min_count: how many to wait for; at most the receiver's ``credit``.
+        :returns: what arrived, in order; an empty list when nothing arrived in time.
+        :raises ValueError: when ``min_count`` is not between 1 and ``max_count``, or above the credit.
+        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        """
+        self._thread.check()
+        core, seconds = self._core, limit(timeout)
+        check_counts(core, max_count, min_count)
+        left, deadline = seconds, None if seconds is None else monotonic() + seconds
+        held: list[DeliveryCore] = []
+        try:
+            while True:
+                needed = min_count - len(held)
+                in_time = len(core.inbox) >= needed or self._thread.call(arrived(core, needed, left))
+                self._take(held, max_count)
+                if len(held) >= min_count or not in_time:
+                    return [Delivery(self._thread, each) for each in held]
+                # Another thread took some: the time goes on.
+                left = None if deadline is None else deadline - monotonic()
+        except BaseException:
+            with contextlib.suppress(ConnectionClosed):
+                self._thread.post(core.put_back, held)
+            raise
+
+    def accept_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Accept several deliveries of this receiver with one call.
+
+        :returns: the stale ones, in order: the primary delivers their messages again.
+        :raises ValueError: when one is of another receiver.  None is accepted then.
+        :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
+        """
+        given = list(deliveries)
+        accepted = mark_accepted(self._core, [each._core for each in given])
+        if accepted:
+            self._thread.post(accept_all, accepted)
+        live_ones = set(accepted)
+        return [each for each in given if each._core not in live_ones]
+
+    def add_credit(self, count: int) -> None:
+        """Let the primary send so many more messages, to a receiver with ``credit=0``.
+
+        :raises ValueError: when the receiver has a credit of its own, or the number is below 1.
+        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        """
+
+        async def add() -> None:
+            self._core.add_credit(count)
+
+        self._thread.call(add())
+
+    def drain(self, *, timeout: float | None = None) -> None:
+        """Take back the credit: wait until the primary has sent what it can, and sends nothing more.
+
+        What arrived is there for ``receive_many(..., timeout=0)``.  The credit returns when a call waits for
+        a message, with ``credit=0`` by ``add_credit``.  A failover ends the drain: the new primary gets no
+        credit until then, either.
+
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :raises DrainTimeout: when the primary does not answer in time.  Messages may still arrive then.
+        :raises LinkClosed, ConnectionClosed: when the receiver is closed.
+        """
+        self._thread.call(drain(self._core, limit(timeout, self._call_timeout)))
+
+    def detach(self) -> None:
+        """Detach the link: a durable source stays at the primary, and keeps messages for the next receiver.
+
+        What was prefetched goes back to it.
+        """
+        close_link(self._thread, partial(self._core.close, keep=True))
+
     def close(self) -> None:
-        """Close the link.  What was prefetched goes back to the queue."""
-        close_link(self._thread, self._core)
+        """Close the link.  What was prefetched goes back to the queue; a durable subscription stays."""
+        close_link(self._thread, self._core.close)
 
     def __iter__(self) -> Iterator[Delivery]:
         return self
@@ -73,25 +153,26 @@ class Receiver:
 
     def _wait_delivery(self, seconds: float | None) -> DeliveryCore:
         left, deadline = seconds, None if seconds is None else monotonic() + seconds
-        while left is None or deadline is None or left >= 0:
+        while self._thread.call(arrived(self._core, 1, left)):
             try:
-                self._thread.call_within(left, self._core.wait_message)
                 return self._core.inbox.popleft()
-            except DeadlineExceeded:
-                raise
-            except TimeoutError:
-                break
             except IndexError:  # another thread took it: the time goes on
                 left = None if deadline is None else deadline - monotonic()
-        msg = f"no message arrived within {seconds} s"
-        raise ReceiveTimeout(msg)
+        raise nothing_arrived(seconds)
+
+    def _take(self, held: list[DeliveryCore], max_count: int) -> None:
+        held[:] = live(self._core, held)
+        taken = take(self._core, max_count - len(held))
+        if taken:
+            self._thread.post(self._core.replenish_credit, len(taken), taken[-1].session_number)
+            held += taken
 
 
 class Delivery:
     """One received message.  Settle it once, with one of the four outcomes.
 
-    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost,
-    and ``AlreadySettled`` the second time.
+    Each of them raises ``StaleDelivery`` when the connection that delivered it is lost or the receiver is
+    closed, and ``AlreadySettled`` the second time.
     """
 
     __slots__ = ("_core", "_thread")
@@ -152,11 +233,11 @@ class Delivery:
         self._thread.post(self._core.settle, outcome)
 
 
-def close_link(thread: LoopThread, core: SenderCore | ReceiverCore) -> None:
+def close_link(thread: LoopThread, close_core: Callable[[], None]) -> None:
     """Close a link on the loop thread; quiet when the factory is closed already."""
 
     async def close() -> None:
-        core.close()
+        close_core()
 
     try:
         thread.call(close())

@@ -187,7 +187,7 @@ class Sender:
 
     def close(self) -> None:
         """Close the link, without waiting for anything.  Sends that wait fail with ``LinkClosed``."""
-        close_link(self._thread, self._core)
+        close_link(self._thread, self._core.close)
 
     def __enter__(self) -> Self:
         return self

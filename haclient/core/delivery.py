@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import proton
 
 from haclient.engine import codec
 from haclient.errors import AlreadySettled, StaleDelivery
-from haclient.outcome import Outcome
+from haclient.outcome import ACCEPTED, Outcome
 
 if TYPE_CHECKING:
     from haclient.core.receiver import ReceiverCore
     from haclient.engine.links import ReceiverLink
+
+LOST = "the delivery's connection was lost"
 
 
 class DeliveryCore:
@@ -66,17 +69,29 @@ class DeliveryCore:
         _ = self.message  # decoded by now
         return self._duplicate_id
 
+    def is_of(self, receiver: ReceiverCore) -> bool:
+        """Whether this receiver got it."""
+        return self._receiver is receiver
+
+    @property
+    def stale(self) -> str | None:
+        """Why it cannot be settled any more; ``None`` if it can."""
+        receiver = self._receiver
+        if self.session_number != receiver.session_number:
+            return receiver.stale_reason
+        # The link is dead from the end of its engine on, which the receiver notices later.
+        return LOST if self._link.dead else None
+
     def mark_settled(self) -> None:
         """Mark as settled, if the delivery can be settled now.
 
-        :raises StaleDelivery: its connection is lost.
+        :raises StaleDelivery: its connection is lost, or its receiver is closed.
         :raises AlreadySettled: it was settled before.
         """
-        # The link is dead from the end of its engine on, which the receiver notices later.
-        if self.session_number != self._receiver.session_number or self._link.dead:
-            raise StaleDelivery(
-                "the delivery's connection was lost; the new primary delivers its message again"
-            )
+        reason = self.stale
+        if reason is not None:
+            by = "the new primary" if reason == LOST else "the primary"
+            raise StaleDelivery(f"{reason}; {by} delivers its message again")
         if self.settled:
             raise AlreadySettled("the delivery is settled already")
         self.settled = True
@@ -85,3 +100,28 @@ class DeliveryCore:
         """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
         if self._pointer is not None and self.session_number == self._receiver.session_number:
             self._link.settle(self._pointer, outcome)
+
+
+def mark_accepted(receiver: ReceiverCore, deliveries: Sequence[DeliveryCore]) -> list[DeliveryCore]:
+    """Mark deliveries of a receiver as settled, apart from the stale ones.
+
+    :returns: the marked ones.
+    :raises ValueError: when one is of another receiver; none is marked then.
+    :raises AlreadySettled: when one was settled before, or is here twice; none is marked then.
+    """
+    if not all(each.is_of(receiver) for each in deliveries):
+        raise ValueError(
+            "a delivery is settled by the receiver that got it: one of these is of another receiver"
+        )
+    live = [each for each in deliveries if each.stale is None]
+    if len(set(live)) < len(live) or any(each.settled for each in live):
+        raise AlreadySettled("one of the deliveries is settled already")
+    for each in live:
+        each.settled = True
+    return live
+
+
+def accept_all(deliveries: Iterable[DeliveryCore]) -> None:
+    """Send the outcome *accepted* of deliveries that are marked as settled."""
+    for each in deliveries:
+        each.settle(ACCEPTED)

@@ -14,6 +14,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,12 +22,14 @@ import proton
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
+from haclient.core.attach import subscriptions
 from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
 from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
+from haclient.core.attach.source import GLOBAL, PLAIN, SourceParams
 from haclient.core.attach.suspects import Suspects
 from haclient.core.attach.target import target_capabilities
-from haclient.core.receiver import ReceiverCore
+from haclient.core.receiver import MAX_CREDIT, ReceiverCore
 from haclient.core.sender import SenderCore
 from haclient.engine.attach_size import FRAME_SIZE_TOO_SMALL, AttachTooLarge
 from haclient.engine.links import ReceiverLink, SenderLink
@@ -119,15 +122,16 @@ class LinkSet:
         dynamic: bool = False,
         browse: bool = False,
         configure: Callable[[proton.Receiver], None] | None = None,
+        source: SourceParams = PLAIN,
     ) -> ReceiverCore:
         """Create a receiver; its ``opened`` is done when the primary accepts the link.
 
-        :param credit: 0 grants none: what ``configure`` grants is all there is.
-        :raises ValueError: when the connection has a receiver of this name, or the credit is negative.
+        :param credit: 0 grants none but what the application adds.
+        :raises ValueError: when the connection has a receiver of this name, or the credit is not possible.
         """
         credit = self._options.credit if credit is None else credit
-        if credit < 0:
-            raise ValueError(f"credit is 0 or more, not {credit}")
+        if not 0 <= credit <= MAX_CREDIT:
+            raise ValueError(f"credit is 0 to {MAX_CREDIT}, not {credit}")
         core = ReceiverCore(
             self._loop,
             self._link_name(ReceiverCore, name),
@@ -136,8 +140,52 @@ class LinkSet:
             dynamic=dynamic,
             browse=browse,
             configure=configure,
+            source=source,
         )
         return self._register_named(core)
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        name: str | None,
+        durable: bool,
+        shared: bool,
+        credit: int | None,
+        source: SourceParams,
+        configure: Callable[[proton.Receiver], None] | None,
+    ) -> ReceiverCore:
+        """Create a receiver of a subscription.
+
+        :raises ValueError: when the name or the client id is missing, or the name is in use.
+        """
+        capabilities = subscriptions.subscription_capabilities(
+            source.capabilities, durable=durable, shared=shared, client_id=self._options.client_id
+        )
+        link = subscriptions.link_name(name, capabilities, durable=durable, in_use=self._is_receiver)
+        return self.create_receiver(
+            topic,
+            name=link,
+            credit=credit,
+            configure=configure,
+            source=replace(source, capabilities=capabilities, durable=durable),
+        )
+
+    def unsubscribe(self, name: str, topic: str | None) -> subscriptions.Removal:
+        """Begin to remove a durable subscription.
+
+        :raises ValueError: when the connection has a receiver of it, or it cannot be found by its name.
+        """
+        subscriptions.check_name(name)
+        source = subscriptions.removal_source(topic, self._options.client_id)
+        link = name if source.is_lookup else f"{name}|{GLOBAL}"
+        if self._is_receiver(link):
+            raise ValueError(f"the subscription {name!r} has a receiver: close it first")
+        address = name if topic is None else topic
+        return subscriptions.Removal(self.create_receiver(address, name=link, credit=0, source=source))
+
+    def _is_receiver(self, name: str) -> bool:
+        return (ReceiverCore, name) in self._names
 
     def register(self, core: L) -> L:
         """Add a link, and attach it if there is a session.

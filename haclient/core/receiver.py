@@ -2,28 +2,38 @@
 
 Rules
 -----
-* ``credit`` is a window: credit at the peer plus messages waiting in the inbox never exceed it.
+* ``credit`` is a window: credit at the peer, messages in the inbox, those that a call has just taken and the
+  credit that is still to be granted add up to it.
+* With ``credit=0`` the application grants the credit: it gets as many messages as it asked for, no more.
+* A drain takes the credit back.  None is granted until a call waits for a message, nor over a new session.
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
   new link is granted the window once, and nothing of the old link's credit.
+* Where the peer's Attach decides whether its messages are the wanted ones, no credit is granted before it.
 * A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.
+
+Source: AMQP 1.0 part 2, section 2.6.7 (flow control, drain).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import proton
 
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
-from haclient.core.delivery import DeliveryCore
+from haclient.core.attach.source import PLAIN, SourceParams
+from haclient.core.delivery import LOST, DeliveryCore
 from haclient.errors import ConnectionClosed, HaclientError, LinkClosed, another
 
 if TYPE_CHECKING:
     from haclient.engine.links import DeliveryPointer, ReceiverLink
     from haclient.engine.protocol import Engine
+
+# proton counts credit in signed 32 bits.
+MAX_CREDIT = 2**31 - 1
 
 
 class ReceiverCore:
@@ -31,7 +41,7 @@ class ReceiverCore:
 
     :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a
         temporary one (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
-    :param credit: the window: credit at the peer plus messages in the inbox; 0 grants nothing.
+    :param credit: the window; 0 grants nothing but what ``add_credit`` asks for.
     """
 
     def __init__(
@@ -44,6 +54,7 @@ class ReceiverCore:
         dynamic: bool,
         browse: bool,
         configure: Callable[[proton.Receiver], None] | None,
+        source: SourceParams = PLAIN,
     ) -> None:
         self.name = name
         self.address = address
@@ -53,8 +64,12 @@ class ReceiverCore:
         self.error: HaclientError | None = None
         self.closed_here = False
         """Whether the application closed it, or its connection."""
+        self.stale_reason = LOST
+        """Why deliveries of former sessions cannot be settled."""
         self.on_closed: Callable[[], None] = lambda: None
         self.on_attached: Callable[[ReceiverLink], None] = lambda _: None
+        self.on_accepted: Callable[[ReceiverLink], None] = lambda _: None
+        """Called when the peer accepts the link, over each connection."""
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_detached: OnDetached[ReceiverLink] | None = None
         """Decides about a Detach: the error that closes the receiver, or ``None`` if it is attached again."""
@@ -62,15 +77,23 @@ class ReceiverCore:
         """Why the peer refuses the link for now, while it waits to be attached again."""
         self.redirected_to: str | None = None
         """The node that the peer named instead, over this connection."""
+        self.credit = credit
         self.loop = loop
-        self._credit = credit
         self._dynamic = dynamic
         self._browse = browse
         self._configure = configure
+        self._source = source
         self._link: ReceiverLink | None = None
         self._answered = False
-        self._consumed = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        # Whether the peer's Attach was checked, where it has to be.
+        self._checked = False
+        # With ``credit=0``: what the application asked for and has not received.
+        self._requested = 0
+        self._to_grant = 0
+        self._drained = False
+        self._draining: asyncio.Future[None] | None = None
+        # Each with the number of messages that it waits for.
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -78,41 +101,106 @@ class ReceiverCore:
         """Grant the peer new credit for deliveries that the application took from the inbox."""
         if session_number != self.session_number:
             return
-        if not self._credit:
+        if not self.credit:
+            self._requested = max(0, self._requested - count)
             return
-        self._consumed += count
+        self._to_grant += count
         # Half a window at a time: one flow frame for many messages, and the pipe never runs dry.
-        if self._consumed * 2 >= self._credit and self._link is not None:
-            self._link.grant(self._consumed)
-            self._consumed = 0
+        if self._to_grant * 2 >= self.credit:
+            self._grant()
+
+    def put_back(self, deliveries: Iterable[DeliveryCore]) -> None:
+        """Return to the inbox what a call took, credit included, and could not give to the application."""
+        kept = [each for each in deliveries if each.session_number == self.session_number]
+        self.inbox.extendleft(reversed(kept))
+        if self.credit:
+            self._to_grant -= len(kept)
+        else:
+            self._requested += len(kept)
+        for _ in kept:
+            self._wake_next()
+
+    def add_credit(self, count: int) -> None:
+        """Ask for so many more messages.
+
+        :raises ValueError: when it is no positive number, too large, or the receiver grants its own credit.
+        :raises HaclientError: when the receiver is closed.
+        """
+        if self.credit:
+            raise ValueError(
+                f"the receiver grants its credit itself: add_credit is for credit=0, not {self.credit}"
+            )
+        if count < 1:
+            raise ValueError(f"the credit to add is 1 or more, not {count}")
+        if self._requested + count > MAX_CREDIT:
+            raise ValueError(f"the credit is {MAX_CREDIT} at most")
+        self.check_open()
+        self._requested += count
+        self._to_grant += count
+        self._drained = False
+        self._grant()
+
+    async def drain(self) -> None:
+        """Take the credit back: wait until the peer has sent what it had, and nothing more can arrive.
+
+        A failover ends it: the new link gets no credit, either.
+
+        :raises HaclientError: when the receiver is closed.
+        """
+        self.check_open()
+        self._drained = True
+        link = self._link
+        if self._draining is None and link is not None and link.credit > 0:
+            self._draining = self.loop.create_future()
+            link.drain()
+        if self._draining is None:
+            self._end_drain()
+            return
+        await asyncio.shield(self._draining)
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise the error that closed the receiver, if it is closed."""
+        if self.error is not None:
+            raise another(self.error)
 
     async def wait_message(self) -> None:
         """Wait until the inbox holds a message.
 
         :raises HaclientError: when the receiver is closed.
         """
-        while not self.inbox:
-            if self.error is not None:
-                raise another(self.error)
-            waiter = self.loop.create_future()
+        await self.wait_messages(1)
+
+    async def wait_messages(self, needed: int) -> None:
+        """Wait until the inbox holds so many messages.
+
+        :raises HaclientError: when the receiver is closed.
+        """
+        while len(self.inbox) < needed:
+            self.check_open()
+            waiter = needed, self.loop.create_future()
             self._waiting.append(waiter)
             if self._link is None:
                 self.on_waiting()
+            self._resume(needed)
             try:
-                await waiter
+                await waiter[1]
             except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
-                    self._wake_one()
+                if waiter[1].done() and not waiter[1].cancelled():
+                    self._wake_next()
                 elif waiter in self._waiting:
                     self._waiting.remove(waiter)
                 raise
 
-    def close(self, error: HaclientError | None = None) -> None:
-        """Close the link; the queue gets back the messages in the inbox."""
+    def close(self, error: HaclientError | None = None, *, keep: bool | None = None) -> None:
+        """Close the link; the queue gets back the messages in the inbox.
+
+        :param keep: detach it only: the source stays at the peer, as a durable one does in any case.
+        """
         if self.error is None:
             self.closed_here = True
             if self._link is not None:
-                self._link.close()
+                self._link.close(keep=keep)
             self.fail(error or LinkClosed(f"the receiver for {self.address!r} is closed"))
 
     # -- the connection's side ----------------------------------------------------------------
@@ -140,14 +228,15 @@ class ReceiverCore:
     def attach(self, engine: Engine, session: proton.Session) -> None:
         """Attach the link over a session, and grant the window."""
         self.session_number += 1
-        self._consumed = 0
         link = engine.receiver(session, self.name, self)
+        link.on_flow = self._flowed
         source = link.endpoint.source
+        self._source.apply(source)
         if self.redirected_to is not None:
             source.address = self.redirected_to
         elif self._dynamic:
             source.dynamic = True
-        elif self.address is not None:
+        elif self.address is not None and not self._source.is_lookup:
             source.address = self.address
         if self._browse:
             source.distribution_mode = proton.Terminus.DIST_MODE_COPY
@@ -155,14 +244,16 @@ class ReceiverCore:
         if self._configure is not None:
             self._configure(link.endpoint)
         self._link, self._answered = link, False
+        self._checked = not self._source.must_check
         engine.attach(link)
-        link.grant(self._credit)
+        if self._drained:
+            self._requested = 0
+        self._to_grant = self.credit or self._requested
+        self._grant()
 
     def on_disconnected(self) -> None:
         """Empty the inbox after the loss of the link: the primary delivers its messages again."""
-        self._link = None
-        self.session_number += 1
-        self.inbox.clear()
+        self._end_session(LOST)
 
     def writable_again(self) -> None:
         """Do nothing: a receiver queues no output."""
@@ -173,33 +264,45 @@ class ReceiverCore:
             return
         self.error = error
         self.closed_here = self.closed_here or isinstance(error, ConnectionClosed)
-        self._link = None
-        self.session_number += 1
-        self.inbox.clear()
+        closed = isinstance(error, LinkClosed) and self.closed_here
+        self._end_session(f"the receiver for {self.address!r} was closed" if closed else str(error.args[0]))
         if not self.opened.done():
             self.opened.set_exception(error)
             self.opened.exception()
-        while self._waiting:
-            self._wake_one()
+        waiting, self._waiting = self._waiting, deque()
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
         self.on_closed()
         # The application may keep the receiver: not the connection with it.
         self.on_closed = self.on_waiting = lambda: None
-        self.on_attached = lambda _: None
+        self.on_attached = self.on_accepted = lambda _: None
         self.on_detached = None
 
     # -- the engine's side --------------------------------------------------------------------
 
     def link_opened(self, link: ReceiverLink) -> None:
         """Handle the peer's Attach; a Detach with an error follows at once if it has no source."""
-        address = link.endpoint.remote_source.address
-        if address is not None and self._dynamic:
-            self.address = address
-        if address is not None:
-            self.refusal = None
-            if not self.opened.done():
-                self.opened.set_result(None)
+        source = link.endpoint.remote_source
         self._answered = True
+        if source.address is None and not (self._source.is_lookup and source.type):
+            self.on_attached(link)
+            return
+        error = self._source.refusal(link.endpoint, self.address)
+        if error is not None:
+            self.on_attached(link)
+            link.close()
+            self.fail(error)
+            return
+        if source.address is not None and self._dynamic:
+            self.address = source.address
+        self.refusal = None
+        if not self.opened.done():
+            self.opened.set_result(None)
         self.on_attached(link)
+        self._checked = True
+        self._grant()
+        self.on_accepted(link)
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """End the receiver, unless it is attached again: the peer refused or detached the link."""
@@ -208,7 +311,7 @@ class ReceiverCore:
         decide = self.on_detached
         error = decide(link, condition) if decide else closed_by_peer(condition, self.address, opened=True)
         if error is None:
-            self.on_disconnected()
+            self._end_session("the primary detached the receiver")
         else:
             self.fail(error)
 
@@ -217,13 +320,57 @@ class ReceiverCore:
         if link is self._link:
             self.inbox.append(DeliveryCore(self, link, self.session_number, delivery, data))
             if self._waiting:
-                self._wake_one()
+                self._wake_next()
+            if self._draining is not None and link.credit <= 0:
+                self._end_drain()
+
+    def _flowed(self, link: ReceiverLink, returned: int) -> None:
+        if link is not self._link:
+            return
+        if self.credit:
+            self._to_grant += returned
+        else:
+            self._requested = max(0, self._requested - returned)
+        if self._draining is not None and link.credit <= 0:
+            self._end_drain()
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _wake_one(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
+    def _grant(self) -> None:
+        """Grant what is to be granted, if this is the time for it."""
+        link, stopped = self._link, self._drained or self._draining is not None
+        if link is not None and self._checked and not stopped and self._to_grant > 0:
+            link.grant(self._to_grant)
+            self._to_grant = 0
+
+    def _resume(self, needed: int = 1) -> None:
+        """End the drain, for a call waits for messages; and grant everything if it needs that many."""
+        if self._draining is not None or not self.credit:
+            return
+        at_peer = 0 if self._link is None else self._link.credit
+        if self._drained or at_peer + len(self.inbox) < needed:
+            self._drained = False
+            self._grant()
+
+    def _end_drain(self) -> None:
+        draining, self._draining = self._draining, None
+        if draining is not None and not draining.done():
+            draining.set_result(None)
+        if self._waiting:
+            self._resume(min(needed for needed, _ in self._waiting))
+        self._grant()
+
+    def _end_session(self, stale_reason: str) -> None:
+        self._link = None
+        self.session_number += 1
+        self.stale_reason = stale_reason
+        self.inbox.clear()
+        self._end_drain()
+
+    def _wake_next(self) -> None:
+        ready = len(self.inbox)
+        for index, (needed, waiter) in enumerate(self._waiting):
+            if needed <= ready and not waiter.done():
+                del self._waiting[index]
                 waiter.set_result(None)
                 return

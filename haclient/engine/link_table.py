@@ -106,7 +106,9 @@ class LinkTable:
     def credit_given(self, endpoint: proton.Sender | proton.Receiver) -> None:
         """Handle the peer's Flow."""
         link = self.by_pointer.get(endpoint._impl)
-        if isinstance(link, SenderLink) and link.owner is not None:
+        if isinstance(link, ReceiverLink):
+            link.flowed()
+        elif link is not None and link.owner is not None:
             link.owner.credit_given(link)
 
     def session_ended(self, engine: Engine, session: proton.Session, *, apart: bool) -> None:

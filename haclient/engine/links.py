@@ -21,7 +21,7 @@ message); part 3 (messaging), section 3.4 (delivery state).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cproton
@@ -182,6 +182,7 @@ class ReceiverLink:
         "closed_here",
         "dead",
         "endpoint",
+        "on_flow",
         "owner",
     )
 
@@ -193,6 +194,8 @@ class ReceiverLink:
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
         self._limit = engine.settings.max_message_size
+        self.on_flow: Callable[[ReceiverLink, int], None] | None = None
+        """Called at each Flow of the peer, with the credit that it gave back unused."""
         self._partial: bytearray | None = None
         self._buffer: Any = None
 
@@ -207,6 +210,17 @@ class ReceiverLink:
             lib.pn_link_flow(self._pn, credit)
             self._engine.wake()
 
+    def drain(self) -> None:
+        """Ask the peer to use up the credit now or to give it back (section 2.6.7); a grant ends it."""
+        if not self.dead:
+            lib.pn_link_drain(self._pn, 0)
+            self._engine.wake()
+
+    def flowed(self) -> None:
+        """Handle the peer's Flow (called by the engine only)."""
+        if self.on_flow is not None:
+            self.on_flow(self, lib.pn_link_drained(self._pn))
+
     def settle(self, delivery: DeliveryPointer, outcome: Outcome = ACCEPTED) -> bool:
         """Give the delivery its outcome and settle it; ``False`` if it is no longer there."""
         if self.dead or delivery not in self._unsettled:
@@ -219,12 +233,13 @@ class ReceiverLink:
         self._engine.wake()
         return True
 
-    def close(self, condition: proton.Condition | None = None) -> None:
+    def close(self, condition: proton.Condition | None = None, *, keep: bool | None = None) -> None:
         """Close the link, with the reason when there is one.
 
-        A durable source is detached and stays at the peer; proton sends no reason then.
+        :param keep: the link is detached, and its source stays at the peer; proton sends no reason then.
+            By default a durable source is kept.
         """
-        _close(self, condition, keep=_is_durable(self.endpoint.source))
+        _close(self, condition, keep=_is_durable(self.endpoint.source) if keep is None else keep)
 
     def release(self) -> None:
         """Release the unsettled deliveries of a closed link, as ``released``.

@@ -27,12 +27,30 @@ def offered_capabilities(connection: proton.Connection) -> frozenset[str]:
     return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
 
 
+def filters(source: proton.Terminus) -> dict[str, Any]:
+    """The filters of a source, by plain string."""
+    found = _read(lambda: _value(source.filter))
+    return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def capabilities(source: proton.Terminus) -> frozenset[str]:
+    """The capabilities of a source: one symbol, or several."""
+    found = _read(lambda: _value(source.capabilities))
+    several = found.elements if isinstance(found, proton.Array) else [found]
+    return frozenset(str(symbol) for symbol in several if symbol is not None)
+
+
 def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
     """The error of a Close, an End or a Detach; one without details where they cannot be read."""
     try:
         return endpoint.remote_condition
     except _UNREADABLE:
         return proton.Condition("amqp:internal-error", "the peer's error cannot be read")
+
+
+def _value(data: proton.Data) -> Any:
+    data.rewind()
+    return data.get_object() if data.next() else None
 
 
 def _read(read: Callable[[], Any]) -> Any:

@@ -196,6 +196,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "`amqp:unauthorized-access`: the user may not use it. `amqp:resource-locked`: another client "
             "has it.",
         ),
+        "filter-not-supported": Entry(
+            "The primary does not apply a selector or filter of the receiver, which is closed: it would get "
+            "other messages, too.",
+            "Look at the name of the filter: brokers have different ones. `strict=False` goes on without it; "
+            "after a failover this error says that the members differ.",
+        ),
         "link-timeout": Entry(
             "No primary attached the sender or receiver in time. The link is closed, and its name is free.",
             "Without a primary see no-primary. With one: the broker hangs, or needs longer than "
@@ -222,6 +228,12 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "No message arrived in time.",
             "Receive again. If the queue has messages: another consumer has them, or a selector or filter "
             "excludes them.",
+        ),
+        "drain-timeout": Entry(
+            "The primary did not answer a drain in time. Messages may still arrive, and the receiver stays "
+            "open.",
+            "Some brokers answer only when their queue has messages again, or never. Close the receiver: "
+            "what it has not settled goes back to the queue.",
         ),
         "delivery-unknown": Entry(
             "The connection was lost after the message was sent and before it was settled.",
@@ -250,8 +262,10 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "own error says.",
         ),
         "stale-delivery": Entry(
-            "The connection of the delivery was lost: the new primary delivers the message again.",
-            "Nothing: settle the new delivery. Make the handling of a message idempotent.",
+            "The connection of the delivery was lost, or its receiver is closed: the primary delivers the "
+            "message again.",
+            "Nothing: settle the new delivery. Make the handling of a message idempotent. Settle what is "
+            "held before the receiver is closed.",
         ),
         "already-settled": Entry(
             "The delivery was settled before.",

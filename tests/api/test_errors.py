@@ -33,11 +33,13 @@ SAMPLES = [
     errors.TLSVerificationFailed("wrong name", (RECORD,)),
     errors.ConnectionClosed("closed", delivered=None),
     errors.LinkRefused("refused", "amqp:not-found"),
+    errors.FilterNotSupported("all of them come", ("colour", "size")),
     errors.LinkTimeout("late"),
     errors.LinkClosed("closed", "amqp:link:detach-forced", delivered=None),
     errors.SendTimeout("late", delivered=None),
     errors.SendTimeout("late", delivered=False, duplicate_id="the id"),
     errors.ReceiveTimeout("late"),
+    errors.DrainTimeout("late"),
     errors.DeliveryUnknown("unknown"),
     errors.MessageNotAccepted("rejected", REJECTED),
     errors.WindowFull("full", 1000),
@@ -61,6 +63,7 @@ PROTONS = {
     ],
     proton.LinkException: [
         errors.LinkRefused,
+        errors.FilterNotSupported,
         errors.LinkClosed,
         errors.DeliveryUnknown,
         errors.MessageNotAccepted,
@@ -73,7 +76,13 @@ PROTONS = {
     TypeError: [errors.UnencodableValue],
     ValueError: [errors.ClusterURLError, errors.ConfigurationError],
     RuntimeError: [errors.SaslUnavailableError, errors.WrongThread],
-    proton.Timeout: [errors.DeadlineExceeded, errors.LinkTimeout, errors.SendTimeout, errors.ReceiveTimeout],
+    proton.Timeout: [
+        errors.DeadlineExceeded,
+        errors.LinkTimeout,
+        errors.SendTimeout,
+        errors.ReceiveTimeout,
+        errors.DrainTimeout,
+    ],
 }
 # What reaches applications comes from these; the others are products of their own.
 PARTS = """

@@ -186,7 +186,7 @@ async def test_an_automatic_name_avoids_one_that_the_application_chose(api: API)
 
 async def test_a_negative_credit_is_refused(api: API) -> None:
     async with connected(api) as (_, connection):
-        with pytest.raises(ValueError, match="credit is 0 or more, not -1"):
+        with pytest.raises(ValueError, match="credit is 0 to 2147483647, not -1"):
             await connection.create_receiver("q", credit=-1)
 
 

@@ -116,4 +116,8 @@ async def on_thread(call: Callable[..., Any], *arguments: Any, **named: Any) -> 
     result = await asyncio.shield(asyncio.wrap_future(future))
     if isinstance(result, concurrent.futures.Future):
         return asyncio.wrap_future(result)
+    return [_wrapped(each) for each in result] if isinstance(result, list) else _wrapped(result)
+
+
+def _wrapped(result: Any) -> Any:
     return Threaded(result) if isinstance(result, _WRAPPED) else result

@@ -26,6 +26,28 @@ from haclient.testing.peers.listening import ANONYMOUS, Peer, PeerEngine, listen
 _GIVEN_BACK = (OutcomeState.RELEASED, OutcomeState.MODIFIED)
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a receiver's Attach asked for.
+
+    :ivar is_null: whether it had no source.
+    """
+
+    link: str
+    address: str | None
+    filters: dict[str, Any]
+    capabilities: tuple[str, ...]
+    durability: int
+    expiry: int
+    is_null: bool
+
+
+def value(data: proton.Data) -> Any:
+    """What proton's buffer holds."""
+    data.rewind()
+    return data.get_object() if data.next() else None
+
+
 @dataclass(slots=True)
 class Primary(Peer):
     """A member that serves.
@@ -47,6 +69,13 @@ class Primary(Peer):
     :ivar copies: how many second copies were dropped.
     :ivar outcomes: those that clients gave to deliveries, in order.
     :ivar credit: the credit of the client's receivers, each time they changed it.
+    :ivar filters: what it answers to the filters of a receiver: the same, nothing, or others.
+    :ivar shares: whether it says that it shares subscriptions.
+    :ivar drains: whether it answers a drain.
+    :ivar drops_at_detach: whether it drops every connection once, instead of answering a Detach.
+    :ivar sources: what each receiver of a client asked for.
+    :ivar detached: each link that a client ended: its name, and whether it was closed.
+    :ivar subscriptions: the names of the links whose sources are durable.
     :ivar engines: the connections that are open, with their links.
     """
 
@@ -70,6 +99,13 @@ class Primary(Peer):
     copies: int = 0
     outcomes: list[Outcome | None] = field(default_factory=list)
     credit: list[int] = field(default_factory=list)
+    filters: Literal["echo", "ignore", "change"] = "echo"
+    shares: bool = True
+    drains: bool = True
+    drops_at_detach: bool = False
+    sources: list[Source] = field(default_factory=list)
+    detached: list[tuple[str, bool]] = field(default_factory=list)
+    subscriptions: set[str] = field(default_factory=set)
     engines: dict[PeerEngine, list[Link]] = field(default_factory=dict)
     _out: dict[SenderLink, dict[int, bytes]] = field(default_factory=dict)
     _source: dict[SenderLink, str] = field(default_factory=dict)
@@ -183,9 +219,13 @@ class Primary(Peer):
         if refusal is not None:
             self._refuse(engine, link, refusal)
             return
+        if isinstance(link, SenderLink) and not self._grant_source(link):
+            self._refuse(engine, link, proton.Condition("amqp:not-found", "no such subscription"))
+            return
         link.owner = self  # type: ignore[assignment]
         self.engines[engine].append(link)
-        endpoint.source.address = endpoint.remote_source.address
+        if isinstance(link, ReceiverLink):
+            endpoint.source.address = endpoint.remote_source.address
         endpoint.target.address = endpoint.remote_target.address
         engine.attach(link)
         if isinstance(link, SenderLink):
@@ -194,6 +234,41 @@ class Primary(Peer):
         else:
             link.grant(self.grants)
         self._changed.set()
+
+    def _grant_source(self, link: SenderLink) -> bool:
+        endpoint = link.endpoint
+        asked, granted = endpoint.remote_source, endpoint.source
+        capabilities = value(asked.capabilities)
+        source = Source(
+            endpoint.name,
+            asked.address,
+            {str(name): each for name, each in (value(asked.filter) or {}).items()},
+            tuple(map(str, capabilities or ())),
+            asked.durability,
+            asked.expiry_policy,
+            not asked.type,
+        )
+        self.sources.append(source)
+        if source.is_null:
+            granted.type = proton.Terminus.SOURCE
+            granted.address = f"subscription {endpoint.name}"
+            return endpoint.name in self.subscriptions
+        granted.address = asked.address
+        granted.durability, granted.expiry_policy = asked.durability, asked.expiry_policy
+        if asked.durability:
+            self.subscriptions.add(endpoint.name)
+        if source.filters and self.filters != "ignore":
+            granted.filter.put_object(
+                {
+                    proton.symbol(name): each
+                    if self.filters == "echo"
+                    else proton.Described(each.descriptor, "other")
+                    for name, each in source.filters.items()
+                }
+            )
+        if capabilities is not None and self.shares:
+            granted.capabilities.put_object(capabilities)
+        return True
 
     def _refuse(self, engine: PeerEngine, link: Link, refusal: proton.Condition) -> None:
         match self.refuses_by:
@@ -226,6 +301,14 @@ class Primary(Peer):
         """Only the client opens links."""
 
     def link_closed(self, link: Link, condition: proton.Condition | None) -> None:
+        closed = bool(link.endpoint.state & proton.Endpoint.REMOTE_CLOSED)
+        self.detached.append((link.endpoint.name, closed))
+        if closed:
+            self.subscriptions.discard(link.endpoint.name)
+        if self.drops_at_detach:
+            self.drops_at_detach = False
+            for engine in self.engines:
+                engine._socket.abort()  # type: ignore[union-attr]
         for links in self.engines.values():
             if link in links:
                 links.remove(link)
@@ -250,6 +333,8 @@ class Primary(Peer):
     def credit_given(self, link: SenderLink) -> None:
         self.credit.append(link.credit)
         self._deliver()
+        if link.drain and self.drains:
+            link.drained()
         self._changed.set()
 
     def settled(self, link: SenderLink, token: int, outcome: Outcome | None) -> None:

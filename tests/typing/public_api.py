@@ -43,6 +43,7 @@ from haclient.telemetry.prometheus import PrometheusSink
 from haclient.tracing import MessageTracing
 
 URL = "amqp://a,b"
+FILTERS = {"rabbitmq:stream-offset-spec": "first", "other": proton.Described(proton.symbol("x"), 1)}
 
 
 # -- making connections ---------------------------------------------------------------------------
@@ -167,6 +168,17 @@ def blocking_connection() -> None:
         assert_type(connection.create_receiver(None, dynamic=True, name="link"), Receiver)
         connection.create_receiver("orders", credit=10, browse=True, configure=configure_receiver)
         connection.create_receiver("orders", 10)  # type: ignore[call-arg]
+        connection.create_receiver(
+            "orders", selector="a = 1", filters=FILTERS, capabilities=("queue",), strict=False
+        )
+        assert_type(connection.subscribe("news"), Receiver)
+        connection.subscribe(
+            "news", name="mine", durable=True, shared=True, credit=0, selector="a = 1", timeout=5
+        )
+        connection.subscribe(
+            "news", filters=FILTERS, capabilities=["x"], strict=False, configure=configure_receiver
+        )
+        connection.unsubscribe("mine", topic="news", timeout=5)
         stream: Iterator[events.Event] = connection.events()
         for event in stream:
             use_event(event)
@@ -201,6 +213,12 @@ def blocking_receiver(receiver: Receiver) -> None:
     assert_type(receiver.receive(), Delivery)
     assert_type(receiver.receive(timeout=5), Delivery)
     receiver.receive(5)  # type: ignore[call-arg]
+    batch = receiver.receive_many(10, timeout=5, min_count=2)
+    assert_type(batch, list[Delivery])
+    assert_type(receiver.accept_many(batch), list[Delivery])
+    receiver.add_credit(5)
+    receiver.drain(timeout=5)
+    receiver.detach()
     for delivery in receiver:
         assert_type(delivery, Delivery)
     with receiver as same:
@@ -244,6 +262,13 @@ async def asyncio_connection() -> None:
             "orders", credit=10, browse=True, timeout=5, configure=configure_receiver
         )
         await connection.create_receiver("orders", 10)  # type: ignore[call-arg]
+        await connection.create_receiver("orders", selector="a = 1", filters=FILTERS, strict=False)
+        assert_type(await connection.subscribe("news", name="mine", durable=True), aio.Receiver)
+        async with connection.subscribe(
+            "news", shared=True, name="ours", capabilities=("global",)
+        ) as receiver:
+            assert_type(receiver, aio.Receiver)
+        await connection.unsubscribe("mine", topic="news", timeout=5)
         stream: AsyncIterator[events.Event] = connection.events()
         async for event in stream:
             use_event(event)
@@ -285,6 +310,12 @@ async def asyncio_receiver(receiver: aio.Receiver) -> None:
     assert_type(receiver.address, str | None)
     assert_type(await receiver.receive(), aio.Delivery)
     assert_type(await receiver.receive(timeout=5), aio.Delivery)
+    batch = await receiver.receive_many(10, timeout=5, min_count=2)
+    assert_type(batch, list[aio.Delivery])
+    assert_type(await receiver.accept_many(batch), list[aio.Delivery])
+    await receiver.add_credit(5)
+    await receiver.drain(timeout=5)
+    await receiver.detach()
     async for delivery in receiver:
         assert_type(delivery, aio.Delivery)
     async with receiver as same:
@@ -385,6 +416,7 @@ def errors_of_a_link_are_those_of_proton(
     | errors.SendManyError
     | errors.WindowFull
     | errors.DeliveryUnknown
+    | errors.FilterNotSupported
     | errors.StaleDelivery
     | errors.AlreadySettled,
 ) -> proton.LinkException:
@@ -392,13 +424,13 @@ def errors_of_a_link_are_those_of_proton(
 
 
 def timeouts_are_those_of_proton(
-    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout,
+    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout | errors.DrainTimeout,
 ) -> proton.Timeout:
     return late
 
 
 def timeouts_are_those_of_python(
-    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout,
+    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout | errors.DrainTimeout,
 ) -> TimeoutError:
     return late
 

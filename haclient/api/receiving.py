@@ -1,0 +1,100 @@
+"""What both APIs do around a receiver: remove a subscription, drain, and check what a call asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from haclient.core.connection import ConnectionCore, State
+from haclient.core.delivery import DeliveryCore
+from haclient.core.receiver import ReceiverCore
+from haclient.errors import DeadlineExceeded, DrainTimeout, LinkTimeout, ReceiveTimeout, another
+
+
+async def unsubscribe(
+    connection: ConnectionCore, name: str, topic: str | None, seconds: float | None
+) -> None:
+    """Remove a durable subscription; see ``Connection.unsubscribe``.
+
+    :raises LinkTimeout: when it takes longer.
+    """
+    removal = connection.links.unsubscribe(name, topic)
+    try:
+        async with asyncio.timeout(seconds):
+            await removal.wait()
+    except DeadlineExceeded:
+        raise
+    except TimeoutError:
+        if connection.state is State.CONNECTED and removal.refusal is not None:
+            raise another(removal.refusal) from None
+        because = "" if connection.state is State.CONNECTED else ": the connection has no primary"
+        raise LinkTimeout(f"the subscription {name!r} was not removed within {seconds} s{because}") from None
+    finally:
+        removal.close()
+
+
+async def drain(core: ReceiverCore, seconds: float | None) -> None:
+    """Take the credit of a receiver back; see ``Receiver.drain``.
+
+    :raises DrainTimeout: when it takes longer.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await core.drain()
+    except DeadlineExceeded:
+        raise
+    except TimeoutError:
+        raise DrainTimeout(f"the primary did not answer the drain within {seconds} s") from None
+
+
+async def arrived(core: ReceiverCore, needed: int, seconds: float | None) -> bool:
+    """Wait until the inbox holds so many messages; without any time only look, and resume no credit.
+
+    :returns: ``False`` if it did not within that time.
+    :raises HaclientError: when the receiver is closed.
+    """
+    if seconds is not None and seconds <= 0:
+        await asyncio.sleep(0)  # for a caller that only polls, or nothing would ever arrive
+        if len(core.inbox) < needed:
+            core.check_open()
+        return len(core.inbox) >= needed
+    try:
+        async with asyncio.timeout(seconds):
+            await core.wait_messages(needed)
+    except DeadlineExceeded:
+        raise
+    except TimeoutError:
+        return False
+    return True
+
+
+def check_counts(core: ReceiverCore, max_count: int, min_count: int) -> None:
+    """Check how many messages a call asks for.
+
+    :raises ValueError: when it can never have so many, or none.
+    """
+    if not 1 <= min_count <= max_count:
+        raise ValueError(f"min_count is 1 or more and at most max_count, not {min_count} of {max_count}")
+    if 0 < core.credit < min_count:
+        raise ValueError(f"min_count is at most the receiver's credit of {core.credit}, not {min_count}")
+
+
+def nothing_arrived(seconds: float | None) -> ReceiveTimeout:
+    """The error of a call that got no message in time."""
+    return ReceiveTimeout(f"no message arrived within {seconds} s")
+
+
+def take(core: ReceiverCore, count: int) -> list[DeliveryCore]:
+    """Take at most so many messages from the inbox, on any thread."""
+    taken: list[DeliveryCore] = []
+    while len(taken) < count:
+        try:
+            taken.append(core.inbox.popleft())
+        except IndexError:  # also when another thread took it
+            break
+    return taken
+
+
+def live(core: ReceiverCore, deliveries: Iterable[DeliveryCore]) -> list[DeliveryCore]:
+    """Those of the present session: the primary delivers the others again."""
+    return [each for each in deliveries if each.session_number == core.session_number]

@@ -1,0 +1,154 @@
+"""What a receiver asks of its source beside the address, and whether the peer's Attach grants it.
+
+Rules
+-----
+* A peer that does not know a filter leaves it out of the source that it answers with, and sends everything.
+  So a filter that the answer lacks, or has with another value, is an error unless the caller wants to go on.
+* The descriptor of a filter may be its name or its number: both mean the same, and a peer may answer with
+  the other one.
+* A subscription is shared only if the peer says so: in its Open, or in the source that it answers with.
+
+Sources: AMQP 1.0 part 3, sections 3.5.3 (source), 3.5.6 (expiry) and 3.5.8 (filters); the registry of filters
+(``apache.org:selector-filter:string``); the JMS mapping of Apache Qpid (capabilities ``topic``, ``shared``,
+``global``; ``SHARED-SUBS``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import proton
+
+from haclient.core.attach.target import target_capabilities
+from haclient.engine import peer_fields
+from haclient.errors import FilterNotSupported, HaclientError, LinkRefused
+
+SELECTOR = "apache.org:selector-filter:string"
+TOPIC, SHARED, GLOBAL = "topic", "shared", "global"
+_SHARES = "SHARED-SUBS"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParams:
+    """What a receiver asks of its source.
+
+    :param filters: by name, as proton would read them back.
+    :param durable: the source outlives the link, with the state of its deliveries.
+    :param strict: whether a filter or a shared subscription that the peer does not grant is an error.
+    :param is_lookup: the source is null, and the peer finds it by the name of the link.
+    """
+
+    filters: Mapping[str, proton.Described]
+    capabilities: tuple[str, ...] = ()
+    durable: bool = False
+    strict: bool = True
+    is_lookup: bool = False
+
+    @property
+    def must_check(self) -> bool:
+        """Whether the peer's answer decides if messages may come."""
+        return self.strict and (bool(self.filters) or SHARED in self.capabilities)
+
+    def apply(self, source: proton.Terminus) -> None:
+        """Write it into the source of an Attach."""
+        if self.is_lookup:
+            source.type = proton.Terminus.UNSPECIFIED
+        if self.filters:
+            source.filter.put_object({proton.symbol(name): each for name, each in self.filters.items()})
+        if self.capabilities:
+            undescribed: Any = proton.UNDESCRIBED
+            symbols = map(proton.symbol, self.capabilities)
+            source.capabilities.put_object(proton.Array(undescribed, proton.Data.SYMBOL, *symbols))
+        if self.durable:
+            source.durability = proton.Terminus.DELIVERIES
+            source.expiry_policy = proton.Terminus.EXPIRE_NEVER
+
+    def refusal(self, endpoint: proton.Receiver, address: str | None) -> HaclientError | None:
+        """Why the source that the peer answered with is not what was asked for."""
+        if not self.must_check:
+            return None
+        granted = peer_fields.filters(endpoint.remote_source)
+        missing = tuple(name for name in self.filters if name not in granted)
+        other = [
+            name for name, each in self.filters.items() if name in granted and not _same(each, granted[name])
+        ]
+        if missing or other:
+            return _not_supported(address, missing, {name: granted[name] for name in other})
+        if SHARED in self.capabilities and not _shares(endpoint):
+            message = f"the primary does not share subscriptions: each receiver of {address!r} would get all"
+            return LinkRefused(message, "amqp:not-implemented")
+        return None
+
+
+PLAIN = SourceParams({})
+
+
+def source_params(
+    selector: str | None, filters: Mapping[str, Any] | None, capabilities: Sequence[str], *, strict: bool
+) -> SourceParams:
+    """Check what the application asks of a source.
+
+    :raises ValueError: for an empty selector, and for one that is among the filters, too.
+    :raises TypeError: for what AMQP cannot carry.
+    """
+    asked: dict[str, Any] = dict(filters or {})
+    if selector is not None:
+        if not isinstance(selector, str):
+            raise TypeError(f"a selector is a string, not {selector!r}")
+        if not selector.strip():
+            raise ValueError("a selector is not empty; None is for every message")
+        if SELECTOR in asked:
+            raise ValueError(f"the filter {SELECTOR!r} is the selector: give one of them")
+        asked[SELECTOR] = selector
+    checked = {_filter_name(name): _described(name, value) for name, value in asked.items()}
+    return SourceParams(checked, target_capabilities(capabilities), strict=strict)
+
+
+def _filter_name(name: object) -> str:
+    if not isinstance(name, str) or not name or not name.isascii():
+        raise TypeError(f"the name of a filter is a string of ASCII characters, not {name!r}")
+    return str(name)
+
+
+def _described(name: str, value: Any) -> proton.Described:
+    """The filter as proton reads it back, to compare it with the peer's."""
+    if value is None:
+        raise TypeError(f"the filter {name!r} has no value")
+    if not isinstance(value, proton.Described):
+        value = proton.Described(proton.symbol(name), value)
+    data = proton.Data()
+    try:
+        data.put_object(value)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"AMQP cannot carry the filter {name!r}: {value.value!r}") from error
+    data.rewind()
+    data.next()
+    read: Any = data.get_object()
+    return cast("proton.Described", read)
+
+
+def _same(asked: proton.Described, granted: Any) -> bool:
+    if not isinstance(granted, proton.Described):
+        return bool(asked.value == granted)
+    one, other = asked.descriptor, granted.descriptor
+    comparable = isinstance(one, str) == isinstance(other, str)
+    return bool(asked.value == granted.value and (one == other or not comparable))
+
+
+def _not_supported(
+    address: str | None, missing: tuple[str, ...], other: Mapping[str, Any]
+) -> FilterNotSupported:
+    reasons = []
+    if missing:
+        reasons.append(f"ignores {', '.join(map(repr, missing))}")
+    reasons += [f"answers {name!r} with {getattr(each, 'value', each)!r}" for name, each in other.items()]
+    why = " and ".join(reasons)
+    message = f"the primary does not filter the messages of {address!r}: it {why}; strict=False goes on"
+    return FilterNotSupported(message, (*missing, *other))
+
+
+def _shares(endpoint: proton.Receiver) -> bool:
+    offered = peer_fields.offered_capabilities(endpoint.connection)
+    return _SHARES in offered or SHARED in peer_fields.capabilities(endpoint.remote_source)

@@ -1,0 +1,61 @@
+"""Our broker answers drains, and refuses filters; over both APIs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from proton import Message
+
+from haclient.errors import LinkRefused
+from tests.members import Members
+from tests.peers.apis import API
+
+
+def bodies(deliveries: list[Any]) -> list[Any]:
+    return [each.message.body for each in deliveries]
+
+
+async def test_a_filter_is_refused(api: API, members: Members) -> None:
+    """A client that asks for some messages must not get all."""
+    connection = await api.connect(f"amqp://{members.start('alone', role='primary').address}")
+    for strict in (True, False):
+        with pytest.raises(LinkRefused, match="filters are not supported"):
+            await connection.create_receiver("q", selector="colour = 'red'", strict=strict)
+    await connection.close()
+
+
+async def test_a_drain_of_an_empty_queue_and_of_a_full_one(api: API, members: Members) -> None:
+    connection = await api.connect(f"amqp://{members.start('alone', role='primary').address}")
+    receiver = await connection.create_receiver("q", credit=10)
+    await receiver.drain(timeout=10)
+    sender = await connection.create_sender("q")
+    for number in range(25):
+        await sender.send(Message(body=number))
+    assert await receiver.receive_many(1, timeout=0) == []
+    got = await receiver.receive_many(10, min_count=10, timeout=10)
+    await receiver.drain(timeout=10)
+    while batch := await receiver.receive_many(10, timeout=0):
+        got += batch
+    assert bodies(got) == list(range(len(got)))
+    assert await receiver.accept_many(got) == []
+    await receiver.close()
+    rest = await connection.create_receiver("q", credit=0)
+    await rest.drain(timeout=10)
+    await rest.add_credit(100)
+    await rest.drain(timeout=10)
+    assert bodies(await rest.receive_many(100, timeout=0)) == list(range(len(got), 25))
+    await connection.close()
+
+
+async def test_a_drain_while_browsing(api: API, members: Members) -> None:
+    connection = await api.connect(f"amqp://{members.start('alone', role='primary').address}")
+    sender = await connection.create_sender("q")
+    for number in range(5):
+        await sender.send(Message(body=number))
+    for credit in (3, 10):
+        browser = await connection.create_receiver("q", browse=True, credit=credit)
+        await browser.drain(timeout=10)
+        assert bodies(await browser.receive_many(100, timeout=0)) == list(range(min(credit, 5)))
+        await browser.close()
+    await connection.close()
