@@ -15,7 +15,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
 import haclient
-from haclient import Message
 from haclient.telemetry.opentelemetry import OpenTelemetrySink
 from haclient.tracing import MessageTracing
 
@@ -28,7 +27,7 @@ def main(url: str) -> None:
     with haclient.connect(url, on_event=OpenTelemetrySink()) as connection:
         traced = MessageTracing().trace(connection)
         with trace.get_tracer("shop").start_as_current_span("checkout"):
-            traced.create_sender("orders").send(Message(body="tea"))
+            traced.create_sender("orders").send("tea")
 
         receiver = traced.create_receiver("orders")
         delivery = receiver.receive(timeout=10)

@@ -1,0 +1,201 @@
+"""Each program of ``docs/recipes.md`` does what it is for."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from haclient import Message, aio
+from haclient.errors import ReceiveTimeout
+from haclient.outcome import ACCEPTED
+from haclient.testing import Broker, HAPair
+from tests.docs.pages import URL, sections
+from tests.examples.program import Program
+from tests.peers import primary, url
+from tests.peers.primary import Primary
+
+pytest_plugins = ["pytester"]
+
+RECIPES = sections("recipes.md")
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Primary]:
+    """A member that applies selectors and keeps subscriptions, as those of ``broker_stub`` do not."""
+    async with primary() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def connection(haclient_module_broker: Broker) -> AsyncIterator[aio.Connection]:
+    """To the member that the recipes use."""
+    async with aio.connect(haclient_module_broker.url) as connection:
+        yield connection
+
+
+Start = Callable[..., AbstractAsyncContextManager[Program]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a recipe as a process of its own, with the URL of a broker for the one it has."""
+
+    def start(heading: str, where: str, **replaced: str) -> Program:
+        (program,) = RECIPES[heading]
+        for old, new in {URL: where, **replaced}.items():
+            assert old in program
+            program = program.replace(old, new)
+        path = tmp_path / f"{heading.replace(' ', '_').lower()}.py"
+        path.write_text(program)
+        return Program.of(sys.executable, "-u", "-W", "error", path)
+
+    return start
+
+
+def test_there_are_twelve() -> None:
+    assert [len(programs) for programs in RECIPES.values()] == [1] * 12
+
+
+async def put(connection: aio.Connection, address: str, *bodies: object) -> None:
+    """Send messages to a queue."""
+    async with connection.create_sender(address) as sender:
+        for body in bodies:
+            await sender.submit(Message(body=body))
+
+
+async def take(connection: aio.Connection, address: str, count: int) -> list[Any]:
+    """Receive and accept so many messages, of which there are no more."""
+    async with connection.create_receiver(address) as receiver:
+        deliveries = [await receiver.receive(timeout=20) for _ in range(count)]
+        for delivery in deliveries:
+            await delivery.accept()
+        with pytest.raises(ReceiveTimeout):
+            await receiver.receive(timeout=0.05)
+        return [delivery.message.body for delivery in deliveries]
+
+
+async def interrupted(program: Program) -> None:
+    """End it as Ctrl-C does."""
+    program.signal(signal.SIGINT)
+    await program.line("^KeyboardInterrupt")
+
+
+async def test_produce(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
+    async with start("Produce", haclient_module_broker.url) as program:
+        assert await program.end() == "all settled\n"
+    orders = await take(connection, "orders", 99)
+    assert [order["order"] for order in orders] == list(range(1, 100))
+
+
+async def test_consume(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
+    await put(connection, "orders", "one", "two")
+    async with start("Consume", haclient_module_broker.url) as program:
+        await program.line("^one$")
+        await program.line("^two$")
+        await interrupted(program)
+    await take(connection, "orders", 0)
+
+
+async def test_retry(start: Start, peer: Primary) -> None:
+    """The first copy gets no outcome in time; what is sent then is the same message to the broker."""
+    peer.outcome = None
+    async with start("Retry", url(peer), **{"timeout=10": "timeout=0.2"}) as program:
+        await peer.until(lambda: peer.copies)
+        peer.outcome = ACCEPTED
+        await program.end()
+    assert peer.bodies == [{"payment": 17}]
+
+
+async def test_forward(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
+    await put(connection, "orders.in", 1, 2, 3)
+    async with start("Forward", haclient_module_broker.url) as program:
+        assert await take(connection, "orders.out", 3) == [1, 2, 3]
+        await interrupted(program)
+    await take(connection, "orders.in", 0)
+
+
+async def test_forward_over_a_failover(start: Start, haclient_pair: HAPair) -> None:
+    async with aio.connect(haclient_pair.url) as connection, start("Forward", haclient_pair.url):
+        incoming = await connection.create_sender("orders.in")
+        outgoing = await connection.create_receiver("orders.out", credit=1000)
+        await incoming.send_many(range(50), timeout=20)
+        await asyncio.to_thread(haclient_pair.kill_primary)
+        await incoming.send_many(range(50, 100), timeout=20)
+        seen = set[int]()
+        while len(seen) < 100:
+            deliveries = await outgoing.receive_many(100, timeout=20)
+            seen |= {delivery.body for delivery in deliveries}
+            await outgoing.accept_many(deliveries)
+
+
+async def test_request_and_reply(start: Start, haclient_module_broker: Broker) -> None:
+    async with start("Request and reply", haclient_module_broker.url) as program:
+        assert await program.end() == "144\n"
+
+
+async def test_thread_pool(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
+    await put(connection, "jobs", *range(30))
+    async with start("Thread pool", haclient_module_broker.url) as program:
+        results = await take(connection, "results", 30)
+        assert sorted(result["done"] for result in results) == list(range(30))
+        await interrupted(program)
+    await take(connection, "jobs", 0)
+
+
+async def test_asyncio_service(
+    start: Start, haclient_module_broker: Broker, connection: aio.Connection
+) -> None:
+    await put(connection, "jobs", *range(30))
+    async with start("Asyncio service", haclient_module_broker.url) as program:
+        results = await take(connection, "results", 30)
+        assert [result["done"] for result in results] == list(range(30))
+        program.signal(signal.SIGTERM)
+        assert await program.end() == "stopped\n"
+    await take(connection, "jobs", 0)
+
+
+async def test_batch_job(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
+    await put(connection, "readings", *range(1200))
+    async with start("Batch job", haclient_module_broker.url, **{"timeout=2": "timeout=0.5"}) as program:
+        assert await program.end() == f"1200 readings, sum {sum(range(1200))}\n"
+    await take(connection, "readings", 0)
+
+
+async def test_selector(start: Start, peer: Primary) -> None:
+    peer.put("orders", "one")
+    async with start("Selector", url(peer), **{"timeout=5": "timeout=0.5"}) as program:
+        assert await program.end() == "one None\n"
+    (source,) = peer.sources
+    assert "region = 'eu' AND amount > 100" in str(source.filters)
+
+
+async def test_durable_subscription(start: Start, peer: Primary) -> None:
+    peer.put("news", "one", "two")
+    async with start("Durable subscription", url(peer), **{"timeout=5": "timeout=0.5"}) as program:
+        assert await program.end() == "one\ntwo\n"
+    assert peer.subscriptions
+
+
+async def test_rotating_password(
+    start: Start, tmp_path: Path, haclient_pair_factory: Callable[..., AbstractContextManager[HAPair]]
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("orders right-password")
+    with haclient_pair_factory(users={"orders": "right-password"}) as pair:
+        where = pair.url.replace("orders:right-password@", "")
+        async with start("Rotating password", where, **{"/run/secrets/broker": str(secret)}) as program:
+            assert await program.end() == ""
+
+
+def test_pytest(pytester: pytest.Pytester) -> None:
+    (program,) = RECIPES["Pytest"]
+    pytester.makepyfile(program)
+    loop_scope = "asyncio_default_fixture_loop_scope=function"
+    pytester.runpytest_subprocess("-W", "error", "-o", loop_scope).assert_outcomes(passed=1)
