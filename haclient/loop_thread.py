@@ -126,6 +126,11 @@ class LoopThread:
             self._run_posted()
             raise ConnectionClosed(_CLOSED)
 
+    @property
+    def busy(self) -> bool:
+        """Whether more is posted than what runs now."""
+        return bool(self._posted)
+
     def check(self) -> None:
         """Raise unless a blocking call can be made here.
 

@@ -76,7 +76,8 @@ class BlockingSendFuture(LightFuture[Outcome]):
             self.core.window_unused()
             return
         try:
-            self.entry = self.core.submit(data, self)
+            core = self.core
+            self.entry = (core.submit if self.thread.busy else core.submit_last)(data, self)
         except HaclientError as error:
             with contextlib.suppress(concurrent.futures.InvalidStateError):  # another thread cancelled it
                 self.set_exception(error)

@@ -114,6 +114,18 @@ class SenderCore:
                 self.on_waiting()
         return entry
 
+    def submit_last(self, data: bytes, waiter: Waiter) -> Entry[Waiter]:
+        """``submit``, and write now instead of at the end of this turn of the loop: nothing follows in it."""
+        engine = self._engine
+        if engine is None:
+            return self.submit(data, waiter)
+        engine.held = True
+        try:
+            return self.submit(data, waiter)
+        finally:
+            engine.held = False
+            engine.write()
+
     async def wait_window(self) -> None:
         """Wait until the window allows another message.
 

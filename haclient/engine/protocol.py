@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 asyncio hands bytes to ``data_received``; they are pushed into proton's ``Transport``; proton puts events into
 a ``Collector``; the engine takes them out one by one and calls the owner of the connection (``EngineOwner``)
-or of the link concerned.  The output of those calls stays inside proton until ``_flush`` runs, once per turn
-of the event loop, so that a burst of messages leaves in one ``write``.
+or of the link concerned.  The output of those calls stays inside proton until ``write`` runs, once per turn
+of the event loop, so that a burst of messages leaves in one write.
 
 Rules
 -----
@@ -36,14 +36,7 @@ from haclient.engine.greeting import Greeting
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
-from haclient.engine.links import (
-    Link,
-    ReceiverLink,
-    ReceiverOwner,
-    SenderLink,
-    SenderOwner,
-    repeat_credit,
-)
+from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner, repeat_credit
 from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
 from haclient.engine.proton_objects import ProtonObjects
 from haclient.engine.sessions_apart import SessionsApart
@@ -65,7 +58,7 @@ class Engine(asyncio.Protocol):
         self.owner = owner
         self.settings = settings
         self.event_handler: ProtonEventHandler | None = None
-        self.writable = True
+        self.writable, self.held = True, False
         self.close_reason: CloseReason | None = None
         self.lingering: LingeringSocket | None = None
         """The socket, after ``leave``."""
@@ -246,7 +239,9 @@ class Engine(asyncio.Protocol):
         ):
             # proton refuses some frames without an error: it just takes no more input.
             self.abort(proton.Condition("amqp:connection:framing-error", "the peer's bytes are not AMQP"))
-        self.wake()
+        # Most often there is nothing to answer, and so no turn of the loop for it.
+        if self._timer is None or lib.pn_transport_pending(pt) != 0:
+            self.wake()
 
     def eof_received(self) -> bool:
         """asyncio: the peer will send no more."""
@@ -263,9 +258,9 @@ class Engine(asyncio.Protocol):
     # -- bytes out ----------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Send pending output at the end of this turn of the loop."""
-        if self._flush_handle is None and self.close_reason is None:
-            self._flush_handle = self._loop.call_soon(self._flush)
+        """Send pending output at the end of this turn of the loop; not if it is ``held`` for ``write``."""
+        if self._flush_handle is None and not self.held and self.close_reason is None:
+            self._flush_handle = self._loop.call_soon(self.write)
 
     def pause_writing(self) -> None:
         """asyncio: the socket's buffer is full."""
@@ -278,7 +273,8 @@ class Engine(asyncio.Protocol):
             self.wake()
             self._guard(self.owner.writable_again, self)
 
-    def _flush(self) -> None:
+    def write(self) -> None:
+        """Send pending output now."""
         self._flush_handle = None
         if self.close_reason is not None or self._socket is None:
             return

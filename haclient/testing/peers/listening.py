@@ -164,17 +164,18 @@ class PeerEngine(Engine):
 
     def finish(self) -> None:
         """Send what there is to send, then end the stream."""
-        super()._flush()
+        super().write()
         self.writable = False
         self.tcp.write_eof()
 
     def drop(self) -> None:
         """Send what there is to send, then reset the connection."""
-        super()._flush()
+        super().write()
         self.abort()
 
-    def _flush(self) -> None:
-        super()._flush()
+    def write(self) -> None:
+        """Send pending output now; end the stream after the outcome of SASL, where that is asked for."""
+        super().write()
         if self._eof_after_sasl and self.writable and sasl.outcome(self.transport) == 0:
             self.finish()
 
