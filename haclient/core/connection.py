@@ -264,6 +264,7 @@ class ConnectionCore:
         replayed = self.links.on_connected(engine, session, attempt.endpoint)
         quirks.apply(engine, self._loop)
         self._announce(attempt.endpoint, replayed)
+        self._search = None
         if not self._first.done():
             self._first.set_result(None)
 
@@ -284,7 +285,7 @@ class ConnectionCore:
 
     async def _wait_session_end(self) -> CloseReason:
         assert self._session_end is not None
-        return await asyncio.shield(self._session_end)
+        return await self._session_end
 
     def _drop(self, reason: CloseReason) -> None:
         self._engine = self._session_end = None

@@ -74,7 +74,7 @@ class LinkSet:
         self._on_waiting = on_waiting
         self._links: dict[LinkCore, None] = {}
         # Of the links that are not closed, by direction.
-        self._names: set[tuple[type, str]] = set()
+        self._names: dict[tuple[type, str], None] = {}
         self._named = 0
         self._error: HaclientError | None = None
         self._engine: Engine | None = None
@@ -223,12 +223,12 @@ class LinkSet:
 
     def _register_named(self, core: L) -> L:
         key = type(core), core.name
-        self._names.add(key)
-        core.on_closed = partial(self._names.discard, key)
+        self._names[key] = None
+        core.on_closed = partial(self._names.pop, key, None)
         try:
             return self.register(core)
         except BaseException:
-            self._names.discard(key)
+            self._names.pop(key, None)
             raise
 
     def _remove(self, core: LinkCore, then: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ list as a key, text that is not UTF-8, a capability that is no symbol.  Such a f
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,9 +17,11 @@ _UNREADABLE = (TypeError, ValueError)
 
 
 def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
-    """The properties of an Open or an Attach, by plain string."""
+    """The properties of an Open or an Attach, by plain string: one string for all connections to a peer."""
     found = _read(lambda: endpoint.remote_properties)
-    return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+    if not isinstance(found, Mapping):
+        return {}
+    return {sys.intern(str(key)): _shared(value) for key, value in found.items()}
 
 
 def offered_capabilities(connection: proton.Connection) -> frozenset[str]:
@@ -51,6 +54,10 @@ def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
 def _value(data: proton.Data) -> Any:
     data.rewind()
     return data.get_object() if data.next() else None
+
+
+def _shared(value: Any) -> Any:
+    return sys.intern(value) if type(value) is str else value
 
 
 def _read(read: Callable[[], Any]) -> Any:

@@ -110,7 +110,8 @@ class Engine(asyncio.Protocol):
         connection.properties = {symbol(key): value for key, value in properties.items()} or None
         connection.offered_capabilities = [symbol(name) for name in offered] or None
         connection.desired_capabilities = [symbol(name) for name in settings.desired_capabilities] or None
-        connection.open()
+        connection.open()  # writes them into C, and an idle connection needs them no more
+        connection.properties = connection.offered_capabilities = connection.desired_capabilities = None
         self.wake()
 
     def begin(self) -> proton.Session:

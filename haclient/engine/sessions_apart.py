@@ -17,7 +17,7 @@ class SessionsApart:
     __slots__ = ("_by_pointer",)
 
     def __init__(self) -> None:
-        self._by_pointer: set[Any] = set()
+        self._by_pointer: dict[Any, None] = {}  # an empty set is four times as large
 
     def __contains__(self, session: proton.Session) -> bool:
         return session._impl in self._by_pointer
@@ -30,7 +30,7 @@ class SessionsApart:
         if len(self._by_pointer) >= lib.pn_transport_remote_channel_max(engine.transport._impl):
             return None
         session = engine.begin()
-        self._by_pointer.add(session._impl)
+        self._by_pointer[session._impl] = None
         return session
 
     def end(self, engine: Engine, session: proton.Session) -> None:
@@ -41,5 +41,5 @@ class SessionsApart:
 
     def ended(self, session: proton.Session) -> None:
         """Both Ends are exchanged."""
-        self._by_pointer.remove(session._impl)
+        del self._by_pointer[session._impl]
         session.free()

@@ -20,6 +20,7 @@ Rules
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from haclient.retry.policy import Policy
@@ -73,16 +74,19 @@ class Backoff:
 
     def reset(self) -> None:
         """The connection has proved stable: start again at the first ceiling."""
-        policy = self._policy
         self._failures = 0
         self._honored = 0.0
-        self._delays = STRATEGIES[policy.backoff_strategy].delays(
-            policy.backoff_base, policy.backoff_factor, policy.backoff_max, self._rng
-        )
+        # Made at the first failure: few of many idle connections need one.
+        self._delays: Iterator[tuple[float, float]] | None = None
 
     def next(self, retry_after: float | None = None) -> Delay:
         """The delay after one more failure."""
         self._failures += 1
+        if self._delays is None:
+            policy = self._policy
+            self._delays = STRATEGIES[policy.backoff_strategy].delays(
+                policy.backoff_base, policy.backoff_factor, policy.backoff_max, self._rng
+            )
         ceiling, delay = next(self._delays)
         seconds = valid_retry_after(retry_after)
         if seconds is not None and self.honors_retry_after:

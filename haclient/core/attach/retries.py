@@ -90,7 +90,7 @@ class Reattachment:
         self._endpoint: Endpoint | None = None
         self._session_began = 0.0
         # Those that were open before the present session.
-        self._returning: set[LinkCore] = set()
+        self._returning: dict[LinkCore, None] = {}
         self._waits: dict[LinkCore, _Wait] = {}
         # Those that the peer refused by an End, with the session of their own over the present connection.
         self._apart: dict[LinkCore, tuple[Engine, proton.Session] | None] = {}
@@ -102,7 +102,7 @@ class Reattachment:
         """
         self.refused_by_end = False
         self._endpoint, self._session_began = endpoint, self._loop.time()
-        self._returning = {link for link in links if link.was_open}
+        self._returning = {link: None for link in links if link.was_open}
 
     def session_ended(self) -> None:
         """End every wait: the next session attaches every link."""
@@ -120,7 +120,7 @@ class Reattachment:
         wait = self._waits.pop(link, None)
         if wait is not None:
             _cancel(wait)
-        self._returning.discard(link)
+        self._returning.pop(link, None)
         own = self._apart.pop(link, None)
         if own is not None:
             engine, session = own
@@ -180,7 +180,7 @@ class Reattachment:
         self.refused_by_end |= not apart
         if apart and link.refusal is None and link.was_open:
             # The link was in use.  In the shared session it would survive the End with its connection.
-            self._returning.add(link)
+            self._returning[link] = None
             wait.began = self._loop.time()
 
     def _redirect(self, link: LinkCore, wait: _Wait, condition: proton.Condition) -> HaclientError | None:
