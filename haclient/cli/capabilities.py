@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
-import proton
 
-from haclient.core.attach.target import request_capabilities, target_capabilities
+from haclient.core.attach.target import target_capabilities
 
 
 def _checked(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:
@@ -30,8 +29,3 @@ CAPABILITIES = click.option(
     callback=_checked,
     help="A capability to ask of the node, such as queue or topic of Artemis.  Can be repeated.",
 )
-
-
-def ask_source(receiver: proton.Receiver, names: Sequence[str]) -> None:
-    """Ask capabilities of the node that a receiver receives from."""
-    request_capabilities(receiver.source, target_capabilities(names))

@@ -22,7 +22,6 @@ import json
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import click
@@ -30,7 +29,7 @@ import proton
 
 from haclient import aio
 from haclient.api.deadlines import limit, wait_opened
-from haclient.cli.capabilities import CAPABILITIES, ask_source
+from haclient.cli.capabilities import CAPABILITIES
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.forwarding import forwarded
 from haclient.cli.patience import (
@@ -138,7 +137,8 @@ class _Moving:
         receiver = await connection.create_receiver(
             arguments.source,
             credit=self._most_pending,
-            configure=partial(_configure_source, capabilities=arguments.capabilities),
+            capabilities=arguments.capabilities,
+            configure=_ask_for_unsettled,
         )
         patience = Patience(connection, arguments.timeout, arguments.reconnect_timeout)
         async with self._watching(patience.watch(subscription)):
@@ -233,10 +233,9 @@ class _Moving:
             self._fail(error)
 
 
-def _configure_source(receiver: proton.Receiver, capabilities: Sequence[str]) -> None:
+def _ask_for_unsettled(receiver: proton.Receiver) -> None:
     """Let the source keep each message until its outcome (AMQP 1.0 part 2, section 2.8.2)."""
     receiver.snd_settle_mode = proton.Link.SND_UNSETTLED
-    ask_source(receiver, capabilities)
 
 
 @click.command(epilog=_EXAMPLES)

@@ -16,13 +16,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import click
 
 from haclient import aio
-from haclient.cli.capabilities import CAPABILITIES, ask_source
+from haclient.cli.capabilities import CAPABILITIES
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.message_json import encoded, to_json
 from haclient.cli.patience import (
@@ -87,7 +86,7 @@ class _Receiving:
             arguments.address,
             credit=credit,
             browse=arguments.browse,
-            configure=partial(ask_source, names=arguments.capabilities),
+            capabilities=arguments.capabilities,
         )
         patience = Patience(connection, arguments.timeout, arguments.reconnect_timeout)
         watching = asyncio.create_task(patience.watch(subscription), name="haclient receive events")
