@@ -24,7 +24,6 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Awaitable[object]]] = {
     "submit": lambda _, sender, *__: sender.submit(Message()),
     "submit_nowait": lambda _, sender, *__: sender.submit_nowait(Message()),
     "send_many": lambda _, sender, *__: sender.send_many([Message()]),
-    "send_many": lambda _, sender, *__: sender.send_many(["one"]),
     "flush": lambda _, sender, *__: sender.flush(),
     "close of a sender": lambda _, sender, *__: sender.close(),
     "receive": lambda _, __, receiver, ___: receiver.receive(),
