@@ -27,10 +27,12 @@ import proton
 from haclient.api.asyncio_receiver import Delivery, Receiver
 from haclient.api.asyncio_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
+from haclient.api.descriptions import describe_connection, describe_factory
 from haclient.api.loop_affinity import check_loop
 from haclient.api.opening import Opening
 from haclient.api.pickling import not_picklable
 from haclient.api.receiving import unsubscribe
+from haclient.api.unclosed import is_ours, warn_unclosed
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.url_list import URLArgument
@@ -104,6 +106,9 @@ class ConnectionFactory:
     manager it flushes and closes all of them, as a connection does.
     """
 
+    # Not for memory: tracemalloc of Python 3.11 does not know where an object with a dictionary was made.
+    __slots__ = ("__weakref__", "_closed", "_core")
+
     __reduce__ = not_picklable
 
     def __init__(
@@ -132,6 +137,7 @@ class ConnectionFactory:
             telemetry=telemetry,
             **options,
         )
+        self._closed = False  # by the application
 
     @classmethod
     def from_env(
@@ -188,6 +194,7 @@ class ConnectionFactory:
 
     async def close(self) -> None:
         """Close every connection of the factory, and what they share."""
+        self._closed = True
         await self._core.close()
 
     async def __aenter__(self) -> Self:
@@ -201,6 +208,9 @@ class ConnectionFactory:
                 await flush(self._core, self._core.options.call_timeout)
         finally:
             await self.close()
+
+    def __repr__(self) -> str:
+        return describe_factory("haclient.aio", self._core)
 
     def _connect(self, timeout: float | None = None, *, own_factory: bool = False) -> Opening[Connection]:
         async def connect() -> Connection:
@@ -223,6 +233,8 @@ class Connection:
     closes; after an exception or a cancellation it only closes.
     """
 
+    __slots__ = ("__weakref__", "_closed", "_core", "_factory", "_loop", "_own_factory", "_pid")
+
     __reduce__ = not_picklable
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore, *, own_factory: bool) -> None:
@@ -230,6 +242,8 @@ class Connection:
         self._core = core
         self._loop = asyncio.get_running_loop()
         self._own_factory = own_factory
+        self._closed = False  # by the application
+        self._pid = os.getpid()
 
     @property
     def factory(self) -> ConnectionFactory:
@@ -289,7 +303,7 @@ class Connection:
             encoder = MessageEncoder(
                 core, duplicate_detection=options.duplicate_detection, durable=durable, hook=on_encode
             )
-            return Sender(core, encoder, options)
+            return Sender(core, encoder, options, self)
 
         return Opening(create, "create_sender")
 
@@ -398,14 +412,19 @@ class Connection:
         await unsubscribe(self._core, name, topic, seconds)
 
     def events(self) -> AsyncEvents:
-        """An asynchronous iterator over the events of the connection from now on, as long as it is kept."""
-        subscription = AsyncEvents()
+        """An asynchronous iterator over the events of the connection from now on, as long as it is kept.
+
+        It ends when the connection is closed, or when it is closed itself: by its ``close``, or as a context
+        manager.
+        """
+        subscription = AsyncEvents(self._core.name, self)
         self._factory._core.subscribe(subscription, self._core.number)
         return subscription
 
     async def close(self) -> None:
         """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
         check_loop(self._loop)
+        self._closed = True
         await self._core.close()
         if self._own_factory:
             await self._factory.close()
@@ -419,7 +438,7 @@ class Connection:
             check_loop(self._loop)
             core = create()
             await wait_opened(self._core, core, limit(timeout, call_timeout))
-            return Receiver(core, call_timeout)
+            return Receiver(core, call_timeout, self)
 
         return Opening(open_receiver, call)
 
@@ -434,3 +453,15 @@ class Connection:
                 await flush(self._core.links, self._factory._core.options.call_timeout)
         finally:
             await self.close()
+
+    def __repr__(self) -> str:
+        return describe_connection("haclient.aio", self._core)
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is None or self._closed or self._factory._closed or not is_ours(self._pid):
+            return
+        if core.state is State.FAILED:
+            return
+        self._factory._core.abandon(core.loop, None if self._own_factory else core)
+        warn_unclosed(self)

@@ -37,8 +37,10 @@ import proton
 from haclient.api.blocking_receiver import Delivery, Receiver
 from haclient.api.blocking_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
+from haclient.api.descriptions import describe_connection, describe_factory
 from haclient.api.pickling import not_picklable
 from haclient.api.receiving import unsubscribe
+from haclient.api.unclosed import is_ours, warn_unclosed
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.url_list import URLArgument
@@ -112,7 +114,7 @@ def connect(
     except BaseException:
         factory.close()
         raise
-    connection._own_factory = True
+    connection._own_factory = factory._of_connection = True
     return connection
 
 
@@ -122,6 +124,9 @@ class ConnectionFactory:
     Takes the arguments of ``connect``, but for ``timeout``, which its own ``connect`` has.  As a context
     manager it flushes and closes all of them, as a connection does.
     """
+
+    # Not for memory: tracemalloc of Python 3.11 does not know where an object with a dictionary was made.
+    __slots__ = ("__weakref__", "_closed", "_core", "_of_connection", "_thread")
 
     __reduce__ = not_picklable
 
@@ -152,6 +157,7 @@ class ConnectionFactory:
             **options,
         )
         self._thread = LoopThread(self._core.close_if_open)
+        self._closed = self._of_connection = False  # closed by the application
 
     @classmethod
     def from_env(
@@ -208,6 +214,7 @@ class ConnectionFactory:
 
     def close(self) -> None:
         """Close every connection of the factory, and what they share."""
+        self._closed = True
         if not self._thread.started and not self._thread.stop():
             self._core.close_unused()
             return
@@ -229,6 +236,15 @@ class ConnectionFactory:
         finally:
             self.close()
 
+    def __repr__(self) -> str:
+        return describe_factory("haclient", self._core)
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is None or not core.used or self._closed or self._of_connection or not is_ours(core.pid):
+            return  # what it holds goes with its thread
+        warn_unclosed(self)
+
 
 class Connection:
     """One connection to whichever member is primary.
@@ -237,6 +253,8 @@ class Connection:
     closes; after an exception or a cancellation it only closes.
     """
 
+    __slots__ = ("__weakref__", "_closed", "_core", "_factory", "_own_factory", "_pid", "_thread")
+
     __reduce__ = not_picklable
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore) -> None:
@@ -244,6 +262,8 @@ class Connection:
         self._thread = factory._thread
         self._core = core
         self._own_factory = False
+        self._closed = False  # by the application
+        self._pid = os.getpid()
 
     @property
     def factory(self) -> ConnectionFactory:
@@ -300,7 +320,7 @@ class Connection:
         encoder = MessageEncoder(
             core, duplicate_detection=options.duplicate_detection, durable=durable, hook=on_encode
         )
-        return Sender(self._thread, core, encoder, options)
+        return Sender(self._thread, core, encoder, options, self)
 
     def create_receiver(
         self,
@@ -406,13 +426,18 @@ class Connection:
         self._thread.call(unsubscribe(self._core, name, topic, seconds))
 
     def events(self) -> BlockingEvents:
-        """An iterator over the events of the connection from now on, as long as it is kept."""
-        subscription = BlockingEvents()
+        """An iterator over the events of the connection from now on, as long as it is kept.
+
+        It ends when the connection is closed, or when it is closed itself: by its ``close``, or as a context
+        manager.
+        """
+        subscription = BlockingEvents(self._core.name, self)
         self._thread.post(self._factory._core.subscribe, subscription, self._core.number)
         return subscription
 
     def close(self) -> None:
         """Close, within a second in every state.  Sends that wait fail with ``ConnectionClosed``."""
+        self._closed = True
         try:
             self._thread.call(self._core.close())
         except ConnectionClosed:
@@ -421,7 +446,9 @@ class Connection:
             self._factory.close()
 
     def _open_receiver(self, create: Callable[[], ReceiverCore], timeout: float | None) -> Receiver:
-        return Receiver(self._thread, self._create(create, timeout), self._factory._core.options.call_timeout)
+        return Receiver(
+            self._thread, self._create(create, timeout), self._factory._core.options.call_timeout, self
+        )
 
     def _create(self, create: Callable[[], L], timeout: float | None) -> L:
         seconds = limit(timeout, self._factory._core.options.call_timeout)
@@ -455,3 +482,15 @@ class Connection:
                 raise
         finally:
             self.close()
+
+    def __repr__(self) -> str:
+        return describe_connection("haclient", self._core)
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is None or self._closed or self._factory._closed or not is_ours(self._pid):
+            return
+        if core.state is State.FAILED:
+            return
+        self._factory._core.abandon(core.loop, None if self._own_factory else core)
+        warn_unclosed(self)

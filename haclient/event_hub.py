@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import weakref
 
-from haclient.event_log import LogSubscription, Subscription
+from haclient.event_log import AsyncEvents, BlockingEvents, LogSubscription, Subscription
 from haclient.events import Closed, Event, GaveUp
+
+_Iterators = weakref.WeakKeyDictionary[AsyncEvents | BlockingEvents, int | None]
 
 
 class EventHub:
@@ -14,24 +16,29 @@ class EventHub:
     def __init__(self) -> None:
         self._subscriptions: dict[Subscription, int | None] = {LogSubscription(): None}
         # An iterator that the application has dropped, closed or not, must not collect events.
-        self._iterators: weakref.WeakKeyDictionary[Subscription, int | None] = weakref.WeakKeyDictionary()
+        self._iterators: weakref.WeakKeyDictionary[AsyncEvents | BlockingEvents, int | None] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def subscribe(self, subscription: Subscription, connection: int | None = None) -> None:
         """Send the events of one connection (or of all, with ``None``) to a subscription."""
         self._subscriptions[subscription] = connection
 
-    def subscribe_iterator(self, iterator: Subscription, connection: int | None) -> None:
+    def subscribe_iterator(self, iterator: AsyncEvents | BlockingEvents, connection: int | None) -> None:
         """Like ``subscribe``, for as long as the application keeps the iterator."""
         self._iterators[iterator] = connection
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Stop sending events to a subscription, and close it."""
+        """Stop sending events to a subscription, and end it."""
         self._subscriptions.pop(subscription, None)
-        self._iterators.pop(subscription, None)
-        subscription.close()
+        if isinstance(subscription, AsyncEvents | BlockingEvents):
+            self._iterators.pop(subscription, None)
+        subscription.end()
 
     def publish(self, connection: int, event: Event) -> None:
         """Send an event of a connection to its subscriptions; they end with the connection."""
+        for iterator in [each for each in self._iterators if each.closed]:
+            del self._iterators[iterator]
         for subscription, wanted in (*self._subscriptions.items(), *self._iterators.items()):
             if wanted is None or wanted == connection:
                 subscription.put(event)
@@ -39,6 +46,6 @@ class EventHub:
                 self.unsubscribe(subscription)
 
     def close(self) -> None:
-        """Close every subscription."""
+        """End every subscription."""
         for subscription in (*self._subscriptions, *self._iterators):
-            subscription.close()
+            subscription.end()

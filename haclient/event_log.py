@@ -15,7 +15,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 
 from haclient import events
 from haclient.events import Event
@@ -34,8 +34,8 @@ class Subscription(Protocol):
     def put(self, event: Event) -> None:
         """Take one event."""
 
-    def close(self) -> None:
-        """Close: no more events follow."""
+    def end(self) -> None:
+        """End: no more events follow."""
 
 
 class CallbackSubscription:
@@ -66,7 +66,7 @@ class CallbackSubscription:
                 self._thread.start()
             self._ready.notify()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Let the queued events run, but do not wait long for them."""
         with self._ready:
             self._closed = True
@@ -92,17 +92,28 @@ class CallbackSubscription:
 
 
 class AsyncEvents:
-    """An asynchronous iterator over events; ends when the connection is closed."""
+    """An asynchronous iterator over the events of a connection; ends when that is closed, or when this is.
 
-    def __init__(self) -> None:
+    As a context manager it closes at the end of the block.  It keeps its connection.
+
+    :ivar dropped: events lost because nobody took them in time.
+
+    :param name: that of the connection in log lines.
+    :param connection: what must not be collected before this is.
+    """
+
+    def __init__(self, name: str = "", connection: object = None) -> None:
         self.dropped: int = 0
+        self.closed: bool = False
+        self._name = name
+        self._connection = connection
         self._queue: deque[Event] = deque()
         self._ready = asyncio.Event()
-        self._closed = False
+        self._ended = False
 
     def put(self, event: Event) -> None:
         """Queue an event (on the event loop's thread)."""
-        if self._closed:
+        if self._ended:
             return
         if len(self._queue) >= QUEUE_SIZE:
             self._queue.popleft()
@@ -110,36 +121,62 @@ class AsyncEvents:
         self._queue.append(event)
         self._ready.set()
 
-    def close(self) -> None:
-        """Close: no more events follow."""
-        self._closed = True
+    def end(self) -> None:
+        """End after the events that are queued: no more follow."""
+        self._ended = True
         self._ready.set()
 
-    def __aiter__(self) -> AsyncEvents:
+    async def close(self) -> None:
+        """Close: the iteration ends, also one that waits, and what is queued is dropped."""
+        self.closed = True
+        self._queue.clear()
+        self.end()
+
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
         while not self._queue:
-            if self._closed:
+            if self._ended:
                 raise StopAsyncIteration
             self._ready.clear()
             await self._ready.wait()
         return self._queue.popleft()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return _describe("haclient.aio", self._name, len(self._queue), self.dropped, closed=self._ended)
+
 
 class BlockingEvents:
-    """An iterator over events, for another thread than the one that publishes."""
+    """An iterator over the events of a connection; ends when that is closed, or when this is.
 
-    def __init__(self) -> None:
+    As a context manager it closes at the end of the block.  It keeps its connection.  Any thread may use it.
+
+    :ivar dropped: events lost because nobody took them in time.
+
+    :param name: that of the connection in log lines.
+    :param connection: what must not be collected before this is.
+    """
+
+    def __init__(self, name: str = "", connection: object = None) -> None:
         self.dropped: int = 0
+        self.closed: bool = False
+        self._name = name
+        self._connection = connection
         self._queue: deque[Event] = deque()
         self._ready = threading.Condition()
-        self._closed = False
+        self._ended = False
 
     def put(self, event: Event) -> None:
         """Queue an event."""
         with self._ready:
-            if self._closed:
+            if self._ended:
                 return
             if len(self._queue) >= QUEUE_SIZE:
                 self._queue.popleft()
@@ -147,22 +184,43 @@ class BlockingEvents:
             self._queue.append(event)
             self._ready.notify()
 
-    def close(self) -> None:
-        """Close: no more events follow."""
+    def end(self) -> None:
+        """End after the events that are queued: no more follow."""
         with self._ready:
-            self._closed = True
+            self._ended = True
             self._ready.notify_all()
 
-    def __iter__(self) -> BlockingEvents:
+    def close(self) -> None:
+        """Close: the iteration ends, also one that waits, and what is queued is dropped."""
+        with self._ready:
+            self.closed = self._ended = True
+            self._queue.clear()
+            self._ready.notify_all()
+
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Event:
         with self._ready:
             while not self._queue:
-                if self._closed:
+                if self._ended:
                     raise StopIteration
                 self._ready.wait()
             return self._queue.popleft()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return _describe("haclient", self._name, len(self._queue), self.dropped, closed=self._ended)
+
+
+def _describe(package: str, name: str, queued: int, dropped: int, *, closed: bool) -> str:
+    state = "closed" if closed else "open"
+    return f"<{package} events of {name}: {state}, queued={queued} dropped={dropped}>"
 
 
 class LogSubscription:
@@ -202,5 +260,5 @@ class LogSubscription:
             case _:
                 logger.debug("%s: %s", prefix, type(event).__name__)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Nothing is queued."""

@@ -13,6 +13,7 @@ It serves one event loop at a time: when that one is closed, the next one gets c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import random
@@ -40,7 +41,7 @@ from haclient.discovery.topology import Topology
 from haclient.engine.sasl import check_available
 from haclient.errors import ConnectionClosed, WrongThread
 from haclient.event_hub import EventHub
-from haclient.event_log import CallbackSubscription, Subscription
+from haclient.event_log import AsyncEvents, BlockingEvents, CallbackSubscription
 from haclient.recorder_setup import make_recorder, make_redactor
 from haclient.resolver.resolve import Resolver
 from haclient.telemetry.settings import TelemetrySettings
@@ -71,8 +72,8 @@ def check_timeout(timeout: object) -> None:
     """
     if not isinstance(timeout, int | float) or isinstance(timeout, bool):
         raise TypeError(f"timeout: expected seconds, or math.inf for no limit, not {type(timeout).__name__}")
-    if not timeout >= 0:
-        raise ValueError(f"timeout: {timeout} is no time to wait; seconds are expected, or math.inf")
+    if math.isnan(timeout):
+        raise ValueError(f"timeout: {timeout} is no time to wait: seconds are expected, or math.inf")
 
 
 def check_one_timeout(timeout: float | None, options: OptionArguments) -> None:
@@ -164,6 +165,8 @@ class FactoryCore:
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connections: dict[ConnectionCore, None] = {}
+        # The closing of what nobody can use any more; the loop itself keeps no task.
+        self._closing: set[asyncio.Task[None]] = set()
 
     @property
     def client_id(self) -> str:
@@ -208,6 +211,16 @@ class FactoryCore:
         return self._shared
 
     @property
+    def used(self) -> bool:
+        """Whether it has connected."""
+        return self._loop is not None
+
+    @property
+    def pid(self) -> int:
+        """The process in which it was used last."""
+        return self._identity.pid
+
+    @property
     def closed(self) -> bool:
         """Whether the application closed it."""
         return self._closed
@@ -215,7 +228,12 @@ class FactoryCore:
     @property
     def unsettled(self) -> int:
         """How many messages of its connections have no outcome yet."""
-        return sum(core.links.unsettled for core in self._connections)
+        return sum(core.links.unsettled for core in tuple(self._connections))
+
+    @property
+    def connections(self) -> int:
+        """How many of its connections are open."""
+        return len(self._connections)
 
     @property
     def starved(self) -> bool:
@@ -237,8 +255,25 @@ class FactoryCore:
             self._shared = None
         self._events.close()
 
+    def abandon(self, loop: asyncio.AbstractEventLoop, core: ConnectionCore | None = None) -> None:
+        """Close a connection, or everything, that nobody can use any more; from any thread, without a lock.
+
+        :param loop: that of the connections.
+        """
+        with contextlib.suppress(RuntimeError):  # it is closed, and so are its sockets
+            loop.call_soon_threadsafe(self._close_abandoned, core)
+
+    def _close_abandoned(self, core: ConnectionCore | None) -> None:
+        if self._closed:
+            return
+        closing = self.close() if core is None else core.close()
+        task = asyncio.get_running_loop().create_task(closing, name="haclient close")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
     async def close_if_open(self) -> None:
-        """Close, unless the application did, or never connected."""
+        """Close, unless the application did, or never connected; as the last thing on its event loop."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
         if not self._closed and self._loop is not None:
             await self.close()
 
@@ -247,13 +282,13 @@ class FactoryCore:
         self._closed = True
         self._events.close()
 
-    def subscribe(self, subscription: Subscription, connection: int | None) -> None:
+    def subscribe(self, subscription: AsyncEvents | BlockingEvents, connection: int | None) -> None:
         """Send the events of one connection (or of all, with ``None``) to an iterator, while it is kept.
 
-        The iterator is closed if the connection is.
+        The iterator ends if the connection is.
         """
         if connection is not None and all(core.number != connection for core in self._connections):
-            subscription.close()
+            subscription.end()
         else:
             self._events.subscribe_iterator(subscription, connection)
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import proton
 
 from haclient.api.deadlines import limit
+from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
 from haclient.api.pickling import not_picklable
 from haclient.api.receiving import arrived, check_counts, drain, nothing_arrived, take
@@ -25,9 +26,10 @@ class Receiver:
 
     __reduce__ = not_picklable
 
-    def __init__(self, core: ReceiverCore, call_timeout: float | None) -> None:
+    def __init__(self, core: ReceiverCore, call_timeout: float | None, connection: object) -> None:
         self._core = core
         self._call_timeout = call_timeout
+        self._connection = connection  # which must not be collected before this
 
     @property
     def address(self) -> str | None:
@@ -138,6 +140,9 @@ class Receiver:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return describe_receiver("haclient.aio", self._core)
+
 
 class Delivery:
     """One received message.  Settle it once, with one of the four outcomes.
@@ -197,6 +202,9 @@ class Delivery:
                 OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
             )
         )
+
+    def __repr__(self) -> str:
+        return describe_delivery("haclient.aio", self._core)
 
     def _settle(self, outcome: Outcome) -> None:
         if running_loop() is not self._core.loop:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import proton
 
 from haclient.api.deadlines import flush, full_window, limit, not_settled, window_full
+from haclient.api.descriptions import describe_sender
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
 from haclient.api.pickling import not_picklable
 from haclient.api.send_futures import AsyncSendFuture
@@ -34,8 +35,11 @@ class Sender:
 
     __reduce__ = not_picklable
 
-    def __init__(self, core: SenderCore, encoder: MessageEncoder, options: Options) -> None:
+    def __init__(
+        self, core: SenderCore, encoder: MessageEncoder, options: Options, connection: object
+    ) -> None:
         self._core = core
+        self._connection = connection  # which must not be collected before this
         self._timeout = options.send_timeout
         self._call_timeout = options.call_timeout
         self._loop = asyncio.get_running_loop()
@@ -219,9 +223,13 @@ class Sender:
         finally:
             await self.close()
 
+    def __repr__(self) -> str:
+        return describe_sender("haclient.aio", self._core, self.unsettled)
+
     def _submit(self, data: bytes) -> AsyncSendFuture:
         core, future = self._core, AsyncSendFuture(loop=self._loop)
-        future.core, future.entry = core, core.submit(data, future)
+        future.core, future.sender = core, self
+        future.entry = core.submit(data, future)
         return future
 
     async def _wait_window(self, seconds: float | None, duplicate_id: str | bytes | None) -> None:

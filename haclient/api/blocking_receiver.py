@@ -11,6 +11,7 @@ from typing import Any, Self
 import proton
 
 from haclient.api.deadlines import limit
+from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.pickling import not_picklable
 from haclient.api.receiving import arrived, check_counts, drain, live, nothing_arrived, take
 from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
@@ -28,10 +29,13 @@ class Receiver:
 
     __reduce__ = not_picklable
 
-    def __init__(self, thread: LoopThread, core: ReceiverCore, call_timeout: float | None) -> None:
+    def __init__(
+        self, thread: LoopThread, core: ReceiverCore, call_timeout: float | None, connection: object
+    ) -> None:
         self._thread = thread
         self._core = core
         self._call_timeout = call_timeout
+        self._connection = connection  # which must not be collected before this
 
     @property
     def address(self) -> str | None:
@@ -167,6 +171,9 @@ class Receiver:
             self._thread.post(self._core.replenish_credit, len(taken), taken[-1].session_number)
             held += taken
 
+    def __repr__(self) -> str:
+        return describe_receiver("haclient", self._core)
+
 
 class Delivery:
     """One received message.  Settle it once, with one of the four outcomes.
@@ -227,6 +234,9 @@ class Delivery:
                 OutcomeState.MODIFIED, delivery_failed=delivery_failed, undeliverable_here=undeliverable_here
             )
         )
+
+    def __repr__(self) -> str:
+        return describe_delivery("haclient", self._core)
 
     def _settle(self, outcome: Outcome) -> None:
         self._core.mark_settled()

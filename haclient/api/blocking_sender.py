@@ -14,6 +14,7 @@ import proton
 
 from haclient.api.blocking_receiver import close_link
 from haclient.api.deadlines import flush, full_window, limit, not_settled, window_full
+from haclient.api.descriptions import describe_sender
 from haclient.api.pickling import not_picklable
 from haclient.api.send_futures import BlockingSendFuture
 from haclient.api.send_many import END, Batch, check, note, outcomes
@@ -37,10 +38,16 @@ class Sender:
     __reduce__ = not_picklable
 
     def __init__(
-        self, thread: LoopThread, core: SenderCore, encoder: MessageEncoder, options: Options
+        self,
+        thread: LoopThread,
+        core: SenderCore,
+        encoder: MessageEncoder,
+        options: Options,
+        connection: object,
     ) -> None:
         self._thread = thread
         self._core = core
+        self._connection = connection  # which must not be collected before this
         self._timeout = options.send_timeout
         self._call_timeout = options.call_timeout
         self._encode = encoder.encode
@@ -201,6 +208,9 @@ class Sender:
         finally:
             self.close()
 
+    def __repr__(self) -> str:
+        return describe_sender("haclient", self._core, self.unsettled)
+
     def _post(
         self,
         message: proton.Message | Body,
@@ -212,7 +222,7 @@ class Sender:
     ) -> tuple[BlockingSendFuture, bytes]:
         self._thread.check()
         future, core = BlockingSendFuture(), self._core
-        future.core, future.thread = core, self._thread
+        future.core, future.thread, future.sender = core, self._thread, self
         try:
             if wait and self.unsettled >= core.ledger.window:
                 self._wait_window(seconds, duplicate_id)

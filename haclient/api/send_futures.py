@@ -11,6 +11,7 @@ import contextlib
 import logging
 from typing import Any
 
+from haclient.api.descriptions import describe_future
 from haclient.api.light_future import LightFuture
 from haclient.core.ledger import Entry
 from haclient.core.sender import SenderCore
@@ -25,14 +26,16 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
     """For the asyncio API.  Belongs to the event loop of its sender.
 
     :ivar core: its sender.
-    :ivar entry: its place in the ledger.  The caller sets both: an ``__init__`` in Python would cost as much
+    :ivar sender: what sends, and must not be collected before.
+    :ivar entry: its place in the ledger.  The caller sets all: an ``__init__`` in Python would cost as much
         as the future itself, for each message.
     """
 
-    __slots__ = ("core", "entry")
+    __slots__ = ("core", "entry", "sender")
 
     core: SenderCore
     entry: Entry[Any]
+    sender: object
 
     def set_exception(self, exception: type | BaseException, /) -> None:
         """Note why the message failed.  Nothing is printed if nobody looks: ``flush`` is for those."""
@@ -47,16 +50,21 @@ class AsyncSendFuture(asyncio.Future[Outcome]):
             self.core.withdraw_unsent(self.entry)
         return cancelled
 
+    def __repr__(self) -> str:
+        return describe_future("haclient.aio", self.core, self)
+
 
 class BlockingSendFuture(LightFuture[Outcome]):
     """For the blocking API: any thread may cancel it.
 
-    :ivar core: its sender; the caller sets this and ``thread``.
+    :ivar core: its sender; the caller sets this, ``thread`` and ``sender``.
+    :ivar sender: what sends, and must not be collected before.
     :ivar entry: its place in the ledger, once it has one.
     """
 
     core: SenderCore
     thread: LoopThread
+    sender: object
     entry: Entry[Any] | None = None
     _cancelled = False
 
@@ -69,6 +77,9 @@ class BlockingSendFuture(LightFuture[Outcome]):
             with contextlib.suppress(ConnectionClosed, WrongThread):
                 self.thread.post(self._withdraw_unsent)
         return cancelled
+
+    def __repr__(self) -> str:
+        return describe_future("haclient", self.core, self)
 
     def submit(self, data: bytes) -> None:
         """Put the message into the ledger (on the loop thread), unless it is cancelled already."""

@@ -157,6 +157,7 @@ class ConnectionCore:
                 await _wait_until(end, session_end)
                 engine.abort()
             await self._end_task()
+            self._engine = None  # links that the application keeps hold this
             self._events.connection_closed()
         if (lingering := self._lingering) is not None:
             await _wait_until(end, lingering.closed)
@@ -322,6 +323,11 @@ class ConnectionCore:
             self._first.set_exception(self._callable_error)
             self._first.exception()
         self._set_failed(episodes.give_up_error(verdict, self._loop.time()))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it belongs to."""
+        return self._loop
 
     @property
     def _attempts_made(self) -> int:

@@ -53,6 +53,11 @@ class DeliveryCore:
         return self._receiver.loop
 
     @property
+    def address(self) -> str | None:
+        """The node that its receiver receives from."""
+        return self._receiver.address
+
+    @property
     def message(self) -> proton.Message:
         """The message, decoded when first asked for, without its duplicate-detection id."""
         message = self._message

@@ -241,7 +241,17 @@ class LinkSet:
     @property
     def unsettled(self) -> int:
         """How many messages have no outcome yet."""
-        return sum(link.unsettled for link in self._links)
+        return sum(link.unsettled for link in tuple(self._links))  # any thread may ask
+
+    @property
+    def senders(self) -> int:
+        """How many senders are open."""
+        return sum(isinstance(link, SenderCore) for link in tuple(self._links))
+
+    @property
+    def receivers(self) -> int:
+        """How many receivers are open."""
+        return sum(isinstance(link, ReceiverCore) for link in tuple(self._links))
 
     @property
     def starved(self) -> bool:

@@ -192,6 +192,11 @@ class ReceiverCore:
                     self._waiting.remove(waiter)
                 raise
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a primary that it can receive from."""
+        return self._link is not None and not self._link.dead and self.refusal is None
+
     def close(self, error: HaclientError | None = None, *, keep: bool | None = None) -> None:
         """Close the link; the queue gets back the messages in the inbox.
 

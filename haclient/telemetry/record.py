@@ -86,7 +86,7 @@ class Recorder:
         """Never write this password."""
         self._redactor.add(user, password)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Do nothing: the queued events are still written."""
 
     # -- on the writer's thread ---------------------------------------------------------------

@@ -82,7 +82,7 @@ async def test_the_timeout_of_one_connect_holds_for_no_other(api: API) -> None:
         await factory.close()
 
 
-@pytest.mark.parametrize("timeout", ["5", True, -1, math.nan])
+@pytest.mark.parametrize("timeout", ["5", True, math.nan])
 async def test_a_timeout_that_is_none_is_refused(api: API, timeout: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="timeout: "):
         await api.connect(url(NOBODY), timeout=timeout)
@@ -281,5 +281,6 @@ async def test_each_connection_of_a_factory_gets_the_error_at_its_own_first_conn
             with pytest.raises(VaultError, match=text):
                 await factory.connect()
         assert first.state is State.CONNECTED
-        assert (await factory.connect()).state is State.CONNECTED
+        last = await factory.connect()
+        assert last.state is State.CONNECTED
         await factory.close()

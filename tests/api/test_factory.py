@@ -258,8 +258,9 @@ def test_a_blocking_call_on_the_loop_thread_raises_wrong_thread() -> None:
 def test_a_factory_that_was_closed_says_so() -> None:
     with in_thread(primary()) as good:
         factory = haclient.ConnectionFactory(url(good))
-        factory.connect()
+        connection = factory.connect()
         factory.close()
+        assert connection.state is State.CLOSED
         factory.close()
         with pytest.raises(ConnectionClosed):
             factory.connect()

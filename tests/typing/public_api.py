@@ -77,6 +77,10 @@ def configure_receiver(link: proton.Receiver) -> None:
     link.properties = {proton.symbol("a"): 1}
 
 
+def version() -> None:
+    assert_type(haclient.__version__, str)
+
+
 def cluster_url() -> None:
     url = ClusterURL.parse(URL)
     assert_type(url, ClusterURL)
@@ -184,6 +188,10 @@ def blocking_connection() -> None:
             use_event(event)
         for event in connection.events():
             assert_type(event, events.Event)
+        with connection.events() as closing:
+            assert_type(next(closing), events.Event)
+            assert_type((closing.dropped, closing.closed), tuple[int, bool])
+            closing.close()
     connection.close()
 
 
@@ -274,6 +282,10 @@ async def asyncio_connection() -> None:
             use_event(event)
         async for event in connection.events():
             assert_type(event, events.Event)
+        async with connection.events() as closing:
+            assert_type(await anext(closing), events.Event)
+            assert_type((closing.dropped, closing.closed), tuple[int, bool])
+            await closing.close()
     async with connection as same:
         assert_type(same, aio.Connection)
     await connection.close()

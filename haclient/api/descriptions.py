@@ -1,0 +1,70 @@
+"""What ``repr`` shows of the objects of both APIs: states, addresses and counts; no password and no body."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+
+from haclient.core.connection import ConnectionCore
+from haclient.core.delivery import DeliveryCore
+from haclient.core.receiver import ReceiverCore
+from haclient.core.sender import SenderCore
+from haclient.factory import FactoryCore
+from haclient.outcome import Outcome
+
+AnyFuture = asyncio.Future[Outcome] | concurrent.futures.Future[Outcome]
+
+
+def describe_factory(package: str, core: FactoryCore) -> str:
+    """A factory, with its URL but for the passwords."""
+    state = "closed" if core.closed else "open"
+    counts = f"connections={core.connections} unsettled={core.unsettled}"
+    return f"<{package}.ConnectionFactory {core.client_id} of {core.url}: {state}, {counts}>"
+
+
+def describe_connection(package: str, core: ConnectionCore) -> str:
+    """A connection, by the name that it has in log lines."""
+    where = "" if core.endpoint is None else f" to {core.endpoint}"
+    generation = "" if core.generation is None else f" generation={core.generation}"
+    links = core.links
+    counts = f"senders={links.senders} receivers={links.receivers} unsettled={links.unsettled}"
+    return f"<{package}.Connection {core.name}: {core.state.value}{where},{generation} {counts}>"
+
+
+def describe_sender(package: str, core: SenderCore, unsettled: int) -> str:
+    """A sender."""
+    state = _link_state(core, attached=core.connected)
+    return (
+        f"<{package}.Sender to {core.address!r}: {state}, unsettled={unsettled} window={core.ledger.window}>"
+    )
+
+
+def describe_receiver(package: str, core: ReceiverCore) -> str:
+    """A receiver."""
+    state = _link_state(core, attached=core.connected)
+    return f"<{package}.Receiver from {core.address!r}: {state}, prefetched={len(core.inbox)}>"
+
+
+def describe_delivery(package: str, core: DeliveryCore) -> str:
+    """A delivery: the size of its message, and nothing of what is in it."""
+    state = "settled" if core.settled else "stale" if core.stale else "unsettled"
+    return f"<{package}.Delivery from {core.address!r}: {state}, {len(core.data)} bytes>"
+
+
+def describe_future(package: str, core: SenderCore, future: AnyFuture) -> str:
+    """What ``submit`` returns; an error by its type alone, for its words may quote the message."""
+    if not future.done():
+        state = "pending"
+    elif future.cancelled():
+        state = "cancelled"
+    elif (error := future.exception()) is not None:
+        state = type(error).__name__
+    else:
+        state = future.result().state.name.lower()
+    return f"<{package} send to {core.address!r}: {state}>"
+
+
+def _link_state(core: SenderCore | ReceiverCore, *, attached: bool) -> str:
+    if core.error is not None:
+        return "closed"
+    return "attached" if attached else "not attached"
