@@ -89,7 +89,7 @@ async def test_a_server_that_changes_its_mind_parks_nobody() -> None:
         host, port = reserved.getsockname()
     async with closing_with(LIMIT, moods()) as bad:
         options = url(bad, Peer(host, port), max_retry_after="0.3", startup_deadline="none", **QUICK)
-        connecting = asyncio.create_task(aio.connect(options, on_event=seen.append)._connect())
+        connecting = asyncio.create_task(aio.connect(options, on_event=seen.append))
         async with asyncio.timeout(30):
             await said_all.wait()
         async with primary(host=host, port=port) as good:
@@ -119,9 +119,7 @@ async def test_a_slot_is_kept_at_the_member_that_gave_it() -> None:
     seen: list[Event] = []
     condition = proton.Condition(LIMIT, "your turn comes", {proton.symbol("retry-after"): proton.uint(200)})
     async with member(offers=False, refusal=condition) as busy, primary() as other:
-        connecting = asyncio.create_task(
-            aio.connect(url(busy, other, **QUICK), on_event=seen.append)._connect()
-        )
+        connecting = asyncio.create_task(aio.connect(url(busy, other, **QUICK), on_event=seen.append))
         await busy.until(lambda: busy.refused == 1)
         busy.serving = True
         connection = await connecting

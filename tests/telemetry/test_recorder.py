@@ -201,7 +201,7 @@ async def test_pending_attempts_end_with_the_connection(tmp_path: Path) -> None:
     folder = tmp_path / "telemetry"
     async with deaf.silence() as peer:
         factory = aio.ConnectionFactory(f"amqp://{peer.address}", telemetry=folder)
-        connecting = asyncio.ensure_future(factory.connect()._connect())
+        connecting = asyncio.ensure_future(factory.connect())
         await until(lambda: peer.accepted)
         connecting.cancel()
         with pytest.raises(asyncio.CancelledError):
