@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
     from haclient.reactor.loop import Reactor
 
-_DELIVERY: int = lib.PN_DELIVERY
 _TRANSPORT: int = lib.PN_TRANSPORT
 # ``connection_ended`` reports the end of the transport, once.
 _REPORTED_AT_THE_END = frozenset(
@@ -274,14 +273,25 @@ class Binding:
         """Dispatch what proton has for the handlers (``ProtonEventHandler``)."""
         container = self.container
         peek, pop, collector = lib.pn_collector_peek, lib.pn_collector_pop, engine._pc
+        delivery_of, link = lib.pn_event_delivery, None
         if container.held:
             while (raw := peek(collector)) and lib.pn_event_type(raw) == _TRANSPORT:
                 pop(collector)
             if raw:
                 container.mark_pending()
             return
-        while engine.close_reason is None and not container.failed and (raw := peek(collector)):
-            self._handle_event(engine, raw, pop, collector)
+        while engine.close_reason is None and container.error is None and (raw := peek(collector)):
+            pointer = delivery_of(raw)
+            if not pointer:
+                self._handle_event(engine, raw, pop, collector)
+                continue
+            pop(collector)
+            # One after the other are most often of the same link, which says so without a C call.
+            delivery = None if link is None else link.deliveries.get(pointer)
+            if delivery is None:
+                link = self.link(lib.pn_delivery_link(pointer))
+                delivery = link.delivery_of(pointer)
+            container.dispatch(DeliveryEvent(self, link, delivery))
         container.pending |= container.failed
         container.events_handled()
 
@@ -301,11 +311,6 @@ class Binding:
 
     def _handle_event(self, engine: Engine, raw: Any, pop: Any, collector: Any) -> None:
         kind = lib.pn_event_type(raw)
-        if kind == _DELIVERY:
-            pointer = lib.pn_event_delivery(raw)
-            pop(collector)
-            self._on_delivery(pointer)
-            return
         if kind == _TRANSPORT:
             pop(collector)
             return
@@ -329,10 +334,6 @@ class Binding:
     def _free(self, link: Any) -> None:
         del self._links[link._impl]
         lib.pn_link_free(link._impl)
-
-    def _on_delivery(self, pointer: Any) -> None:
-        link = self.link(lib.pn_delivery_link(pointer))
-        self.container.dispatch(DeliveryEvent(self, link.delivery_of(pointer)))
 
     def _on_peer_end(self, event: Event) -> None:
         """The peer ended a link, or a session and its links: transactions end with their coordinator's."""

@@ -47,29 +47,40 @@ _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = (
 class DeliveryEvent(Event):
     """Data or a state arrived for a delivery."""
 
-    def __init__(self, binding: Binding, delivery: Delivery) -> None:
+    def __init__(self, binding: Binding, link: Any, delivery: Delivery) -> None:
         self._type = _DELIVERY
         self._clsname = "Delivery"
         self._context = self._delivery = delivery
         self._container = binding.container
         self._connection = binding.connection
-        self._link = link = delivery.link
-        self._session = link.session
+        self._link = link
+        self._session = link._session
         self._transport = None if binding.engine is None else binding.engine.transport
         self._message: Any = None
 
     @property
     def handler(self) -> Any:
         """The handler of its link, session or connection; ``None`` without one."""
-        return self._link.handler or self._session.handler or self._connection.handler
+        return self._link._handler or self._session._handler or self._connection._handler
 
     def dispatch(self, handler: Any, type: Any = None) -> None:  # noqa: A002 - proton's name
         """Give the event to a handler and to those inside it."""
-        handle = _HANDLERS.get(handler.__class__) if type is None or type is _DELIVERY else None
-        if handle is None or handler.__dict__.get("handlers") or "on_delivery" in handler.__dict__:
+        if type is not None and type is not _DELIVERY:
             super().dispatch(handler, type)
-        else:
-            handle(handler, self, self._delivery)
+            return
+        # As proton does, without the calls between.
+        own = getattr(handler, "on_delivery", None)
+        if own:
+            own(self)
+        elif hasattr(handler, "on_unhandled"):
+            handler.on_unhandled("on_delivery", self)
+        handlers = _OF_SENDERS if self._link.is_sender else _OF_RECEIVERS
+        for inner in getattr(handler, "handlers", ()):
+            handle = handlers.get(inner.__class__)
+            if handle is None or inner.__dict__.get("handlers") or "on_delivery" in inner.__dict__:
+                self.dispatch(inner)
+            elif handle is not _ignore:
+                handle(inner, self, self._delivery)
 
     def receive(self) -> None:
         """Read the message, the current one of its link."""
@@ -98,16 +109,13 @@ class DeliveryEvent(Event):
 def _control_flow(handler: Any, event: DeliveryEvent, _delivery: Delivery) -> None:
     """``FlowController``: keep the credit at the size of the window."""
     link = event._link
-    if link.is_receiver:
-        handler._drained += link.drained()
-        if handler._drained == 0:
-            link.flow(handler._window - lib.pn_link_credit(link._impl))
+    handler._drained += link.drained()
+    if handler._drained == 0:
+        link.flow(handler._window - lib.pn_link_credit(link._impl))
 
 
 def _receive(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
     """``IncomingMessageHandler``: read whole messages, and settle them as the handler says."""
-    if not event._link.is_receiver:
-        return
     pointer = delivery._impl
     if lib.pn_delivery_aborted(pointer):
         handler.on_aborted(event)
@@ -119,7 +127,7 @@ def _receive(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
                 _settle(delivery, _RELEASED)
             return
         try:
-            handler.on_message(event)
+            _report(handler, "on_message", event)
             if handler.auto_accept:
                 _settle(delivery, _ACCEPTED)
         except Reject:
@@ -132,23 +140,29 @@ def _receive(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
 
 def _send(handler: Any, event: DeliveryEvent, delivery: Delivery) -> None:
     """``OutgoingMessageHandler``: report outcomes, and settle what the peer has settled."""
-    if not event._link.is_sender or not lib.pn_delivery_updated(delivery._impl):
+    if not lib.pn_delivery_updated(delivery._impl):
         return
     state = lib.pn_delivery_remote_state(delivery._impl)
     if state == _ACCEPTED:
-        handler.on_accepted(event)
+        _report(handler, "on_accepted", event)
     elif state == _REJECTED:
         handler.on_rejected(event)
     elif state in (_RELEASED, _MODIFIED):
         handler.on_released(event)
     if lib.pn_delivery_settled(delivery._impl):
-        handler.on_settled(event)
+        _report(handler, "on_settled", event)
         if handler.auto_settle:
             delivery.settle()
 
 
 def _ignore(_handler: Any, _event: DeliveryEvent, _delivery: Delivery) -> None:
-    """``EndpointStateHandler``: deliveries are none of its events."""
+    """``EndpointStateHandler``, and the handlers of the other kind of link: not their event."""
+
+
+def _report(handler: Any, method: str, event: DeliveryEvent) -> None:
+    """Call a method of one of proton's handlers, which calls the application's of the same name."""
+    delegate = None if method in handler.__dict__ else handler.delegate
+    (getattr(delegate, method, None) or getattr(handler, method))(event)
 
 
 def _settle(delivery: Delivery, state: int) -> None:
@@ -156,9 +170,16 @@ def _settle(delivery: Delivery, state: int) -> None:
     delivery.settle()
 
 
-_HANDLERS: dict[type, Callable[[Any, DeliveryEvent, Delivery], None]] = {
+_Handle = Callable[[Any, DeliveryEvent, "Delivery"], None]
+_OF_RECEIVERS: dict[type, _Handle] = {
     FlowController: _control_flow,
     EndpointStateHandler: _ignore,
     IncomingMessageHandler: _receive,
+    OutgoingMessageHandler: _ignore,
+}
+_OF_SENDERS: dict[type, _Handle] = {
+    FlowController: _ignore,
+    EndpointStateHandler: _ignore,
+    IncomingMessageHandler: _ignore,
     OutgoingMessageHandler: _send,
 }
