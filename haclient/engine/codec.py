@@ -165,7 +165,8 @@ class Encoder:
     def _start(self, message: proton.Message) -> bytes:
         """Header and properties, which proton writes."""
         pn_message = message._msg
-        start = self._encode_by_proton(message, pn_message)
+        size = lib.pn_message_encode_py(pn_message, self._buffer, self._size)
+        start = ffi.unpack(self._buffer, size) if size > 0 else self._encode_by_proton(message, pn_message)
         if start != _NO_HEADER_NO_PROPERTIES and not _is_start_only(start):
             # What it was decoded from, or encoded before.
             for section in _SECTIONS:

@@ -6,12 +6,15 @@ belongs to nobody.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import proton
 from cproton_ffi import lib
 
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
+
+if TYPE_CHECKING:
+    from haclient.reactor.endpoints.binding import Binding
 
 # AMQP 1.0 part 4, section 4.5.8: the state of what is sent or accepted under a transaction.
 _TRANSACTIONAL = 0x34
@@ -32,6 +35,15 @@ class Delivery(Rebindable, proton.Delivery):
     _link: Any = None
     _local: Any = None
     _remote: Any = None
+
+    def __init__(self, impl: Any, binding: Binding, link: Any) -> None:
+        # As ``Rebindable`` does, in one step: there is one for each message.
+        lib.pn_incref(impl)
+        attributes = self.__dict__
+        attributes["_impl"] = impl
+        attributes["_attrs"] = {}
+        attributes["_binding"] = binding
+        attributes["_link"] = link
 
     @property
     def link(self) -> Any:
@@ -80,10 +92,15 @@ class Delivery(Rebindable, proton.Delivery):
 
     def settle(self) -> None:
         """Be done with it.  What was not sent yet is sent all the same, settled, as by proton."""
-        if self.data is not None and self._binding.engine is None:
+        engine = self._binding.engine
+        if engine is not None:
+            lib.pn_delivery_settle(self._impl)
+            self._link.deliveries.pop(self._impl, None)
+            engine.wake()
+        elif self.data is not None:
             self.forgotten = True
-            return
-        self.give_up()
+        else:
+            self.give_up()
 
     def give_up(self) -> None:
         """Be done with it, and do not send it any more."""

@@ -20,6 +20,7 @@ Sources: AMQP 1.0 part 2, sections 2.6.7 (flow control) and 2.6.12 (transferring
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING, Any, cast
 
 import cproton
@@ -30,6 +31,7 @@ from proton import Endpoint, Link, Terminus
 from haclient.engine.codec import decode
 from haclient.reactor.endpoints.deliveries import Delivery
 from haclient.reactor.endpoints.endpoint import Connection, Rebindable, Session
+from haclient.reactor.endpoints.tag_buffer import TagBuffer
 from haclient.reactor.ids import Marker
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from haclient.reactor.transactions import Transaction, TransactionEnded
 
 _ACTIVE = Endpoint.LOCAL_ACTIVE
+_SND_SETTLED: int = Link.SND_SETTLED
 
 
 class _Link(Rebindable):
@@ -87,8 +90,7 @@ class _Link(Rebindable):
         """The Python object of one of its deliveries."""
         delivery = self.deliveries.get(pointer)
         if delivery is None:
-            delivery = self.deliveries[pointer] = Delivery(pointer, self._binding)
-            delivery.__dict__["_link"] = self
+            delivery = self.deliveries[pointer] = Delivery(pointer, self._binding, self)
         return delivery
 
     def open(self) -> None:
@@ -141,11 +143,13 @@ class Sender(_Link, proton.Sender):
     """What the ledger kept over a loss, by message id."""
     _given_up: tuple[proton.Message, str | None, bytes | None] | None = None
     """The message of the last blocking send, if that was given up: with its id and its bytes."""
+    _tag_buffer: TagBuffer = cast("TagBuffer", None)
     # proton's methods look for it in the dictionary of C attributes, which this class has not.
     transactions: dict[Transaction, None] = {}  # noqa: RUF012 - set by each instance
 
     def __init__(self, impl: Any, binding: Binding, session: Session) -> None:
         super().__init__(impl, binding, session)
+        self._tag_buffer = TagBuffer()
         # Those that a transaction coordinator was asked for and has not discharged, in order.
         self.transactions = {}
 
@@ -158,14 +162,15 @@ class Sender(_Link, proton.Sender):
             return obj.send(self, tag=tag) if hasattr(obj, "send") else self.stream(obj)
         if self._again and (known := self._same(obj)) is not None:
             return known
-        marker = self._marker
-        marked = marker is not None and (self._binding.ids_live_with_messages or obj.durable)
-        mark = marker.next() if marked else None  # type: ignore[union-attr]
-        data = self._binding.encode(obj, mark)
+        binding, marker, mark = self._binding, self._marker, None
+        if marker is not None and (binding.ids_live_with_messages or obj.durable):
+            mark = marker.next()
+        data = binding.encode(obj, mark)
         if self._given_up is not None:
             mark, data = self._repeated(obj) or (mark, data)
         delivery = self.delivery(tag or self.delivery_tag())
-        delivery.mark = mark
+        if mark is not None:
+            delivery.__dict__["mark"] = mark  # not by assignment: see ``Rebindable``
         lib.pn_link_send(self._impl, data, len(data))
         self._finish(delivery, data)
         return delivery
@@ -188,7 +193,17 @@ class Sender(_Link, proton.Sender):
 
     def delivery(self, tag: str) -> Delivery:
         """A new delivery, to be filled with ``stream`` and finished with ``advance``."""
-        return self.delivery_of(cproton.pn_delivery(self._impl, tag))
+        pointer = self._tag_buffer.delivery(self._impl, tag)
+        delivery = self.deliveries[pointer] = Delivery(pointer, self._binding, self)
+        return delivery
+
+    def delivery_tag(self) -> str:
+        """The next tag: of ``tag_generator`` if the application gave one, else a number."""
+        tags = self._attrs.get("tag_generator")
+        if tags is None:
+            tags = self._attrs["tag_generator"] = map(str, itertools.count(1))
+        tag: str = next(tags)
+        return tag
 
     def stream(self, data: bytes) -> int:
         """Write some bytes of the current delivery.
@@ -218,12 +233,16 @@ class Sender(_Link, proton.Sender):
         self._binding.wake()
 
     def _finish(self, delivery: Delivery, data: bytes) -> bool:
-        advanced = bool(lib.pn_link_advance(self._impl))
-        if self._marker is not None or self._binding.engine is None:
-            delivery.data = data
-        if lib.pn_link_snd_settle_mode(self._impl) == Link.SND_SETTLED and self._binding.engine is not None:
+        impl, engine = self._impl, self._binding.engine
+        advanced = bool(lib.pn_link_advance(impl))
+        if self._marker is not None or engine is None:
+            delivery.__dict__["data"] = data
+        if engine is None:
+            self._binding.wake()
+        elif lib.pn_link_snd_settle_mode(impl) == _SND_SETTLED:
             delivery.settle()
-        self._binding.wake()
+        else:
+            engine.wake()
         return advanced
 
     def transfer(self, session: Any, *, detached: bool) -> None:
