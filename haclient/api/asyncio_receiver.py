@@ -184,7 +184,7 @@ class Delivery:
         return self._core.settled
 
     async def accept(self) -> None:
-        """Done: the broker may forget the message."""
+        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for."""
         self._settle(ACCEPTED)
 
     async def reject(self, condition: str | None = None, description: str | None = None) -> None:

@@ -216,7 +216,7 @@ class Delivery:
         return self._core.settled
 
     def accept(self) -> None:
-        """Done: the broker may forget the message."""
+        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for."""
         self._settle(ACCEPTED)
 
     def reject(self, condition: str | None = None, description: str | None = None) -> None:

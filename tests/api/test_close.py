@@ -140,6 +140,21 @@ async def test_an_idle_connection_closes_with_a_close(api: API) -> None:
         await assert_quick(connection.close)  # once more does no harm
 
 
+@pytest.mark.parametrize("closed", ["receiver", "connection"])
+async def test_what_was_accepted_before_a_close_reaches_the_primary(api: API, closed: str) -> None:
+    """``accept`` waits for no answer, and the close comes after it on the wire."""
+    async with primary() as peer:
+        peer.put("q", *range(200))
+        connection = await api.connect(url(peer))
+        receiver = await connection.create_receiver("q", credit=200)
+        for delivery in await receiver.receive_many(200, min_count=200, timeout=20):
+            await delivery.accept()
+        await (receiver if closed == "receiver" else connection).close()
+        await peer.until(lambda: len(peer.outcomes) == 200)
+        assert set(peer.outcomes) == {ACCEPTED}
+        await connection.close()
+
+
 async def test_everything_on_a_closed_connection_raises(api: API) -> None:
     async with primary() as peer:
         connection = await api.connect(url(peer))

@@ -155,10 +155,25 @@ async def test_asyncio_service(
     await put(connection, "jobs", *range(30))
     async with start("Asyncio service", haclient_module_broker.url) as program:
         results = await take(connection, "results", 30)
-        assert [result["done"] for result in results] == list(range(30))
+        assert sorted(result["done"] for result in results) == list(range(30))
         program.signal(signal.SIGTERM)
         assert await program.end() == "stopped\n"
     await take(connection, "jobs", 0)
+
+
+@pytest.mark.parametrize(("seconds", "done"), [(0.3, 20), (1000, 0)], ids=["in time", "too late"])
+async def test_asyncio_service_finishes_what_is_in_hand_and_gives_back_the_rest(
+    start: Start, haclient_module_broker: Broker, connection: aio.Connection, seconds: float, done: int
+) -> None:
+    await put(connection, "jobs", *range(60))
+    slow = f'print("job", delivery.body); await asyncio.sleep({seconds}); await results.send('
+    replaced = {"await results.send(": slow, "GRACE = 5": f"GRACE = {5 if done else 0.2}"}
+    async with start("Asyncio service", haclient_module_broker.url, **replaced) as program:
+        await program.line("^job 19$")
+        program.signal(signal.SIGTERM)
+        assert (await program.end()).endswith("stopped\n")
+    assert len(await take(connection, "results", done)) == done
+    assert len(await take(connection, "jobs", 60 - done)) == 60 - done
 
 
 async def test_batch_job(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
@@ -174,6 +189,11 @@ async def test_selector(start: Start, peer: Primary) -> None:
         assert await program.end() == "one None\n"
     (source,) = peer.sources
     assert "region = 'eu' AND amount > 100" in str(source.filters)
+
+
+async def test_selector_where_there_is_none(start: Start, haclient_module_broker: Broker) -> None:
+    async with start("Selector", haclient_module_broker.url) as program:
+        await program.line("^no selector here: .*filters are not supported")
 
 
 async def test_durable_subscription(start: Start, peer: Primary) -> None:
