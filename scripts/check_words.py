@@ -200,7 +200,6 @@ BANNED: Mapping[str, Mapping[str, str]] = {
     "broker_stub/admission": {"access": "auth"},
     "broker_stub/connections": {
         "access": "auth",
-        "subscriptions": "outgoing links",
     },
     "broker_stub/replication": {"leading": "replica set"},
     "broker_stub/sites": {

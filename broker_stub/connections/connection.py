@@ -355,6 +355,7 @@ class ClientConnection:
         endpoint = link.endpoint
         remote = endpoint.remote_source
         terminus.refuse_filters(remote)
+        terminus.refuse_subscriptions(remote, is_exchange=self._targets.is_exchange(remote.address))
         target = (
             self._targets.temporary_queue()
             if remote.dynamic

@@ -72,6 +72,10 @@ class Targets:
         self._check_may_receive_site_events(address)
         return self._server.addresses.resolve(address, **wanted)
 
+    def is_exchange(self, address: str | None) -> bool:
+        """Whether an exchange has the address, with a key or without."""
+        return bool(address) and self._server.addresses.find_route(str(address)) is not None
+
     def queue_of(self, target: Queue | Route) -> Queue:
         """The queue to receive from: the target, or a temporary one that is bound to an exchange."""
         queue = self._bound_queue(target) if isinstance(target, Route) else target

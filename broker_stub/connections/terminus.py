@@ -9,9 +9,10 @@ from typing import Any, TypedDict
 
 import proton
 
-from broker_stub.amqp.conditions import NOT_IMPLEMENTED
+from broker_stub.amqp.conditions import NOT_FOUND, NOT_IMPLEMENTED
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, AddressRefusedError
 from broker_stub.queueing.site_state import SITE_PROPERTY
+from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 
 
@@ -51,6 +52,26 @@ def node_properties(terminus: proton.Terminus) -> NodeProperties:
     given = found.items() if isinstance(found, dict) else ()
     texts = {str(key): str(item) for key, item in given if item is not None}
     return NodeProperties(replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY))
+
+
+def refuse_subscriptions(source: proton.Terminus, *, is_exchange: bool) -> None:
+    """Refuse a source that is a subscription: a client that asks for all messages must not share a queue's.
+
+    An exchange has subscriptions that end with their link; there are no others.
+
+    :raises AddressRefusedError: when it is durable or shared, or its topic is no exchange.
+    """
+    if source.type == proton.Terminus.UNSPECIFIED and not source.dynamic and source.address is None:
+        raise AddressRefusedError(NOT_FOUND, "there are no durable subscriptions here")
+    asked = peer_fields.capabilities(source)
+    if source.durability and source.expiry_policy == proton.Terminus.EXPIRE_NEVER:
+        raise AddressRefusedError(NOT_IMPLEMENTED, "durable subscriptions are not supported")
+    if "shared" in asked:
+        raise AddressRefusedError(NOT_IMPLEMENTED, "shared subscriptions are not supported")
+    if "topic" in asked and not is_exchange:
+        raise AddressRefusedError(
+            NOT_IMPLEMENTED, f"{source.address!r} is no exchange, and a queue has no subscriptions"
+        )
 
 
 def refuse_filters(source: proton.Terminus) -> None:

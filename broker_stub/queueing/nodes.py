@@ -131,7 +131,7 @@ class Addresses:
             return queue
         if not name or len(name) > MAX_NAME:
             raise AddressRefusedError(INVALID_FIELD, f"an address has 1 to {MAX_NAME} characters")
-        route = self._route(name)
+        route = self.find_route(name)
         if route is not None:
             return route
         if not self._auto_create or name.startswith(RESERVED):
@@ -148,7 +148,8 @@ class Addresses:
             raise AddressRefusedError(NOT_ALLOWED, f"{name!r} is an exchange")
         return target
 
-    def _route(self, name: str) -> Route | None:
+    def find_route(self, name: str) -> Route | None:
+        """The exchange that an address names, with the key that follows; ``None`` if there is none."""
         head = name
         while head:
             exchange = self._exchanges.get(head)

@@ -18,8 +18,11 @@ import stat
 _LONGEST = 4096
 
 
-class PasswordFileError(Exception):
-    """A password file cannot be used; says which and why, and nothing of what is in it."""
+class PasswordFileError(OSError):
+    """A password file cannot be used; says which and why, and nothing of what is in it.
+
+    An ``OSError``, for the client asks a credentials function again that has raised one.
+    """
 
 
 def read(path: str) -> str:
@@ -36,6 +39,8 @@ def read(path: str) -> str:
     try:
         _check(path, os.fstat(descriptor).st_mode)
         return _first_line(path, os.read(descriptor, _LONGEST + 1))
+    except PasswordFileError:
+        raise
     except OSError as error:
         raise PasswordFileError(f"password file {path} cannot be read: {error.strerror}") from None
     finally:

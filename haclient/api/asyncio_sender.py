@@ -156,9 +156,9 @@ class Sender:
         """Send messages one after another, and wait until the primary has settled them all.
 
         As many are unsettled at a time as the option ``window`` allows, and the iterable is read only as
-        far.  An exception of the iterable, or of a message that cannot be encoded, is raised when the
-        messages before it have their outcomes, which its note counts.  A cancellation withdraws what is not
-        on the wire.
+        far.  A message that cannot be encoded is a result like any other, and the others are sent.  An
+        exception of the iterable is raised when the messages before it have their outcomes, which its note
+        counts.  A cancellation withdraws what is not on the wire.
 
         :param messages: messages or bodies, as for ``send``.
         :param timeout: seconds for the whole call; the URL's ``send_timeout`` by default, which is none.

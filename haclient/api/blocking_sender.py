@@ -23,7 +23,7 @@ from haclient.core.message_encoder import MessageEncoder
 from haclient.core.sender import SenderCore
 from haclient.engine.amqp_values.encode import Body
 from haclient.engine.codec import duplicate_id_of
-from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError
+from haclient.errors import ConnectionClosed, DeadlineExceeded, HaclientError, UnencodableValue
 from haclient.loop_thread import LoopThread
 from haclient.outcome import Outcome
 
@@ -147,9 +147,9 @@ class Sender:
         """Send messages one after another, and wait until the primary has settled them all.
 
         As many are unsettled at a time as the option ``window`` allows, and the iterable is read only as
-        far.  An exception of the iterable, or of a message that cannot be encoded, is raised when the
-        messages before it have their outcomes, which its note counts.  A cancellation withdraws what is not
-        on the wire.
+        far.  A message that cannot be encoded is a result like any other, and the others are sent.  An
+        exception of the iterable is raised when the messages before it have their outcomes, which its note
+        counts.  A cancellation withdraws what is not on the wire.
 
         :param messages: messages or bodies, as for ``send``.
         :param timeout: seconds for the whole call; the URL's ``send_timeout`` by default, which is none.
@@ -264,11 +264,14 @@ class Sender:
                 if message is END:
                     batch.complete = True
                     return
-                with self._lock:
-                    data = self._encode(message, None, durable=durable)
+                with self._lock, contextlib.suppress(ConnectionClosed):  # the batch is told so
                     taken += 1
-                    self._posted += 1
-                    with contextlib.suppress(ConnectionClosed):  # the batch is told so
+                    try:
+                        data = self._encode(message, None, durable=durable)
+                    except UnencodableValue as error:
+                        thread.post_checked(batch.refuse, error)
+                    else:
+                        self._posted += 1
                         thread.post_checked(self._submit, data, batch)
         finally:
             # Another call may have the place in the window that this one has waited for, and does not need.

@@ -4,9 +4,9 @@ Rules
 -----
 * A message is taken from the iterable when the window allows it, and has a result from then on.
 * A message waits with a ``Slot`` instead of a future: nobody else can wait for it, or cancel it.
-* The end of the sender, and of the call's time, are results of the messages.  What the iterable raises, and
-  a message that cannot be encoded, is raised itself, when those before it have their outcomes; a note says
-  which.
+* The end of the sender, and of the call's time, are results of the messages; so is that one cannot be
+  encoded, and the others are sent.  What the iterable raises is raised itself, when the messages before have
+  their outcomes; a note says which.
 * A cancellation or interrupt withdraws what is not on the wire; what is stays in the ledger until it is
   settled or its connection is lost.
 
@@ -26,7 +26,7 @@ from haclient.core.ledger import Entry, Waiter
 from haclient.core.sender import SenderCore
 from haclient.engine.amqp_values.encode import Body
 from haclient.engine.codec import duplicate_id_of
-from haclient.errors import HaclientError, SendManyError, another
+from haclient.errors import HaclientError, SendManyError, UnencodableValue, another
 from haclient.outcome import Outcome
 
 Result: TypeAlias = Outcome | HaclientError
@@ -97,6 +97,10 @@ class Batch:
         except HaclientError as error:
             self.ended = error
             self.settle(index, error)
+
+    def refuse(self, error: UnencodableValue) -> None:
+        """Note that a message cannot be encoded."""
+        self.results.append(error)
 
     def settle(self, index: int, result: Any) -> None:
         """Note the result of a message."""
@@ -179,7 +183,12 @@ async def take(
             if message is END:
                 batch.complete = True
                 return
-            submit(encode(message))
+            try:
+                data = encode(message)
+            except UnencodableValue as error:
+                batch.refuse(error)
+            else:
+                submit(data)
     finally:
         # Another call may have the place in the window that this one has waited for, and does not need.
         core.window_unused()

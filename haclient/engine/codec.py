@@ -27,7 +27,13 @@ import cproton
 import proton
 from cproton_ffi import ffi, lib
 
-from haclient.engine.amqp_values.encode import Body, binary, encode_properties, encode_value
+from haclient.engine.amqp_values.encode import (
+    Body,
+    UnencodableValue,
+    binary,
+    encode_properties,
+    encode_value,
+)
 
 DUPLICATE_ID_PROPERTY = "_AMQ_DUPL_ID"
 AUTOMATIC_ID_PREFIX = "haclient:"
@@ -199,7 +205,7 @@ def encode_body(body: Body, duplicate_id: str | bytes | None = None, *, durable:
     elif isinstance(body, _BYTES) and not isinstance(body, proton.decimal128):
         section = _data_section(bytes(body))
     elif body is None:
-        raise TypeError(_NO_BODY)
+        raise UnencodableValue(_NO_BODY, "body")
     else:
         section = _VALUE + encode_value(body, "body")
     start = _DURABLE_NO_PROPERTIES if durable else _NO_HEADER_NO_PROPERTIES
@@ -211,10 +217,10 @@ def encode_body(body: Body, duplicate_id: str | bytes | None = None, *, durable:
 def message_of(body: Body) -> proton.Message:
     """The message that ``encode_body`` encodes.
 
-    :raises TypeError: for ``None``.
+    :raises UnencodableValue: for ``None``.
     """
     if body is None:
-        raise TypeError(_NO_BODY)
+        raise UnencodableValue(_NO_BODY, "body")
     message = proton.Message()
     message.body = body  # type: ignore[assignment]
     if isinstance(body, _BYTES) and not isinstance(body, proton.decimal128):

@@ -51,13 +51,15 @@ async def live_through_it(folder: Path, watches: list[Watch]) -> None:
             aio.ConnectionFactory(pair.url, telemetry=folder, on_event=watch.see, max_dials=20)
             for watch in watches
         ]
-        for factory in factories:
-            await asyncio.gather(*(factory.connect() for _ in range(CONNECTIONS)))
+        kept = [
+            await asyncio.gather(*(factory.connect() for _ in range(CONNECTIONS))) for factory in factories
+        ]
         for kill in range(1, KILLS + 1):
             await pair.kill_primary()
             await until(lambda back=CLIENTS * (kill + 1): sum(len(w.downtime) for w in watches) >= back)
             await pair.wait_ready()
         await asyncio.gather(*(factory.close() for factory in factories))
+        kept.clear()
         await until(lambda: sum(watch.closed for watch in watches) == CLIENTS)
     telemetry.flush()
 

@@ -17,7 +17,7 @@ import pytest
 from haclient import Message, aio, blocking
 from haclient.core.message_encoder import Additions, OutgoingMessage
 from haclient.engine import codec
-from haclient.errors import LinkClosed, MessageNotAccepted, WindowFull
+from haclient.errors import LinkClosed, MessageNotAccepted, SendManyError, WindowFull
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 from haclient.testing.threads import in_thread
 from tests.peers import Primary, primary, url
@@ -38,7 +38,10 @@ async def send(sender: Any, call: str, body: Any) -> None:
         case "submit_nowait":
             assert await submitted(sender, body) == ACCEPTED
         case "send_many":
-            assert await sender.send_many([body]) == [ACCEPTED]
+            try:
+                assert await sender.send_many([body]) == [ACCEPTED]
+            except SendManyError as error:
+                raise error.results[0] from error  # type: ignore[misc]
 
 
 async def submitted(sender: Any, body: Any, **arguments: Any) -> Outcome:
@@ -89,7 +92,7 @@ async def test_what_amqp_cannot_carry_is_named_by_its_path(api: API, call: str) 
         )
         with pytest.raises(TypeError, match=r"^properties\['at'\]: a datetime without a time zone"):
             await send(sender, call, Message(properties={"at": datetime.datetime(2026, 1, 1)}))  # noqa: DTZ001
-        with pytest.raises(TypeError, match=r"^None is no body; send Message"):
+        with pytest.raises(TypeError, match=r"^body: None is no body; send Message"):
             await send(sender, call, None)
         assert (peer.received, sender.unsettled) == ([], 0)
 

@@ -87,19 +87,18 @@ def test_a_blocking_receive_whose_messages_others_take_ends_at_its_timeout(
         receiver = connection.create_receiver("q")
         left: list[float | None] = []
 
-        def wake_in_vain(seconds: float | None, _function: object) -> None:
+        async def woken_in_vain(_core: object, _needed: int, seconds: float | None) -> bool:
             """A message arrived after 1.25 s, and another thread took it."""
             left.append(seconds)
             clock[0] += 1.25
-            if len(left) == 10:
-                raise TimeoutError
+            return len(left) < 10 and (seconds is None or seconds > 0)
 
         clock = [100.0]
-        monkeypatch.setattr(blocking_receiver, "monotonic", lambda: clock[0], raising=False)
-        monkeypatch.setattr(receiver._thread, "call_within", wake_in_vain)
+        monkeypatch.setattr(blocking_receiver, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(blocking_receiver, "arrived", woken_in_vain)
         with pytest.raises(ReceiveTimeout, match=r"within 3 s"):
             receiver.receive(timeout=3)
-        assert left == [3, 1.75, 0.5]
+        assert left == [3, 1.75, 0.5, -0.75]
         left.clear()
         with pytest.raises(ReceiveTimeout):
             receiver.receive(timeout=None)

@@ -59,3 +59,30 @@ async def test_a_drain_while_browsing(api: API, members: Members) -> None:
         assert bodies(await browser.receive_many(100, timeout=0)) == list(range(min(credit, 5)))
         await browser.close()
     await connection.close()
+
+
+async def test_a_subscription_that_it_cannot_keep_is_refused(api: API, members: Members) -> None:
+    """Two receivers that subscribe must not share the messages of a queue."""
+    member = members.start("alone", role="primary")
+    connection = await api.connect(f"amqp://{member.address}?client_id=me")
+    with pytest.raises(LinkRefused, match="'prices' is no exchange, and a queue has no subscriptions"):
+        await connection.subscribe("prices")
+    with pytest.raises(LinkRefused, match="durable subscriptions are not supported"):
+        await connection.subscribe("prices", name="audit", durable=True)
+    with pytest.raises(LinkRefused, match="shared subscriptions are not supported"):
+        await connection.subscribe("prices", name="audit", shared=True)
+    with pytest.raises(LinkRefused, match="there are no durable subscriptions here"):
+        await connection.unsubscribe("audit")
+    await connection.close()
+    assert "prices" not in [queue["name"] for queue in member.status().facts["queues"]]
+
+
+async def test_each_subscription_of_an_exchange_gets_every_message(api: API, members: Members) -> None:
+    member = members.start("alone", role="primary")
+    member.ask(lambda admin: admin.create("haclient.exchange", "prices", type="fanout"))
+    connection = await api.connect(f"amqp://{member.address}")
+    subscriptions = [await connection.subscribe("prices") for _ in range(2)]
+    await (await connection.create_sender("prices")).send("one")
+    for receiver in subscriptions:
+        assert (await receiver.receive(timeout=10)).body == "one"
+    await connection.close()
