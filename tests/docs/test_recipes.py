@@ -40,6 +40,9 @@ async def connection(haclient_module_broker: Broker) -> AsyncIterator[aio.Connec
         yield connection
 
 
+# An interrupt before this line may come between the work and the accept: the message is delivered again then.
+SAYS_ACCEPTED = {"delivery.accept()": 'delivery.accept(); print("accepted")'}
+
 Start = Callable[..., AbstractAsyncContextManager[Program]]
 
 
@@ -96,9 +99,10 @@ async def test_produce(start: Start, haclient_module_broker: Broker, connection:
 
 async def test_consume(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
     await put(connection, "orders", "one", "two")
-    async with start("Consume", haclient_module_broker.url) as program:
-        await program.line("^one$")
-        await program.line("^two$")
+    async with start("Consume", haclient_module_broker.url, **SAYS_ACCEPTED) as program:
+        for body in ("one", "two"):
+            await program.line(f"^{body}$")
+            await program.line("^accepted$")
         await interrupted(program)
     await take(connection, "orders", 0)
 
@@ -115,8 +119,10 @@ async def test_retry(start: Start, peer: Primary) -> None:
 
 async def test_forward(start: Start, haclient_module_broker: Broker, connection: aio.Connection) -> None:
     await put(connection, "orders.in", 1, 2, 3)
-    async with start("Forward", haclient_module_broker.url) as program:
+    async with start("Forward", haclient_module_broker.url, **SAYS_ACCEPTED) as program:
         assert await take(connection, "orders.out", 3) == [1, 2, 3]
+        for _ in range(3):
+            await program.line("^accepted$")
         await interrupted(program)
     await take(connection, "orders.in", 0)
 
