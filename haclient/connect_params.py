@@ -197,7 +197,9 @@ class EndpointParams:
         before, mechanism = self._refused.get(endpoint, (None, None))
         if fresh and before == credentials:
             detail = "the credentials that were refused here have not changed"
-            refusal = Failure(kind=FailureReason.AUTHENTICATION, detail=detail, mechanism=mechanism)
+            refusal = Failure(
+                kind=FailureReason.AUTHENTICATION, detail=detail, mechanism=mechanism, may_change=True
+            )
             return ConnectParams(self._settings(endpoint, credentials), refusal=refusal)
         return ConnectParams(
             self._settings(endpoint, credentials),

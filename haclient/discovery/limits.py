@@ -1,8 +1,10 @@
 """When a search gives up, and with which reason (rules 6 and 7 of ``search``).
 
 A member that refused the credentials, or whose certificate is wrong, is barred: the search does not
-dial it again in this episode.  When that refusal becomes the verdict, and when that of what the client
-asks for does: see ``refusals``.
+dial it again in this episode.  After a loss that holds for credentials that cannot change only: a function
+of the application is asked again in each round, and the member dialled when it returns others.
+
+When that refusal becomes the verdict, and when that of what the client asks for does: see ``refusals``.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ import math
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import GiveUpReason, Verdict
-from haclient.discovery.evidence import Failure
+from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.pending_attempts import PendingAttempts
 from haclient.discovery.refusals import Refusals, is_every_member
 from haclient.discovery.rounds import FATAL, Round
 from haclient.discovery.topology import Topology
 from haclient.retry.policy import Policy
+
+_ABOUT_CREDENTIALS = frozenset({FailureReason.AUTHENTICATION, FailureReason.AUTHENTICATION_TEMPORARY})
+
+_STOPPED_HERE = frozenset({FailureReason.STOPPED, FailureReason.LOST_RACE})
 
 
 class Limits:
@@ -27,14 +33,16 @@ class Limits:
     :ivar attempts: how many are allowed; infinite when there is no limit.
     :ivar deadline: monotonic seconds; infinite when there is none.
     :ivar barred: the members that are not dialled again, and why.
+    :ivar refusing: those that refuse the credentials, and may get others.
     """
 
-    __slots__ = ("_first", "_policy", "_started", "attempts", "barred", "deadline", "refusals")
+    __slots__ = ("_first", "_policy", "_started", "attempts", "barred", "deadline", "refusals", "refusing")
 
     def __init__(self, policy: Policy, now: float, refusals: Refusals, *, first: bool) -> None:
         limit = policy.startup_deadline if first else policy.deadline
         self.deadline = math.inf if limit is None else now + limit
         self.barred: dict[Endpoint, Failure] = {}
+        self.refusing: dict[Endpoint, Failure] = {}
         self.refusals = refusals
         self._policy = policy
         self._first = first
@@ -44,8 +52,12 @@ class Limits:
     def note(self, endpoint: Endpoint, failure: Failure) -> None:
         """An attempt has ended: if the failure is of that kind, do not dial this member again."""
         self.refusals.heard(endpoint, failure)
-        if failure.kind in FATAL:
+        if failure.kind in FATAL and (self._first or not failure.may_change):
             self.barred.setdefault(endpoint, failure)
+        elif failure.kind in _ABOUT_CREDENTIALS:
+            self.refusing[endpoint] = failure
+        elif failure.kind not in _STOPPED_HERE:
+            self.refusing.pop(endpoint, None)
 
     def overdue(
         self, now: float, pending: PendingAttempts, candidates: tuple[Endpoint, ...]
@@ -91,6 +103,7 @@ class Limits:
         return verdict if final else None
 
     def _refused(self) -> Verdict | None:
-        for endpoint, failure in self.barred.items():
+        fatal = {each: failure for each, failure in self.refusing.items() if failure.kind in FATAL}
+        for endpoint, failure in (self.barred | fatal).items():
             return FATAL[failure.kind], f"{endpoint}: {failure.detail or failure.kind.value}"
         return None

@@ -20,7 +20,8 @@ Rules
    At the first connect that is never final.  The error of a search says so, whatever ended it.
 6. Wrong credentials and wrong certificates are final at once at the first connect.  After a loss they are
    when every member has them, and where others only do not serve, after ``ROUNDS`` and ``refusal_timeout``:
-   one member may be wrong for long, which shows when the primary is being started again.
+   one member may be wrong for long, which shows when the primary is being started again.  Those that a
+   function of the application returns may change: so they are final after that time only.
 7. The searches of a factory have one count: the search that becomes the owner after a final refusal needs one
    round, not ``refusal_timeout`` anew.  But no search ends before it has lasted as long itself.
 

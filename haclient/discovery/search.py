@@ -189,10 +189,11 @@ class Search:
         """Whether an attempt that is dialled now should ask to be parked.
 
         Only in an outage, that is when a round has failed: a member that parks every client that asks
-        would otherwise not redirect it to a living primary.  And not for a reservation: the primary
-        keeps that time for the client it refused.
+        would otherwise not redirect it to a living primary.  Not for a reservation: the primary
+        keeps that time for the client it refused.  And not while a member refuses the credentials: it may
+        be the primary, and is to be asked again.
         """
-        if self._policy.standby == "none" or self._pending.parked is not None:
+        if self._policy.standby == "none" or self._pending.parked is not None or self._limits.refusing:
             return False
         return self._round.number > 1 and self._reservation.attempt != self._pending.total
 

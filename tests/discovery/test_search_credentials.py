@@ -18,6 +18,7 @@ from .virtual import (
     E,
     Factory,
     Fails,
+    Parks,
     Serves,
     World,
     closes,
@@ -113,3 +114,40 @@ def test_the_connections_of_a_factory_give_up_together() -> None:
     assert [end.reason for end in factory.of_type(GiveUp)] == [GiveUpReason.AUTHENTICATION] * 10
     assert 60 <= factory.now <= 60 + 2 * A_ROUND
     assert dialled(factory).count(0) == 10
+
+
+UNCHANGED = replace(WRONG_PASSWORD, may_change=True)
+PASSIVE = closes("amqp:connection:forced")
+backups = pytest.mark.parametrize("other", [PASSIVE, Parks(PASSIVE)], ids=["refuses", "parks"])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [closes("amqp:connection:forced"), Parks(closes("amqp:connection:forced"))],
+    ids=["refuses", "parks"],
+)
+def test_a_password_that_a_function_returns_later_is_tried(other: Fails | Parks) -> None:
+    """The new primary knows it already, and the function does not; the other member waits for its turn."""
+    world: World = {E[0]: lambda now: Fails(UNCHANGED) if now < 20.0 else Serves(), E[1]: other}
+    factory = lost(world)
+    assert factory.of_type(Found)
+    assert 20.0 <= factory.now <= 20.0 + A_ROUND
+
+
+@pytest.mark.parametrize(
+    "other",
+    [closes("amqp:connection:forced"), Parks(closes("amqp:connection:forced"))],
+    ids=["refuses", "parks"],
+)
+def test_a_password_that_stays_wrong_is_final_after_that_time(other: Fails | Parks) -> None:
+    factory = lost({E[0]: Fails(UNCHANGED), E[1]: other}, refusal_timeout=30.0)
+    assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
+    assert 30.0 <= factory.now <= 30.0 + A_ROUND
+
+
+def test_at_the_first_connect_it_is_final_at_once() -> None:
+    factory = Factory({E[0]: Fails(UNCHANGED), E[1]: Fails(REFUSED)}, E[:2])
+    factory.connect()
+    factory.run()
+    assert verdict(factory).reason is GiveUpReason.AUTHENTICATION
+    assert factory.now < 0.1
