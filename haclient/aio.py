@@ -210,7 +210,7 @@ class ConnectionFactory:
             await self.close()
 
     def __repr__(self) -> str:
-        return describe_factory("haclient.aio", self._core)
+        return describe_factory("haclient.aio", getattr(self, "_core", None))
 
     def _connect(self, timeout: float | None = None, *, own_factory: bool = False) -> Opening[Connection]:
         async def connect() -> Connection:

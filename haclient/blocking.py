@@ -237,7 +237,7 @@ class ConnectionFactory:
             self.close()
 
     def __repr__(self) -> str:
-        return describe_factory("haclient", self._core)
+        return describe_factory("haclient", getattr(self, "_core", None))
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import proton
 
-from broker_stub.amqp.conditions import NOT_FOUND, NOT_IMPLEMENTED
+from broker_stub.amqp.conditions import NOT_IMPLEMENTED
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, AddressRefusedError
 from broker_stub.queueing.site_state import SITE_PROPERTY
 from haclient.engine import peer_fields
@@ -62,7 +62,7 @@ def refuse_subscriptions(source: proton.Terminus, *, is_exchange: bool) -> None:
     :raises AddressRefusedError: when it is durable or shared, or its topic is no exchange.
     """
     if source.type == proton.Terminus.UNSPECIFIED and not source.dynamic and source.address is None:
-        raise AddressRefusedError(NOT_FOUND, "there are no durable subscriptions here")
+        raise AddressRefusedError(NOT_IMPLEMENTED, "durable subscriptions are not supported")
     asked = peer_fields.capabilities(source)
     if source.durability and source.expiry_policy == proton.Terminus.EXPIRE_NEVER:
         raise AddressRefusedError(NOT_IMPLEMENTED, "durable subscriptions are not supported")

@@ -15,8 +15,13 @@ from haclient.outcome import Outcome
 AnyFuture = asyncio.Future[Outcome] | concurrent.futures.Future[Outcome]
 
 
-def describe_factory(package: str, core: FactoryCore) -> str:
-    """A factory, with its URL but for the passwords."""
+def describe_factory(package: str, core: FactoryCore | None) -> str:
+    """A factory, with its URL but for the passwords.
+
+    :param core: ``None`` when its arguments were wrong: a debugger may ask for it.
+    """
+    if core is None:
+        return f"<{package}.ConnectionFactory, not made>"
     state = "closed" if core.closed else "open"
     counts = f"connections={core.connections} unsettled={core.unsettled}"
     return f"<{package}.ConnectionFactory {core.client_id} of {core.url}: {state}, {counts}>"

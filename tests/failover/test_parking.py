@@ -194,7 +194,7 @@ async def test_closing_a_parked_connection_leaves_nothing() -> None:
             await aio.connect(url(only, startup_deadline="0.6", **QUICK))
         assert only.asked == 1
         await only.until(lambda: not only.engines)
-        connecting = asyncio.create_task(aio.connect(url(only, **QUICK))._connect())
+        connecting = asyncio.create_task(aio.connect(url(only, **QUICK)))
         await only.until(lambda: only.parked)
         connecting.cancel()
         await asyncio.wait([connecting])
@@ -207,7 +207,7 @@ async def test_a_first_connect_can_be_parked_too() -> None:
     """Clients that start during the outage wait like the others."""
     async with member() as only:
         found: list[Event] = []
-        connecting = asyncio.create_task(aio.connect(url(only, **QUICK), on_event=found.append)._connect())
+        connecting = asyncio.create_task(aio.connect(url(only, **QUICK), on_event=found.append))
         await only.until(lambda: any(only.parked.values()))
         only.promote()
         connection = await connecting

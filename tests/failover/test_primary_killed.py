@@ -120,8 +120,10 @@ async def consume_aio(connection: aio.Connection, stream: Stream) -> None:
 def run_blocking(url: str, story: Callable[[Stream], int], on_event: Callable[[Event], object]) -> Stream:
     stream = Stream()
     with haclient.ConnectionFactory(url, on_event=on_event) as factory:
+        connections = [factory.connect() for _ in range(2)]
         threads = [
-            threading.Thread(target=half, args=(factory.connect(), stream)) for half in (produce, consume)
+            threading.Thread(target=half, args=(connection, stream))
+            for half, connection in zip((produce, consume), connections, strict=True)
         ]
         for thread in threads:
             thread.start()
@@ -138,9 +140,14 @@ async def run_asyncio(
     url: str, story: Callable[[Stream], int], on_event: Callable[[Event], object]
 ) -> Stream:
     stream = Stream()
-    async with aio.ConnectionFactory(url, on_event=on_event) as factory, asyncio.TaskGroup() as group:
-        group.create_task(produce_aio(await factory.connect(), stream))
-        group.create_task(consume_aio(await factory.connect(), stream))
+    async with (
+        aio.ConnectionFactory(url, on_event=on_event) as factory,
+        factory.connect() as producing,
+        factory.connect() as consuming,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(produce_aio(producing, stream))
+        group.create_task(consume_aio(consuming, stream))
         try:
             await asyncio.to_thread(story, stream)
         finally:

@@ -98,6 +98,8 @@ class _Moving:
         self._changed = asyncio.Event()
         self._main: asyncio.Task[Any] | None = None
         self._failure: BaseException | None = None
+        # Kept for ``finish``: a connection that nobody holds is closed.
+        self._source: aio.Connection | None = None
 
     async def run(self, source: aio.ConnectionFactory, target: FactoryCore) -> None:
         """Move until there are enough, or none arrives within the timeout."""
@@ -113,7 +115,8 @@ class _Moving:
             )
             await wait_opened(connection, sender, limit(None, target.options.call_timeout))
             async with self._watching(watch_downtime(subscription, self._arguments.reconnect_timeout)):
-                await self._move(await source.connect(), sender)
+                self._source = await source.connect()
+                await self._move(self._source, sender)
         except asyncio.CancelledError:
             if self._failure is None:
                 raise

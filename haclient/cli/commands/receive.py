@@ -79,7 +79,8 @@ class _Receiving:
     async def run(self, factory: aio.ConnectionFactory, credit: int) -> None:
         """Receive until there are enough, none arrives within the timeout, or the output is closed."""
         arguments, output = self._arguments, Output(descriptor_of(sys.stdout, "output"))
-        connection = await factory.connect()
+        # Kept until the factory closes it, which sends the outcomes first.
+        self._connection = connection = await factory.connect()
         subscription = connection.events()
         credit = credit if arguments.count is None else min(credit, arguments.count)
         receiver = await connection.create_receiver(

@@ -89,7 +89,7 @@ class Following:
     def put(self, event: Event) -> None:
         self.watch._append(event)
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Nothing is queued."""
 
 
