@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -115,6 +116,22 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
+# Below the ports that kernels give to outgoing connections (Linux: 32768 on): until its member listens
+# nobody else gets one of these by chance.
+_PORTS = range(20_000, 32_768)
+_TRIES = 100
+
+
+def _bind(holder: socket.socket, host: str) -> int:
+    """Bind a socket to a free port, and return that."""
+    for port in random.SystemRandom().sample(_PORTS, _TRIES):  # two processes do not draw alike
+        with contextlib.suppress(OSError):
+            holder.bind((host, port))
+            return port
+    holder.bind((host, 0))
+    return int(holder.getsockname()[1])
+
+
 def free_addresses(wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
     """The addresses with every port 0 replaced by a free port."""
     with contextlib.ExitStack() as stack:
@@ -124,7 +141,6 @@ def free_addresses(wanted: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
             if not port:
                 family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
                 holder = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-                holder.bind((address.host, 0))
-                port = int(holder.getsockname()[1])
+                port = _bind(holder, address.host)
             found.append(Endpoint(address.host, port, address.tls))
         return tuple(found)
