@@ -188,6 +188,8 @@ class LoopThread:
                 function(*arguments)
             except Exception:
                 logger.exception("a callback posted to the event-loop thread raised")
+            # An error that somebody keeps holds this frame, by its traceback, and what stands in it.
+            del function, arguments
 
 
 def _run(loop: asyncio.AbstractEventLoop, finish: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
