@@ -238,7 +238,7 @@ class FactoryCore:
     @property
     def starved(self) -> bool:
         """Whether messages of a sender wait because the primary gives no credit."""
-        return any(core.links.starved for core in self._connections)
+        return any(core.links.starved for core in tuple(self._connections))
 
     async def flush(self) -> None:
         """Wait until everything that was sent on its connections before is settled; see ``LinkSet.flush``."""

@@ -233,10 +233,8 @@ class ConnectionCore:
         if self.session_number == 0 and not isinstance(error, OSError) and params.refusal is not None:
             self._callable_error = self._callable_error or error
             return replace(params, refusal=replace(params.refusal, kind=FailureReason.AUTHENTICATION))
-        text = (
-            "connection %d: the application's callable for credentials raised %s; the client calls it again"
-        )
-        logger.warning(text, self.number, type(error).__name__)
+        text = "%s: the application's callable for credentials raised %s; the client calls it again"
+        logger.warning(text, self.name, type(error).__name__)
         return params
 
     def attach_ahead(self, attempt: Attempt) -> None:

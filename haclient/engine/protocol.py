@@ -381,6 +381,7 @@ class Engine(asyncio.Protocol):
                 # proton's own event object; it may be used after the pop, the C event not.
                 wrapped: Any = self._collector.peek()
                 pop(pc)
+                link = None  # it may be closed now, and its deliveries' memory another link's
                 handle(self, wrapped)
             else:
                 pop(pc)

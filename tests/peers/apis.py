@@ -65,6 +65,13 @@ async def connected(api: API, peer: Peer, **options: Any) -> AsyncIterator[Any]:
         await connection.close()
 
 
+async def until_waiting(receiver: Any) -> None:
+    """Wait until a call of this receiver waits for messages."""
+    async with asyncio.timeout(10):
+        while not receiver._core.waiting:  # noqa: ASYNC110 - a receiver tells nobody
+            await asyncio.sleep(0.001)
+
+
 class Threaded:
     """A blocking object whose methods are awaited."""
 

@@ -125,6 +125,13 @@ class Primary(Peer):
         """Deliveries that are at a client and not settled."""
         return sum(len(each) for each in self._out.values())
 
+    @property
+    def draining(self) -> bool:
+        """Whether a client has asked for a drain."""
+        return any(
+            link.drain for links in self.engines.values() for link in links if isinstance(link, SenderLink)
+        )
+
     def put(self, address: str, *bodies: Any) -> None:
         """Queue messages for receivers."""
         self.queues[address].extend(bytes(proton.Message(body=body).encode()) for body in bodies)

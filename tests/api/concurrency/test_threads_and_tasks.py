@@ -23,6 +23,9 @@ from tests.peers.apis import API
 THREADS = 6
 EACH = 40
 
+# Over two heartbeats of these peers, which end a connection that is silent for one.
+_LONG = 2.2
+
 
 @pytest.fixture
 def impatient_interpreter() -> Iterator[None]:
@@ -143,17 +146,17 @@ async def test_a_coroutine_uses_the_blocking_api_in_threads() -> None:
 
 
 def test_the_heartbeats_of_a_blocking_connection_go_on_while_the_program_computes() -> None:
-    with in_thread(primary(heartbeat=0.2)) as peer, haclient.connect(url(peer)) as connection:
+    with in_thread(primary(heartbeat=1.0)) as peer, haclient.connect(url(peer)) as connection:
         sender = connection.create_sender("q")
-        time.sleep(0.8)
+        time.sleep(_LONG)
         assert sender.send(Message(body="one"), timeout=10).accepted
         assert connection._core.session_number == 1, "the connection was lost"
 
 
 async def test_the_heartbeats_of_asyncio_go_on_while_a_thread_computes() -> None:
-    with in_thread(primary(heartbeat=0.2)) as peer:
+    with in_thread(primary(heartbeat=1.0)) as peer:
         async with aio.connect(url(peer)) as connection:
             sender = await connection.create_sender("q")
-            await asyncio.to_thread(time.sleep, 0.8)
+            await asyncio.to_thread(time.sleep, _LONG)
             assert (await sender.send(Message(body="one"), timeout=10)).accepted
             assert connection._core.session_number == 1, "the connection was lost"

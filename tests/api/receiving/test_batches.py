@@ -11,7 +11,7 @@ import haclient
 from haclient.errors import AlreadySettled, LinkClosed, StaleDelivery
 from haclient.outcome import ACCEPTED
 from tests.peers import primary, url
-from tests.peers.apis import API, connected, on_thread
+from tests.peers.apis import API, connected, on_thread, until_waiting
 
 
 def bodies(deliveries: list[Any]) -> list[Any]:
@@ -91,7 +91,7 @@ async def test_a_receiver_that_is_closed_ends_it(api: API) -> None:
     async with primary() as peer, connected(api, peer) as connection:
         receiver = await connection.create_receiver("q")
         waiting = asyncio.ensure_future(receiver.receive_many(5))
-        await asyncio.sleep(0.05)
+        await until_waiting(receiver)
         await receiver.close()
         with pytest.raises(LinkClosed, match="the receiver for 'q' is closed"):
             await waiting

@@ -13,7 +13,7 @@ from haclient.engine.links import SenderLink
 from haclient.errors import DrainTimeout, LinkClosed, ReceiveTimeout
 from haclient.outcome import ACCEPTED
 from tests.peers import Primary, primary, url
-from tests.peers.apis import API, connected
+from tests.peers.apis import API, connected, until_waiting
 
 
 def bodies(deliveries: list[Any]) -> list[Any]:
@@ -139,7 +139,7 @@ async def test_a_call_that_waits_gets_its_message_after_a_drain(api: API) -> Non
     async with primary() as peer, connected(api, peer) as connection:
         receiver = await connection.create_receiver("q")
         waiting = asyncio.ensure_future(receiver.receive())
-        await asyncio.sleep(0.05)
+        await until_waiting(receiver)
         await receiver.drain()
         peer.put("q", 1)
         assert (await asyncio.wait_for(waiting, 10)).message.body == 1
@@ -190,7 +190,7 @@ async def test_a_peer_that_uses_all_credit_and_says_nothing_ends_the_drain_too(a
     async with primary(drains=False) as peer, connected(api, peer) as connection:
         receiver = await connection.create_receiver("q", credit=3)
         drain = asyncio.ensure_future(receiver.drain())
-        await asyncio.sleep(0.05)
+        await peer.until(lambda: peer.draining)
         assert not drain.done()
         peer.put("q", 1, 2, 3)
         await asyncio.wait_for(drain, 10)
@@ -201,8 +201,7 @@ async def test_a_failover_ends_a_drain_and_the_new_primary_gets_no_credit(api: A
         receiver = await connection.create_receiver("q", credit=3)
         peer.put("q", 1)
         drain = asyncio.ensure_future(receiver.drain())
-        await peer.until(lambda: peer.unsettled == 1)
-        await asyncio.sleep(0.05)
+        await peer.until(lambda: peer.unsettled == 1 and peer.draining)
         peer.drop()
         await asyncio.wait_for(drain, 10)
         await peer.until(lambda: len(peer.sources) == 2)
@@ -226,7 +225,7 @@ async def test_a_receiver_that_is_closed_ends_a_drain(api: API) -> None:
     async with primary(drains=False) as peer, connected(api, peer) as connection:
         receiver = await connection.create_receiver("q")
         drain = asyncio.ensure_future(receiver.drain())
-        await asyncio.sleep(0.05)
+        await peer.until(lambda: peer.draining)
         await receiver.close()
         with pytest.raises(LinkClosed, match="is closed"):
             await asyncio.wait_for(drain, 10)
@@ -236,7 +235,7 @@ async def test_a_cancelled_drain_leaves_a_receiver_that_receives() -> None:
     async with primary(drains=False) as peer, haclient.aio.connect(url(peer)) as connection:
         receiver = await connection.create_receiver("q", credit=2)
         drain = asyncio.create_task(receiver.drain())
-        await asyncio.sleep(0.05)
+        await peer.until(lambda: peer.draining)
         drain.cancel()
         peer.put("q", *range(5))
         for expected in range(5):

@@ -210,8 +210,9 @@ async def test_a_locked_one_is_tried_again_until_the_timeout(api: API) -> None:
         peer.refuses[None] = locked  # type: ignore[index]
         with pytest.raises(LinkRefused, match="it has a receiver elsewhere"):
             await connection.unsubscribe("mine", timeout=0.2)
+        attaches = len(peer.attaches)
         removal = asyncio.ensure_future(connection.unsubscribe("mine", timeout=10))
-        await asyncio.sleep(0.05)
+        await peer.until(lambda: len(peer.attaches) > attaches)
         peer.refuses.clear()
         await removal
         assert peer.subscriptions == set()
