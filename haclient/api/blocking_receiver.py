@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from time import monotonic
-from typing import Any, Self
+from typing import Self
 
-import proton
-
+from haclient.api.base_delivery import BaseDelivery
 from haclient.api.deadlines import limit
 from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.pickling import not_picklable
@@ -175,45 +174,18 @@ class Receiver:
         return describe_receiver("haclient", self._core)
 
 
-class Delivery:
+class Delivery(BaseDelivery):
     """One received message.  Settle it once, with one of the four outcomes.
 
     Each of them raises ``StaleDelivery`` when the connection that delivered it is lost or the receiver is
     closed, and ``AlreadySettled`` the second time.
     """
 
-    __slots__ = ("_core", "_thread")
-
-    __reduce__ = not_picklable
+    __slots__ = ("_thread",)
 
     def __init__(self, thread: LoopThread, core: DeliveryCore) -> None:
         self._thread = thread
         self._core = core
-
-    @property
-    def message(self) -> proton.Message:
-        """The message without its duplicate-detection id, so that it can be sent on."""
-        return self._core.message
-
-    @property
-    def body(self) -> Any:
-        """The body of the message, whatever its sender put there; ``Any`` for type checkers."""
-        return self._core.message.body
-
-    @property
-    def duplicate_id(self) -> Any:
-        """The duplicate-detection id that it was sent with; ``None`` for one that haclient made."""
-        return self._core.duplicate_id
-
-    @property
-    def data(self) -> bytes:
-        """The message as received, encoded."""
-        return self._core.data
-
-    @property
-    def settled(self) -> bool:
-        """Whether it was settled here."""
-        return self._core.settled
 
     def accept(self) -> None:
         """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for."""

@@ -39,10 +39,11 @@ CLASSES = ("ConnectionFactory", "Connection", "Sender", "Receiver", "Delivery")
 
 
 def members(of: type) -> Mapping[str, Any]:
-    """What applications use of a class."""
+    """What applications use of a class; what both inherit is the same."""
+    found = {name: value for each in reversed(of.__mro__[:-1]) for name, value in vars(each).items()}
     return {
         name: value
-        for name, value in vars(of).items()
+        for name, value in found.items()
         if not name.startswith("_") or name in SPECIAL or name in SPECIAL.values()
     }
 
