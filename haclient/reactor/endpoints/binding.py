@@ -284,6 +284,7 @@ class Binding:
             pointer = delivery_of(raw)
             if not pointer:
                 self._handle_event(engine, raw, pop, collector)
+                link = None  # it may be closed now, and its deliveries' memory another link's
                 continue
             pop(collector)
             # One after the other are most often of the same link, which says so without a C call.
