@@ -9,6 +9,8 @@ Rules
 * The guard is suspended for as long as there is a reason: the member recovers, it shrinks the in-sync set
   (rule 2 of ``generation``).  Once the member has stepped down, nothing is ever settled.
 * What becomes complete while the guard is suspended is settled, in order, when it resumes.
+* A completion that raises is logged: the others are not its producer's, and none of them is dropped.
+* A completion may suspend, resume or finish the guard, and complete others: what is left obeys that.
 
 Source: the completion rule of the replicating browser (Apache Qpid, "An active-passive,
 hot-standby design"): "a completed message is guaranteed to be on the backups".
@@ -16,9 +18,13 @@ hot-standby design"): "a completed message is guaranteed to be on the backups".
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from typing import Any
 
 from broker_stub.queueing.message import Done, Message
+
+logger = logging.getLogger("broker_stub.durability.guard")
 
 
 class Guard:
@@ -27,7 +33,8 @@ class Guard:
     def __init__(self) -> None:
         self.open = True
         self._reasons: set[str] = set()
-        self._suspended: list[tuple[Done, Any]] = []
+        self._suspended: deque[tuple[Done, Any]] = deque()
+        self._resuming = False
         self._finished = False
 
     @property
@@ -62,12 +69,15 @@ class Guard:
     def resume(self, reason: str) -> None:
         """A reason is gone; with the last one, settle what is complete and go on."""
         self._reasons.discard(reason)
-        if self._finished or self._reasons:
-            return
-        self.open = True
-        behind, self._suspended = self._suspended, []
-        for done, token in behind:
-            done(token)
+        if self._resuming:
+            return  # a completion resumes it: the loop below goes on
+        self._resuming = True
+        try:
+            while self._suspended and not self._reasons:
+                _call(*self._suspended.popleft())
+        finally:
+            self._resuming = False
+        self.open = not self._finished and not self._reasons
 
     def begin(self) -> None:
         """This member leads (again): nothing is held from before."""
@@ -84,6 +94,13 @@ class Guard:
 
     def _complete(self, done: Done, token: Any) -> None:
         if self.open:
-            done(token)
+            _call(done, token)
         elif not self._finished:
             self._suspended.append((done, token))
+
+
+def _call(done: Done, token: Any) -> None:
+    try:
+        done(token)
+    except Exception:
+        logger.exception("a completion raised; its sender may wait until its connection ends")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from broker_stub.amqp.message_format import PLAIN
 from broker_stub.durability.guard import Guard
 from broker_stub.queueing.message import Message
@@ -66,3 +68,81 @@ def test_a_member_that_leads_again_completes_nothing_of_before() -> None:
     guard.when_complete(waiting(0), reported.append, "now")
     guard.resume("going alone")
     assert reported == ["now"]
+
+
+def raising(token: Any) -> None:
+    raise ValueError(f"planted in {token}")
+
+
+def test_a_completion_that_raises_drops_none_of_the_later_ones(caplog: pytest.LogCaptureFixture) -> None:
+    guard, reported = Guard(), list[Any]()
+    guard.suspend("recovering")
+    for token, done in enumerate((reported.append, raising, reported.append, reported.append)):
+        guard.when_complete(waiting(0), done, token)
+    guard.resume("recovering")
+    assert (reported, guard.held, guard.open) == ([0, 2, 3], 0, True)
+    assert "planted in 1" in caplog.text
+
+
+def test_a_completion_that_raises_drops_no_second_copy_of_its_message() -> None:
+    guard, reported, message = Guard(), list[Any](), waiting(1)
+    for token, done in enumerate((reported.append, raising, reported.append)):
+        guard.when_complete(message, done, token)
+    guard.acknowledged(message)
+    assert reported == [0, 2]
+
+
+def test_what_a_completion_completes_while_the_guard_resumes_follows_what_waited_before() -> None:
+    guard, reported, message = Guard(), list[Any](), waiting(1)
+    guard.when_complete(message, reported.append, "completed by the first")
+    guard.suspend("recovering")
+    guard.when_complete(waiting(0), lambda _token: guard.acknowledged(message), "first")
+    guard.when_complete(waiting(0), reported.append, "second")
+    guard.resume("recovering")
+    assert reported == ["second", "completed by the first"]
+    guard.when_complete(waiting(0), reported.append, "later")
+    assert reported[-1] == "later"
+
+
+def test_a_completion_that_suspends_the_guard_again_holds_the_rest() -> None:
+    guard, reported = Guard(), list[Any]()
+    guard.suspend("recovering")
+    guard.when_complete(waiting(0), lambda _token: guard.suspend("shrinking"), "first")
+    guard.when_complete(waiting(0), reported.append, "second")
+    guard.resume("recovering")
+    assert (reported, guard.held, guard.open) == ([], 1, False)
+    guard.resume("shrinking")
+    assert (reported, guard.held, guard.open) == (["second"], 0, True)
+
+
+def test_a_completion_that_suspends_and_resumes_loses_nothing_and_keeps_the_order() -> None:
+    guard, reported = Guard(), list[Any]()
+
+    def twice(token: Any) -> None:
+        guard.suspend("shrinking")
+        guard.when_complete(waiting(0), reported.append, f"from {token}")
+        guard.resume("shrinking")
+
+    guard.suspend("recovering")
+    for token in range(2000):
+        guard.when_complete(waiting(0), twice, token)
+    guard.when_complete(waiting(0), reported.append, "last")
+    guard.resume("recovering")
+    assert reported == ["last", *(f"from {token}" for token in range(2000))]
+    assert guard.open
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_completion_that_ends_the_term_leaves_the_rest_unsettled(again: bool) -> None:
+    guard, reported = Guard(), list[Any]()
+
+    def end(_token: Any) -> None:
+        guard.finish()
+        if again:
+            guard.begin()
+
+    guard.suspend("recovering")
+    guard.when_complete(waiting(0), end, "first")
+    guard.when_complete(waiting(0), reported.append, "second")
+    guard.resume("recovering")
+    assert (reported, guard.held, guard.open) == ([], 0, again)
