@@ -61,7 +61,12 @@ async def _delayed(host: str, port: int, delay: float) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def _two_sites(delay: float) -> AsyncIterator[tuple[LocalCluster, AdminClient]]:
     """A source with its queues and a site that follows it; the source, and its management."""
-    async with LocalCluster(LocalClusterOptions()) as source, LocalCluster(LocalClusterOptions()) as other:
+    async with (
+        LocalCluster(LocalClusterOptions()) as source,
+        LocalCluster(
+            LocalClusterOptions(serve_arguments=("--link-passwords", str(source.directory)))
+        ) as other,
+    ):
         assert source.primary is not None
         assert other.primary is not None
         where = source.primary.address

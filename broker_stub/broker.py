@@ -41,6 +41,7 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
 from broker_stub.replication.replica_set import ReplicaSet
 from broker_stub.sites.backup_state import BackupState
+from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.reconcile import reconcile
 from broker_stub.sites.site import Site
 from haclient.cluster_url.endpoint import Endpoint
@@ -70,6 +71,7 @@ ANY_PORT = Endpoint("127.0.0.1", 0)
 UNKNOWN_MEMBERSHIP = Membership()
 _SITE_STEPS = SiteSteps(state=BackupState, reconcile=reconcile)
 DEFAULT_ADMISSION = AdmissionOptions()
+NO_PASSWORD_FILES = PasswordFiles()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class BrokerOptions:
     :param heartbeat: seconds of silence after which a client is lost.
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
     :param telemetry: where to write admissions and role changes; ``None`` for nowhere.
+    :param password_files: what links to other sites may read their passwords from.
     """
 
     listen: Endpoint = ANY_PORT
@@ -106,6 +109,7 @@ class BrokerOptions:
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     stop_timeout: float = 2.0
     telemetry: TelemetrySettings | None = None
+    password_files: PasswordFiles = NO_PASSWORD_FILES
 
 
 class Broker:
@@ -132,6 +136,7 @@ class Broker:
             self.now_ms,
             self._persist_site_progress,
             lambda anomaly: self.telemetry.anomaly(self.membership, anomaly),
+            options.password_files,
         )
         self._management = Management(self)
         self._settings = self._connection_settings()
@@ -361,6 +366,10 @@ class Broker:
         self.admission.role_changed(membership)
         self.site.became(serves=membership.role.serves)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
+
+    async def check_link_password(self, path: str) -> None:
+        """Make sure that a link can read its password on this member."""
+        await asyncio.to_thread(self.options.password_files.read, path)
 
     def _persist_site_progress(self, queue: Queue) -> None:
         if self.member is not None:

@@ -18,6 +18,12 @@ LINK_USERS = click.option(
     multiple=True,
     help="A user who may receive the events of this site's queues, for another site (repeat).",
 )
+LINK_PASSWORDS = click.option(
+    "--link-passwords",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The directory of the files that links to other sites may read their passwords from.",
+)
 LOOP = click.option(
     "--loop",
     type=click.Choice(["auto", "asyncio", "uvloop"]),

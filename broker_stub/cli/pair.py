@@ -22,7 +22,7 @@ from broker_stub.broker import ANY_PORT
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import rate_options
 from broker_stub.cli.cluster_options import check_arbiter, without_secrets
-from broker_stub.cli.options import LINK_USERS, LOG_LEVEL, LOOP, read_users, start_logging
+from broker_stub.cli.options import LINK_PASSWORDS, LINK_USERS, LOG_LEVEL, LOOP, read_users, start_logging
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.local_cluster.supervisor import (
     LocalCluster,
@@ -66,6 +66,7 @@ _EVENTS_SHOWN = 12
 @click.option("--users", type=FILE, help="File of name:password lines.")
 @click.option("--anonymous/--no-anonymous", default=True, show_default=True)
 @LINK_USERS
+@LINK_PASSWORDS
 @click.option(
     "--telemetry",
     type=click.Path(file_okay=False, path_type=Path),
@@ -91,6 +92,7 @@ def pair(
     users: Path | None,
     anonymous: bool,
     link_users: tuple[str, ...],
+    link_passwords: Path | None,
     telemetry: Path | None,
     accept_rate: float | RateSource,
     accept_burst: float | None,
@@ -113,13 +115,6 @@ def pair(
         raise click.UsageError("--memory does not go with --store")
     if arbiter is not None:
         check_arbiter(arbiter)
-    arguments = ["--accept-rate", str(accept_rate)]
-    if accept_burst is not None:
-        arguments += ["--accept-burst", str(accept_burst)]
-    for name in link_users:
-        arguments += ["--link-user", name]
-    if telemetry is not None:
-        arguments += ["--telemetry", str(telemetry.absolute())]
     options = LocalClusterOptions(
         listen=listen or (ANY_PORT,) * (members or 2),
         store=None if store is None else store.absolute(),
@@ -134,7 +129,7 @@ def pair(
         probe_timeout=probe_timeout,
         probes_missed=probes_missed,
         loop=loop,
-        serve_arguments=tuple(arguments),
+        serve_arguments=_serve_arguments(accept_rate, accept_burst, link_users, link_passwords, telemetry),
     )
     screen: Screen
     if as_json:
@@ -148,6 +143,21 @@ def pair(
     except SaslUnavailableError as error:
         click.echo(str(error), err=True)
         sys.exit(REFUSED)
+
+
+def _serve_arguments(
+    accept_rate: float | RateSource,
+    accept_burst: float | None,
+    link_users: tuple[str, ...],
+    link_passwords: Path | None,
+    telemetry: Path | None,
+) -> tuple[str, ...]:
+    """What every member gets as it was given here."""
+    given: list[tuple[str, object]] = [("--accept-rate", accept_rate), ("--accept-burst", accept_burst)]
+    given += [("--link-user", name) for name in link_users]
+    directories = (("--link-passwords", link_passwords), ("--telemetry", telemetry))
+    given += [(option, None if path is None else path.absolute()) for option, path in directories]
+    return tuple(part for option, value in given if value is not None for part in (option, str(value)))
 
 
 async def _run(options: LocalClusterOptions, screen: Screen) -> int:

@@ -22,6 +22,7 @@ from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import limit_options, rate_options
 from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
 from broker_stub.cli.options import (
+    LINK_PASSWORDS,
     LINK_USERS,
     LOG_LEVEL,
     LOOP,
@@ -33,6 +34,7 @@ from broker_stub.cli.options import (
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.queueing.message import Replicate
+from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.store import StoreFailedError
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
@@ -66,6 +68,7 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
 )
 @click.option("--anonymous/--no-anonymous", default=True, show_default=True)
 @LINK_USERS
+@LINK_PASSWORDS
 @click.option("--tls-cert", type=FILE, help="Certificate (PEM); makes the listener amqps.")
 @click.option("--tls-key", type=FILE, help="Key of the certificate (PEM).")
 @click.option("--tls-client-ca", type=FILE, help="Require client certificates of this CA (EXTERNAL).")
@@ -126,6 +129,7 @@ def serve(
     users: Path | None,
     anonymous: bool,
     link_users: tuple[str, ...],
+    link_passwords: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
@@ -214,6 +218,7 @@ def serve(
             ),
             replicate=Replicate(replicate),
             telemetry=None if telemetry is None else TelemetrySettings(telemetry),
+            password_files=_password_files(link_passwords),
         )
         cluster_arguments = None
         if arbiter is not None:
@@ -240,6 +245,20 @@ def _user_database(users: Path | None) -> Iterator[Path | None]:
     with tempfile.TemporaryDirectory(prefix="broker-stub-") as scratch:
         write_users(Path(scratch), read_users(users))
         yield Path(scratch)
+
+
+def _password_files(directory: Path | None) -> PasswordFiles:
+    """What links may read.
+
+    :raises click.UsageError: when the directory is not safe.
+    """
+    files = PasswordFiles(None if directory is None else directory.absolute())
+    if directory is not None:
+        try:
+            files.check_directory()
+        except PasswordFileError as error:
+            raise click.UsageError(f"--link-passwords: {error}") from error
+    return files
 
 
 async def _serve(options: BrokerOptions, cluster_arguments: ClusterArguments | None, *, as_json: bool) -> int:

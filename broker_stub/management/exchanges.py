@@ -11,6 +11,7 @@ from broker_stub.management.wiring import free_name, not_found, replicate_of, un
 from broker_stub.queueing.exchanges import Exchange, ExchangeType
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
 from broker_stub.sites.inbound import APPLYING, CREATE, KEEP, MISSING
+from broker_stub.sites.password_file import PasswordFileError
 from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
 
 
@@ -32,11 +33,22 @@ class ExchangeOperations:
         kind = _kind(request)
         own = (FROM, PASSWORD_FILE, MISSING) if kind is ExchangeType.REPLICATION else ()
         request.only("name", "type", "replicate", REPLICATE_PROPERTY, *own)
+        options = _options(request)
+        await self._check_password(options.get(PASSWORD_FILE))
         addresses = self._broker.addresses
-        name, options = free_name(addresses, request), _options(request)
+        name = free_name(addresses, request)
         exchange = addresses.declare_exchange(name, kind, replicate=replicate_of(request), options=options)
         await self._broker.wiring_settled()
         return Response(_facts(exchange), HTTPStatus.CREATED)
+
+    async def _check_password(self, path: str | None) -> None:
+        """A link that could not connect anywhere is refused: the operator reads why, and not the log."""
+        if path is None:
+            return
+        try:
+            await self._broker.check_link_password(path)
+        except PasswordFileError as error:
+            raise invalid(str(error)) from error
 
     async def _read(self, request: Request) -> Response:
         return Response(_facts(self._find(request)))

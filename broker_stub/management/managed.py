@@ -40,6 +40,12 @@ class Managed(Protocol):
     async def wiring_settled(self) -> None:
         """Wait until every change of the wiring is durable, and on the backups."""
 
+    async def check_link_password(self, path: str) -> None:
+        """Make sure that a link can read its password on this member.
+
+        :raises broker_stub.sites.password_file.PasswordFileError: when it cannot.
+        """
+
     def request_stop(self) -> None:
         """Stop soon."""
 

@@ -4,18 +4,30 @@ Rules
 -----
 * The path is stored and replicated.  What is in the file is not, and no error holds any of it.
 * It is read before every attempt: the password is changed by changing the file.
-* A file that others than its owner and its group may read or write holds no secret, and is not used.
+* Whoever manages a cluster chooses the path, and the URL that the password is sent to.  So a link reads
+  nothing but the files of one directory, which whoever starts the member names; without one it reads none.
+* A file is used that belongs to the server's own user, is a regular one and no symbolic link, and that no
+  other user may read: any other may hold what is not the link's, or what is no secret.
+* The directory is opened, then the file in it, and what is checked is what was opened: to exchange a path in
+  between has no effect.
 
-Source: the words and the first line are those of ``haclient.configuration``.
+Source: the words and the first line are those of ``haclient.configuration``; open(2), ``O_NOFOLLOW``.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 # A password has one line of this length at most; a file that is longer is something else.
 _LONGEST = 4096
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe must not block its opener.
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class PasswordFileError(OSError):
@@ -25,32 +37,102 @@ class PasswordFileError(OSError):
     """
 
 
-def read(path: str) -> str:
-    """The password.
+@dataclass(frozen=True, slots=True)
+class PasswordFiles:
+    """The files that links may read.
 
-    :raises PasswordFileError: when the file is missing, cannot be read, is empty, is no text, or is
-        open to others.
+    :param directory: the whole path of where they are; ``None`` for no file at all.
     """
-    try:
-        # A pipe must not block its opener.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise PasswordFileError(f"password file {path} cannot be read: {error.strerror}") from None
-    try:
-        _check(path, os.fstat(descriptor).st_mode)
-        return _first_line(path, os.read(descriptor, _LONGEST + 1))
-    except PasswordFileError:
-        raise
-    except OSError as error:
-        raise PasswordFileError(f"password file {path} cannot be read: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
+
+    directory: Path | None = None
+
+    def check_directory(self) -> None:
+        """Make sure that the directory can be used.
+
+        :raises PasswordFileError: when it cannot.
+        """
+        os.close(self._open_directory())
+
+    def read(self, path: str) -> str:
+        """The password in a file.
+
+        :raises PasswordFileError: when the file is outside of the directory, missing, cannot be read, is
+            empty, is no text, no regular file, another user's, or open to others; and when the directory is.
+        """
+        name = self._name(path)
+        directory = self._open_directory()
+        try:
+            descriptor = _open(path, name, directory)
+        finally:
+            os.close(directory)
+        try:
+            _check(path, os.fstat(descriptor))
+            return _first_line(path, os.read(descriptor, _LONGEST + 1))
+        except PasswordFileError:
+            raise
+        except OSError as error:
+            raise PasswordFileError(f"password file {path} cannot be read: {error.strerror}") from None
+        finally:
+            os.close(descriptor)
+
+    def _name(self, path: str) -> str:
+        """The name of a file in the directory."""
+        if self.directory is None:
+            reason = "cannot be used: this member was started without --link-passwords DIR"
+            raise PasswordFileError(f"password file {path} {reason}")
+        pure = PurePosixPath(path)
+        if pure.parent != PurePosixPath(self.directory) or pure.name in ("", ".", ".."):
+            raise PasswordFileError(
+                f"password file {path} is not in {self.directory}: a link reads the files there and no others"
+                " (--link-passwords)"
+            )
+        return pure.name
+
+    def _open_directory(self) -> int:
+        directory = self.directory
+        assert directory is not None, "without a directory there is no name"
+        try:
+            descriptor = os.open(directory, _DIRECTORY)
+        except OSError as error:
+            reason = "it is a symbolic link, or no directory" if _is_link(error) else error.strerror
+            raise PasswordFileError(
+                f"the directory of password files {directory} cannot be used: {reason}"
+            ) from None
+        found = os.fstat(descriptor)
+        reason = ""
+        if found.st_uid not in (os.geteuid(), 0):
+            reason = f"it belongs to user {found.st_uid}: chown {os.geteuid()} {directory}"
+        elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            reason = f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o}): chmod 700 {directory}"
+        if reason:
+            os.close(descriptor)
+            raise PasswordFileError(f"the directory of password files {directory} cannot be used: {reason}")
+        return descriptor
 
 
-def _check(path: str, mode: int) -> None:
+def _open(path: str, name: str, directory: int) -> int:
+    try:
+        return os.open(name, _FILE, dir_fd=directory)
+    except OSError as error:
+        if _is_link(error):
+            raise PasswordFileError(
+                f"password file {path} is a symbolic link: put the file itself there"
+            ) from None
+        raise PasswordFileError(f"password file {path} cannot be read: {error.strerror}") from None
+
+
+def _is_link(error: OSError) -> bool:
+    return error.errno in (errno.ELOOP, errno.ENOTDIR)
+
+
+def _check(path: str, found: os.stat_result) -> None:
+    mode = found.st_mode
     if not stat.S_ISREG(mode):
         raise PasswordFileError(f"password file {path} is no regular file")
-    if mode & stat.S_IRWXO:
+    if found.st_uid != os.geteuid():
+        reason = f"belongs to user {found.st_uid} and not to this server's: chown {os.geteuid()} {path}"
+        raise PasswordFileError(f"password file {path} {reason}")
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
         reason = f"is open to others (mode {stat.S_IMODE(mode):04o})"
         raise PasswordFileError(f"password file {path} {reason}: chmod 600 {path}")
 

@@ -19,6 +19,7 @@ from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.sites.anomalies import Anomaly, ReportAnomaly
 from broker_stub.sites.inbound import Inbound
 from broker_stub.sites.outbound import Outbound
+from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.site_link import SiteLink
 from broker_stub.sites.source_config import SourceConfig, SourceConfigError
 
@@ -42,6 +43,7 @@ class Site:
     :param now_ms: milliseconds since the epoch.
     :param put_site_progress: writes the site progress of a queue.
     :param report: gets the anomalies, after the log.
+    :param password_files: what links may read.
     """
 
     def __init__(
@@ -50,10 +52,12 @@ class Site:
         now_ms: Callable[[], int],
         put_site_progress: Callable[[Queue], object],
         report: ReportAnomaly,
+        password_files: PasswordFiles,
     ) -> None:
         self._addresses = addresses
         self._now_ms = now_ms
         self._report = report
+        self._password_files = password_files
         self._outbound = Outbound(addresses, now_ms, put_site_progress)
         self._serves = False
         self._reader: EventReader | None = None
@@ -150,7 +154,7 @@ class Site:
         if error:
             logger.error("link %s cannot start: %s", exchange.name, error)
         elif source is not None and inbound.applying:
-            self._links[exchange] = SiteLink(exchange, source)
+            self._links[exchange] = SiteLink(exchange, source, self._password_files)
 
     def _stop_link(self, exchange: Exchange) -> None:
         link = self._links.pop(exchange, None)

@@ -26,9 +26,8 @@ from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
-from broker_stub.sites import password_file
 from broker_stub.sites.inbound import OwnEventError
-from broker_stub.sites.password_file import PasswordFileError
+from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.sites.source_config import SourceConfig
 from haclient import Credentials, State, aio
 from haclient.errors import AlreadySettled, HaclientError, StaleDelivery
@@ -49,10 +48,12 @@ class SiteLink:
     """The link of one exchange.
 
     :param source: the cluster of the source.
+    :param password_files: where its password may be.
     """
 
-    def __init__(self, exchange: Exchange, source: SourceConfig) -> None:
+    def __init__(self, exchange: Exchange, source: SourceConfig, password_files: PasswordFiles) -> None:
         self._source = source
+        self._password_files = password_files
         self._stopping = False
         self._route = Route(exchange)
         self._connection: aio.Connection | None = None
@@ -118,7 +119,7 @@ class SiteLink:
         path = self._source.password_file
         assert path is not None, "only a link with a password file has credentials"
         try:
-            password = await asyncio.to_thread(password_file.read, path)
+            password = await asyncio.to_thread(self._password_files.read, path)
         except PasswordFileError as error:
             if not self._password_error:
                 logger.warning("link %s: %s", self._route.name, error)

@@ -90,13 +90,16 @@ async def sites(folder: Path) -> AsyncIterator[Sites]:
     for name in ("source", "dr"):
         (folder / name).mkdir()
     telemetry = folder / "telemetry"
-    (west, east) = (("--cluster", name, "--link-user", NAME) for name in ("west", "east"))
+    passwords = folder / "passwords"
+    passwords.mkdir(mode=0o700)
+    shared = ("--link-user", NAME, "--link-passwords", str(passwords))
+    (west, east) = (("--cluster", name, *shared) for name in ("west", "east"))
     east = (*east, "--telemetry", str(telemetry))
     async with (
         Cluster(folder / "source", ("a", "b"), backup_timeout=5.0, arguments=west) as source,
         Cluster(folder / "dr", ("c", "d"), backup_timeout=5.0, arguments=east) as dr,
     ):
-        yield Sites(source, dr, write_password(folder / "link.password"), telemetry)
+        yield Sites(source, dr, write_password(passwords / "link.password"), telemetry)
 
 
 async def serving(cluster: Cluster) -> Member:

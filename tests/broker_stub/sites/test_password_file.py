@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,7 @@ import pytest
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
-from broker_stub.sites import password_file
-from broker_stub.sites.password_file import PasswordFileError
+from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.sites.source_config import FROM, PASSWORD_FILE, SourceConfig, SourceConfigError
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import member, running, until
@@ -87,6 +88,24 @@ def a_folder(path: Path) -> None:
     path.mkdir(mode=0o700)
 
 
+def a_link_to_a_secret(path: Path) -> None:
+    path.rename(path.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent / "elsewhere")
+
+
+def writable_by_the_group(path: Path) -> None:
+    path.chmod(0o660)
+
+
+def in_a_directory_of_others(path: Path) -> None:
+    path.parent.chmod(0o777)
+
+
+def in_a_linked_directory(path: Path) -> None:
+    moved = path.parent.rename(path.parent.parent / "moved")
+    path.parent.symlink_to(moved)
+
+
 def endless(path: Path) -> None:
     path.write_text("x" * 10_000)
 
@@ -99,6 +118,10 @@ _PROBLEMS = [
     (a_pipe, "is no regular file"),
     (a_folder, "is no regular file"),
     (endless, "more than 4096 bytes"),
+    (a_link_to_a_secret, "is a symbolic link"),
+    (writable_by_the_group, r"is open to others \(mode 0660\)"),
+    (in_a_directory_of_others, r"others may write to it \(mode 0777\): chmod 700"),
+    (in_a_linked_directory, "it is a symbolic link"),
 ]
 
 
@@ -106,16 +129,86 @@ _PROBLEMS = [
 def test_a_file_that_holds_no_secret_is_refused(
     tmp_path: Path, problem: Callable[[Path], None], reason: str
 ) -> None:
-    path = write_password(tmp_path / "password", "one")
+    directory = tmp_path / "passwords"
+    directory.mkdir(mode=0o700)
+    path = write_password(directory / "password", "one")
     problem(path)
-    with pytest.raises(PasswordFileError, match=reason):
-        password_file.read(str(path))
+    with pytest.raises(PasswordFileError, match=reason) as refused:
+        PasswordFiles(directory).read(str(path))
+    assert "one" not in str(refused.value).replace("no such", "").split()
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+def test_what_belongs_to_another_user_is_not_read(
+    tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "passwords"
+    directory.mkdir(mode=0o700)
+    path = write_password(directory / "password", "one")
+    other = os.geteuid() + 1
+    if os.geteuid() == 0:
+        os.chown(path if what == "file" else directory, other, -1)
+    else:  # only root gives files away: then this process is the other user
+        path.parent.chmod(0o700 if what == "directory" else 0o711)
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(PasswordFileError, match=r"belongs to user \d+.*chown"):
+        PasswordFiles(directory).read(str(path))
+
+
+@pytest.mark.parametrize(
+    "name", ["../elsewhere", "below/password", "", ".", "..", "/etc/hostname", "password/../../elsewhere"]
+)
+def test_nothing_outside_of_the_directory_is_read(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / "passwords"
+    (directory / "below").mkdir(parents=True, mode=0o700)
+    directory.chmod(0o700)
+    write_password(directory / "below" / "password", "one")
+    write_password(tmp_path / "elsewhere", "one")
+    write_password(directory / "password", "one")
+    for path in (f"{directory}/{name}", name):
+        with pytest.raises(PasswordFileError, match=r"is not in .*passwords|no regular file"):
+            PasswordFiles(directory).read(path)
+    with pytest.raises(PasswordFileError, match="started without --link-passwords DIR"):
+        PasswordFiles().read(str(directory / "password"))
+
+
+def test_a_file_that_is_exchanged_while_it_is_read_never_gives_what_it_points_to(tmp_path: Path) -> None:
+    secret = write_password(tmp_path / "secret", "the secret")
+    directory = tmp_path / "passwords"
+    directory.mkdir(mode=0o700)
+    path = write_password(directory / "password", "the password")
+    (directory / "link").symlink_to(secret)
+    ended = threading.Event()
+
+    def exchange() -> None:
+        while not ended.is_set():
+            for name in ("link", "file"):
+                spare = directory / f"spare-{name}"
+                if name == "link":
+                    spare.symlink_to(secret)
+                else:
+                    write_password(spare, "the password")
+                spare.replace(path)
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        read: Counter[str] = Counter()
+        while read["the password"] < 200 or read["refused"] < 200:
+            try:
+                read[PasswordFiles(directory).read(str(path))] += 1
+            except PasswordFileError:
+                read["refused"] += 1
+    finally:
+        ended.set()
+        thread.join()
+    assert read.keys() == {"the password", "refused"}
 
 
 def test_the_password_is_the_first_line(tmp_path: Path) -> None:
     path = write_password(tmp_path / "password", "p\u00e4ss w\u00f6rd\r\nmore")
     path.chmod(0o640)
-    assert password_file.read(str(path)) == "p\u00e4ss w\u00f6rd"
+    assert PasswordFiles(tmp_path).read(str(path)) == "p\u00e4ss w\u00f6rd"
 
 
 # -- what is stored ---------------------------------------------------------------------------------
@@ -167,6 +260,33 @@ async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begi
         assert "planted" not in str(broker.status())
 
 
+async def test_the_management_node_refuses_a_file_that_no_link_may_read(tmp_path: Path) -> None:
+    """With ``--from`` and a path an admin could have any file of the server's sent anywhere."""
+    write_users(tmp_path, {ADMIN.user: ADMIN.password})
+    passwords = tmp_path / "passwords"
+    passwords.mkdir(mode=0o700)
+    secret = write_password(tmp_path / "secret", "planted")
+    (passwords / "link").symlink_to(secret)
+    connected: list[object] = []
+    trap = await asyncio.start_server(lambda *streams: connected.append(streams), "127.0.0.1", 0)
+    async with trap:
+        port = trap.sockets[0].getsockname()[1]
+        arguments = ("--users", str(tmp_path), "--role", "primary")
+        for given, path, reason in (
+            ((), secret, "started without --link-passwords DIR"),
+            (("--link-passwords", str(passwords)), secret, f"is not in {passwords}"),
+            (("--link-passwords", str(passwords)), passwords / "link", "is a symbolic link"),
+            (("--link-passwords", str(passwords)), passwords / "gone", "cannot be read: No such file"),
+        ):
+            async with member(tmp_path, *arguments, *given) as address:
+                way = ("--from", f"amqp://u@127.0.0.1:{port}", "--from-password-file", str(path))
+                refused = await manage("link", "add", LINK, *way, "--to", str(address))
+                assert (refused.exit_code, reason in refused.stderr) == (1, True), refused.output
+                assert await json_of("link", "list", str(address)) == []
+                assert "planted" not in refused.output
+    assert not connected
+
+
 # -- links ------------------------------------------------------------------------------------------
 
 
@@ -174,7 +294,7 @@ async def test_what_is_wrong_with_the_file_is_the_links_error_until_it_is_not(
     tmp_path: Path, source: Endpoint
 ) -> None:
     url = as_user(f"{source}/?{_SOON}")
-    async with running() as broker:
+    async with running(password_files=PasswordFiles(tmp_path)) as broker:
         path = write_password(tmp_path / "password")
         missing(path)
         follow(broker, url, path)
@@ -191,7 +311,7 @@ async def test_what_is_wrong_with_the_file_is_the_links_error_until_it_is_not(
 async def test_a_wrong_password_is_reported_and_the_right_one_is_used_as_soon_as_it_is_there(
     tmp_path: Path, source: Endpoint
 ) -> None:
-    async with running() as broker:
+    async with running(password_files=PasswordFiles(tmp_path)) as broker:
         path = write_password(tmp_path / "password", "wrong")
         follow(broker, as_user(f"{source}/?{_SOON}"), path)
         await until(lambda: "Authentication failed" in link(broker)["error"])
@@ -205,7 +325,10 @@ async def test_a_link_as_cluster_admin_is_served_by_the_primary(
 ) -> None:
     elsewhere = ("--users", str(users), "--primary", source.authority)
     (tmp_path / "passive").mkdir()
-    async with member(tmp_path / "passive", *elsewhere) as passive, running() as broker:
+    async with (
+        member(tmp_path / "passive", *elsewhere) as passive,
+        running(password_files=PasswordFiles(tmp_path)) as broker,
+    ):
         url = f"amqp://{DEFAULT_ADMIN}@{passive.authority},{source.authority}/?{_SOON}"
         follow(broker, url, write_password(tmp_path / "password", ADMIN.password))
         await until(lambda: link(broker)["state"] == "connected")

@@ -120,7 +120,7 @@ async def test_what_cannot_follow_is_refused_before_anything_is_removed(tmp_path
     password = write_password(tmp_path / "password", ADMIN.password)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    users = ("--users", str(tmp_path), "--role", "primary")
+    users = ("--users", str(tmp_path), "--role", "primary", "--link-passwords", str(tmp_path))
     async with member(tmp_path / "a", *users) as a, member(tmp_path / "b", *users) as b:
         way = ("--from", f"amqp://{ADMIN.user}@{a.authority}", "--from-password-file", str(password))
         await json_of("queue", "add", "orders", str(a), "--site-replicate", "all")
