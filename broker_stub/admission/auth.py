@@ -3,6 +3,8 @@
 Rules
 -----
 * SASL proves the user; the realm that Cyrus adds to a name is removed.
+* Where users authenticate by password, clients without a name are let in only if that is asked for.
+* A client that skips SASL has not authenticated: where nobody is anonymous, it gets no Open.
 * ANONYMOUS has no name, and is never the cluster-admin, whatever name the client sends with it.
 * A passive member serves the cluster-admin only.  It redirects every other client to the primary when it
   knows the primary, and refuses them otherwise (AMQP 1.0 part 2, sections 2.8.15, 2.8.16; the Open
@@ -29,25 +31,41 @@ class Auth:
     """How users authenticate, and which one is the cluster-admin.
 
     :param users: directory of the Cyrus user database; ``None`` when no user has a password.
-    :param anonymous: whether clients may connect without a name.
+    :param anonymous: whether clients may connect without a name; ``None`` for only without ``users``.
     :param external: whether a TLS client certificate authenticates.
     :param link_users: users that may receive the events of this site's queues, besides the cluster-admin.
     """
 
     admin: str = DEFAULT_ADMIN
     users: Path | None = None
-    anonymous: bool = True
+    anonymous: bool | None = None
     external: bool = False
     link_users: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        # Offering no mechanism would mean every one that proton has, ANONYMOUS among them.
+        if not self._mechanisms():
+            raise ValueError("nobody could connect: there are neither users nor certificates")
+
+    @property
+    def lets_anonymous_in(self) -> bool:
+        """Whether clients may connect without a name."""
+        return self.users is None if self.anonymous is None else self.anonymous
+
     def sasl_server(self) -> SaslServer:
         """The mechanisms to offer."""
+        config = None if self.users is None else str(self.users)
+        return SaslServer(mechanisms=self._mechanisms(), config_dir=config)
+
+    def _mechanisms(self) -> tuple[str, ...]:
         offered = PASSWORD_MECHANISMS if self.users is not None else ()
         if self.external:
             offered = ("EXTERNAL", *offered)
-        if self.anonymous:
-            offered = (*offered, "ANONYMOUS")
-        return SaslServer(mechanisms=offered, config_dir=None if self.users is None else str(self.users))
+        return (*offered, "ANONYMOUS") if self.lets_anonymous_in else offered
+
+    def has_authenticated(self, transport: proton.Transport) -> bool:
+        """Whether the client did what this member requires before it is given an Open."""
+        return self.lets_anonymous_in or bool(transport.authenticated)
 
     def user(self, transport: proton.Transport) -> str | None:
         """The authenticated name, ``None`` for anonymous."""

@@ -21,6 +21,7 @@ UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 
 CONNECTION_FORCED = "amqp:connection:forced"
 CONNECTION_REDIRECT = "amqp:connection:redirect"
+FRAMING_ERROR = "amqp:connection:framing-error"
 
 LINK_STOLEN = "amqp:link:stolen"
 LINK_TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"

@@ -4,6 +4,7 @@ Rules
 -----
 * A client has ``handshake_timeout`` seconds for its Open, and the same to answer a Close; then the member
   drops the socket.
+* A client that did not authenticate where that is required gets no Open, and none of its links is answered.
 * When the Open has arrived, the admission controller serves, parks or refuses the client; a refusal is an
   Open and a Close at once.
 * The member answers the Begins and Attaches of a parked client when it serves the client.  The generation
@@ -30,6 +31,7 @@ from broker_stub.admission import refusals
 from broker_stub.admission.controller import Decision
 from broker_stub.amqp.conditions import (
     CONNECTION_FORCED,
+    FRAMING_ERROR,
     INTERNAL_ERROR,
     NOT_FOUND,
     NOT_IMPLEMENTED,
@@ -189,6 +191,9 @@ class ClientConnection:
             self._deadline.cancel()
             self._deadline = None
         server = self._server
+        if not server.auth.has_authenticated(engine.transport):  # the engine requires it as well
+            engine.abort(proton.Condition(UNAUTHORIZED_ACCESS, "the client skipped SASL"))
+            return
         self.user = server.auth.user(engine.transport)
         desired = [str(name) for name in engine.connection.remote_desired_capabilities or ()]
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
@@ -207,6 +212,12 @@ class ClientConnection:
             server.telemetry.refused(self.client_id, server.membership, decision)
             engine.open(properties={**server.open_properties(), **refusals.refused_open()})
             self.close_with(decision)
+
+    def _ends_without_open(self) -> bool:
+        """Drop a client that begins without an Open, by which alone it is admitted; proton lets it."""
+        if self.opened_at is None:
+            self.engine.abort(proton.Condition(FRAMING_ERROR, "the client sent no AMQP Open first"))
+        return self.opened_at is None
 
     @property
     def client_id(self) -> str:
@@ -255,7 +266,7 @@ class ClientConnection:
 
     def session_opened(self, engine: Engine, session: proton.Session) -> None:
         """The client began a session."""
-        if self._closing:
+        if self._closing or self._ends_without_open():
             return
         if not self._sessions and not self._parked and not self.admin:
             self._server.admission.setup_completed(self._loop.time() - self._accepted_at)
@@ -305,7 +316,7 @@ class ClientConnection:
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """The client attached a link."""
-        if self._closing:
+        if self._closing or self._ends_without_open():
             return
         if self._parked:
             self._keep_for_later(link)

@@ -64,6 +64,7 @@ def configure(transport: proton.Transport, connection: proton.Connection, settin
             layer.config_path(settings.sasl_server.config_dir)
         layer.config_name(settings.sasl_server.config_name)
         layer.allow_insecure_mechs = settings.plaintext
+        transport.require_auth(settings.sasl_server.requires_sasl)
         return
     check_available(settings.mechanisms)
     layer.allow_insecure_mechs = settings.plaintext

@@ -34,6 +34,14 @@ class SaslServer:
     config_dir: str | None = None
     config_name: str = "haclient"
 
+    @property
+    def requires_sasl(self) -> bool:
+        """Whether a client that opens without SASL is cut off: it may leave that layer out otherwise.
+
+        Source: AMQP 1.0 part 2, section 2.2.
+        """
+        return bool(self.mechanisms) and "ANONYMOUS" not in self.mechanisms
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
