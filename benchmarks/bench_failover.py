@@ -93,6 +93,7 @@ class Pair:
             f"member-{number}",
             "--users",
             self._users,
+            "--anonymous",
             "--telemetry",
             str(self._telemetry),
         )

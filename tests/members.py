@@ -57,8 +57,8 @@ class Member:
     :param primary: where the primary is, for a passive member.
     :param certificate: makes the listener ``amqps``.
     :param clients: the authority whose certificate each client must show.
-    :param options: more options of ``serve``; ``anonymous=False`` is ``--no-anonymous``, a tuple
-        repeats the option.
+    :param options: more options of ``serve``; ``anonymous=False`` is ``--no-anonymous`` (clients
+        need no name otherwise), a tuple repeats the option.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Member:
         self._listen = parse_endpoint(listen)
         self._users = folder / f"{name}.users"
         self._passwords = {ADMIN_USER: ADMIN_PASSWORD, **(users or {})}
-        self._options: dict[str, Any] = {"name": name, "users": self._users, **options}
+        self._options: dict[str, Any] = {"name": name, "users": self._users, "anonymous": True, **options}
         if certificate is not None:
             self._options |= {"tls-cert": certificate.chain, "tls-key": certificate.key}
         if clients is not None:

@@ -11,6 +11,11 @@ import click
 
 PASSWORD_VARIABLE = "BROKER_STUB_PASSWORD"  # noqa: S105 - a name, not a password
 
+ANONYMOUS = click.option(
+    "--anonymous/--no-anonymous",
+    default=None,
+    help="Let clients in that have no name.  [default: only without --users]",
+)
 LINK_USERS = click.option(
     "--link-user",
     "link_users",

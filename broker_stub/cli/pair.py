@@ -22,7 +22,15 @@ from broker_stub.broker import ANY_PORT
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import rate_options
 from broker_stub.cli.cluster_options import check_arbiter, without_secrets
-from broker_stub.cli.options import LINK_PASSWORDS, LINK_USERS, LOG_LEVEL, LOOP, read_users, start_logging
+from broker_stub.cli.options import (
+    ANONYMOUS,
+    LINK_PASSWORDS,
+    LINK_USERS,
+    LOG_LEVEL,
+    LOOP,
+    read_users,
+    start_logging,
+)
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.local_cluster.supervisor import (
     LocalCluster,
@@ -64,7 +72,7 @@ _EVENTS_SHOWN = 12
 )
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
 @click.option("--users", type=FILE, help="File of name:password lines.")
-@click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@ANONYMOUS
 @LINK_USERS
 @LINK_PASSWORDS
 @click.option(
@@ -90,7 +98,7 @@ def pair(
     backup_timeout: float,
     cluster: str,
     users: Path | None,
-    anonymous: bool,
+    anonymous: bool | None,
     link_users: tuple[str, ...],
     link_passwords: Path | None,
     telemetry: Path | None,

@@ -22,6 +22,7 @@ from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import limit_options, rate_options
 from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
 from broker_stub.cli.options import (
+    ANONYMOUS,
     LINK_PASSWORDS,
     LINK_USERS,
     LOG_LEVEL,
@@ -66,7 +67,7 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
     type=click.Path(exists=True, path_type=Path),
     help="Directory of a Cyrus user database, or a file of name:password lines.",
 )
-@click.option("--anonymous/--no-anonymous", default=True, show_default=True)
+@ANONYMOUS
 @LINK_USERS
 @LINK_PASSWORDS
 @click.option("--tls-cert", type=FILE, help="Certificate (PEM); makes the listener amqps.")
@@ -127,7 +128,7 @@ def serve(
     members: tuple[Endpoint, ...],
     admin: str,
     users: Path | None,
-    anonymous: bool,
+    anonymous: bool | None,
     link_users: tuple[str, ...],
     link_passwords: Path | None,
     tls_cert: Path | None,
@@ -169,6 +170,8 @@ def serve(
         raise click.UsageError("--tls-client-ca needs --tls-cert")
     if link_users and users is None and tls_client_ca is None:
         raise click.UsageError("--link-user needs --users: without them no client has a name")
+    if anonymous is False and users is None and tls_client_ca is None:
+        raise click.UsageError("--no-anonymous needs --users or --tls-client-ca: nobody could connect")
     password = read_password(password_file) if arbiter is not None else None
     check(
         GivenOptions(

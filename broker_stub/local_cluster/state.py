@@ -60,7 +60,7 @@ class LocalClusterOptions:
 
     :param listen: the members' addresses; port 0 is replaced by a free one.
     :param passwords: ordinary users and their passwords.
-    :param anonymous: whether clients may connect without a name.
+    :param anonymous: whether clients may connect without a name; ``None`` for only without ``passwords``.
     :param restart: whether a dead member is started again, as a backup.
     :param probe_interval: seconds between two probes of a member.
     :param probe_timeout: seconds it may take to answer.
@@ -78,7 +78,7 @@ class LocalClusterOptions:
     listen: tuple[Endpoint, ...] = TWO_ON_LOOPBACK
     cluster: str = "haclient"
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
-    anonymous: bool = True
+    anonymous: bool | None = None
     restart: bool = True
     probe_interval: float = 0.5
     probe_timeout: float = 2.0
@@ -91,6 +91,11 @@ class LocalClusterOptions:
     serve_arguments: tuple[str, ...] = ()
     member_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wrappers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def lets_anonymous_in(self) -> bool:
+        """Whether clients may connect without a name."""
+        return not self.passwords if self.anonymous is None else self.anonymous
 
 
 class Member:

@@ -90,8 +90,8 @@ class LocalCluster:
         arguments += self._replication(name)
         for other in addresses:
             arguments += ["--member", other.authority]
-        if not options.anonymous:
-            arguments.append("--no-anonymous")
+        # Every member has users: the cluster-admin at least, who makes nobody else have a name.
+        arguments.append("--anonymous" if options.lets_anonymous_in else "--no-anonymous")
         arguments += [*options.serve_arguments, *options.member_arguments.get(name, ())]
         log = self.directory / f"{name}.log"
         process = MemberProcess(arguments, log, wrapper=options.wrappers.get(name, ()))

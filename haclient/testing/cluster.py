@@ -58,14 +58,14 @@ class ClusterSetup:
 
     :param members: how many.
     :param users: names and passwords of clients.
-    :param anonymous: whether clients may connect without a name.
+    :param anonymous: whether clients may connect without a name; ``None`` for only without ``users``.
     :param backup_timeout: seconds until the primary goes on without a backup that acknowledges nothing.
     :param serve_arguments: more arguments for each member's ``broker-stub serve``.
     """
 
     members: int = 2
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    anonymous: bool = True
+    anonymous: bool | None = None
     backup_timeout: float = 2.0
     serve_arguments: tuple[str, ...] = ()
 

@@ -185,14 +185,14 @@ def ha_pair(
     *,
     members: int = 2,
     users: Mapping[str, str] = _NONE,
-    anonymous: bool = True,
+    anonymous: bool | None = None,
     serve_arguments: tuple[str, ...] = (),
 ) -> Iterator[HAPair]:
     """Start a pair; it is ready when the body starts, and gone after it.
 
     :param members: how many, if not two.
     :param users: names and passwords of clients.
-    :param anonymous: whether clients may connect without a name.
+    :param anonymous: whether clients may connect without a name; ``None`` for only without ``users``.
     :param serve_arguments: more arguments for each member's ``broker-stub serve``.
     :raises haclient.errors.SaslUnavailableError: without Cyrus SASL.
     """
@@ -205,7 +205,7 @@ def ha_pair(
 def broker(
     *,
     users: Mapping[str, str] = _NONE,
-    anonymous: bool = True,
+    anonymous: bool | None = None,
     serve_arguments: tuple[str, ...] = (),
 ) -> Iterator[Broker]:
     """Start one member; the parameters are those of ``ha_pair``."""

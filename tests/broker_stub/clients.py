@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -35,9 +36,12 @@ async def member(directory: Path, *arguments: str) -> AsyncIterator[Endpoint]:
     """A member in its own process.
 
     Cyrus reads its configuration once in a process, so a broker with users must have one of its own.
+    Clients without a name are let in as well, unless the arguments say otherwise.
     """
     [address] = free_addresses((Endpoint("127.0.0.1", 0, tls="--tls-cert" in arguments),))
-    process = MemberProcess(("--listen", address.authority, *arguments), directory / "member.log")
+    process = MemberProcess(
+        ("--listen", address.authority, "--anonymous", *arguments), directory / "member.log"
+    )
     await process.start()
     try:
         yield address
@@ -53,6 +57,17 @@ async def blocking(broker: Broker, use: Callable[[BlockingConnection], T], **opt
             return use(connection)
 
     return await asyncio.to_thread(run)
+
+
+def offered_mechanisms(authority: str) -> bytes:
+    """The frame in which a member offers its SASL mechanisms, read from a bare socket."""
+    host, _, port = authority.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as bare:
+        bare.sendall(b"AMQP\x03\x01\x00\x00")
+        stream = bare.makefile("rb")
+        assert stream.read(8) == b"AMQP\x03\x01\x00\x00"
+        size = int.from_bytes(stream.read(4))
+        return stream.read(size - 4)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -169,7 +169,7 @@ class Cluster:
         self.password_file = folder / "cluster-admin.password"
         self.password_file.write_text(ADMIN.password)
         addresses = free_addresses((Endpoint("127.0.0.1", 0),) * len(names))
-        shared = ["--users", str(folder), "--password-file", str(self.password_file)]
+        shared = ["--users", str(folder), "--anonymous", "--password-file", str(self.password_file)]
         shared += ["--arbiter", arbiter or f"directory:{folder / 'arbiter'}"]
         shared += ["--backup-timeout", str(backup_timeout), *arguments]
         for address in addresses:

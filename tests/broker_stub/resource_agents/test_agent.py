@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.broker_stub.clients import offered_mechanisms
 from tests.broker_stub.resource_agents.nodes import AGENTS, PASSWORD, SHORT_TIMEOUT, Node
 
 SUCCESS, GENERIC, ARGS, UNIMPLEMENTED, INSTALLED, CONFIGURED = 0, 1, 2, 3, 5, 6
@@ -35,6 +36,7 @@ def test_every_action_does_what_it_says_and_may_be_repeated(node: Node) -> None:
     assert node.agent("notify").code == SUCCESS
     started = node.agent("start")
     assert started.code == SUCCESS, started.errors
+    assert b"ANONYMOUS" not in offered_mechanisms(node.parameters["listen"])
     pid = node.pid
     assert node.agent("start").code == SUCCESS
     assert node.pid == pid

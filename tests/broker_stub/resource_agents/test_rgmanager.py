@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.broker_stub.clients import offered_mechanisms
 from tests.broker_stub.resource_agents.nodes import AGENTS, Node, Result
 
 RUNNING, DEAD, STOPPED, UNKNOWN = 0, 1, 3, 4
@@ -48,6 +49,7 @@ def test_one_service_runs_the_broker_and_the_other_makes_it_primary(service: Nod
     assert run(service, "primary", "start").code == 7
     assert run(service, "primary", "stop").code == 0
     assert run(service, "backup", "start").code == 0
+    assert b"ANONYMOUS" not in offered_mechanisms(service.parameters["listen"])
     assert run(service, "backup", "status").code == RUNNING
     assert (service.folder / os.uname().nodename).is_dir()
     assert run(service, "primary", "status").code == STOPPED
