@@ -342,7 +342,7 @@ class ClientConnection:
             raise AddressRefusedError(NOT_IMPLEMENTED, "transactions are not supported")
         incoming: IncomingLink | AnonymousIncomingLink | RequestLink
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
-            incoming = AnonymousIncomingLink(link, self, self._targets.to_send, self._server.now_ms)
+            incoming = AnonymousIncomingLink(link, self, self._targets.to_send)
         else:
             target = (
                 self._targets.temporary_queue()
@@ -351,7 +351,7 @@ class ClientConnection:
             )
             if isinstance(target, Queue | Route):
                 self.uses_queues |= isinstance(target, Route) or not target.temporary
-                incoming = IncomingLink(link, self, target, self._server.now_ms)
+                incoming = IncomingLink(link, self, target)
                 endpoint.target.address = target.name
             else:
                 incoming = RequestLink(link, self, target)

@@ -17,13 +17,12 @@ for Message Routing", version 1.0.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Protocol
 
 import proton
 
 from broker_stub.amqp.conditions import DECODE_ERROR, LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
-from broker_stub.amqp.message_format import PLAIN, Envelope, MalformedMessageError, inspect, to_address
+from broker_stub.amqp.message_format import MalformedMessageError, inspect, to_address
 from broker_stub.queueing.exchanges import Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
@@ -35,12 +34,6 @@ logger = logging.getLogger("broker_stub.connections.incoming_links")
 
 # Enough to keep a link of 10 ms round trip at 100,000 messages a second.
 CREDIT = 1000
-
-# Seconds: a sender that means "for ever" by the largest number must not overflow 63 bits.
-_MAX_LIFETIME = 100 * 365 * 86400.0
-
-WallClock = Callable[[], int]
-"""Milliseconds since the epoch."""
 
 
 class Router(Protocol):
@@ -64,28 +57,15 @@ class RequestHandler(Protocol):
         """Take one encoded message."""
 
 
-def lifetime(envelope: Envelope, now_ms: WallClock) -> float | None:
-    """Seconds that a message has to live: the header's TTL or what is left until its expiry."""
-    limits = []
-    if envelope.ttl_ms is not None:
-        limits.append(envelope.ttl_ms / 1000)
-    if envelope.expiry_ms:
-        limits.append((envelope.expiry_ms - now_ms()) / 1000)
-    return max(0.0, min(*limits, _MAX_LIFETIME)) if limits else None
-
-
 class IncomingLink:
     """The receiving end of a link to one target."""
 
-    __slots__ = ("_credit", "_now_ms", "_owner", "_stalled", "_target", "link")
+    __slots__ = ("_credit", "_owner", "_stalled", "_target", "link")
 
-    def __init__(
-        self, link: ReceiverLink, owner: LinkOwner, target: Queue | Route, now_ms: WallClock
-    ) -> None:
+    def __init__(self, link: ReceiverLink, owner: LinkOwner, target: Queue | Route) -> None:
         self.link = link
         self._owner = owner
         self._target = target
-        self._now_ms = now_ms
         self._credit = 0
         self._stalled = False
 
@@ -110,8 +90,7 @@ class IncomingLink:
             if target.deleted:
                 reject(link, delivery, RESOURCE_DELETED, f"{target.name} is deleted")
             else:
-                seconds = None if envelope is PLAIN else lifetime(envelope, self._now_ms)
-                target.enqueue(data, self._done, delivery, envelope, seconds)
+                target.enqueue(data, self._done, delivery, envelope)
         except MalformedMessageError as error:
             reject(link, delivery, DECODE_ERROR, str(error))
         except UnroutableError as error:
@@ -141,13 +120,12 @@ class IncomingLink:
 class AnonymousIncomingLink:
     """The receiving end of a link without an address: every message names its target."""
 
-    __slots__ = ("_now_ms", "_owner", "_resolve", "link")
+    __slots__ = ("_owner", "_resolve", "link")
 
-    def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router, now_ms: WallClock) -> None:
+    def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router) -> None:
         self.link = link
         self._owner = owner
         self._resolve = resolve
-        self._now_ms = now_ms
 
     def start(self) -> None:
         """Give the client credit."""
@@ -167,7 +145,7 @@ class AnonymousIncomingLink:
             data = without_origin(data)
             target = self._resolve(to_address(data))
             if isinstance(target, Queue | Route):
-                target.enqueue(data, self._done, delivery, envelope, lifetime(envelope, self._now_ms))
+                target.enqueue(data, self._done, delivery, envelope)
                 if target.full:
                     target.when_not_full(self._grant_next)
                     return

@@ -86,6 +86,3 @@ class ConnectionServer(Protocol):
 
     def connection_ended(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Remove a connection that has ended."""
-
-    def now_ms(self) -> int:
-        """The wall clock, in milliseconds since the epoch."""

@@ -218,7 +218,7 @@ class Route:
         """Take a message for every queue that it fits.
 
         :param done: called with ``token`` when every copy is safe.
-        :param lifetime: seconds after which the message is expired.
+        :param lifetime: seconds after which the message is expired; its own time to live by default.
         :raises UnroutableError: when it fits none; nothing is taken then.
         :raises MalformedMessageError: when its routing key cannot be used.
         """

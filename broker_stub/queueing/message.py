@@ -30,8 +30,8 @@ class MessageState(enum.Enum):
 class Message:
     """One message of one queue.  Changes only through its queue, or a backup's copy of it.
 
-    :ivar expires_at: by the queue's clock; ``expires_at_ms``: the same in milliseconds since the
-        epoch, for stores and replicas.
+    :ivar expires_at: by the queue's clock; ``expires_at_ms``: where its time to live ends, in milliseconds
+        since the epoch by this member's wall clock, for its store.
     :ivar failover_delivery_count: the delivery count that it has after a failover: one more for every
         consumer that acquired it, also for one that has it now or released it.
     :ivar pending_acks: how many stores and replicas must still have the message before its producer's

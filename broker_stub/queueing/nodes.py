@@ -103,7 +103,8 @@ class Addresses:
         self._limits = limits
         self._auto_create = auto_create
         self._replicate = replicate
-        self._now_ms = now_ms
+        self.now_ms = now_ms
+        """Milliseconds since the epoch."""
         self._queues: dict[str, Queue] = {}
         self._by_identity: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -197,7 +198,7 @@ class Addresses:
             identity=identity,
             replicate=mode,
             site=site,
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
         )
         return self._add(queue)
 

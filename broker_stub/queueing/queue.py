@@ -160,7 +160,7 @@ class Queue:
         """Take a message; ``None`` for a second copy.
 
         :param done: called with ``token`` when the producer's transfer may be settled.
-        :param lifetime: seconds after which the message is expired.
+        :param lifetime: seconds after which the message is expired; its own time to live by default.
         """
         number = self._last_number + 1
         if envelope.duplicate_id is not None:
@@ -171,7 +171,9 @@ class Queue:
                 return None
             self.duplicates.remember(envelope.duplicate_id, number)
         message = Message(number, data, envelope)
-        if lifetime is not None:
+        if lifetime is None and envelope.ttl_ms is not None:
+            lifetime = envelope.ttl_ms / 1000
+        if lifetime is not None or envelope.expiry_ms:
             self._expiry.within(message, lifetime)
         self._append(message)
         self.counters.enqueued += 1
@@ -343,7 +345,7 @@ class Queue:
             raise ValueError(f"message {number} is not behind the last one of {self.name!r}")
         message = Message(number, data, envelope)
         message.set_count(count)
-        if expires_at_ms:
+        if expires_at_ms or envelope.expiry_ms:
             self._expiry.at(message, expires_at_ms)
         if envelope.duplicate_id is not None:
             self.duplicates.add(envelope.duplicate_id, number)
@@ -381,6 +383,17 @@ class Queue:
     def remaining(self, message: Message) -> float | None:
         """Seconds until the message expires, ``None`` when it never does."""
         return self._expiry.remaining(message)
+
+    def lifetime_ms(self, message: Message) -> int:
+        """What is left of its time to live, at least 1; 0 when it has none but an absolute expiry."""
+        return self._expiry.lifetime_ms(message)
+
+    def correct_lifetimes(self, left: Iterable[tuple[int, int]]) -> list[Message]:
+        """Take from the primary what messages have left to live, in milliseconds; those that had another."""
+        present = ((self._messages.get(number), lifetime) for number, lifetime in left)
+        return [
+            each for each, lifetime in present if each is not None and self._expiry.correct(each, lifetime)
+        ]
 
     def _drop_expired(self, message: Message) -> bool:
         over = self._expiry.is_expired(message)

@@ -90,6 +90,7 @@ class Applier:
             "acquired": self._count,
             "counts": self._set_counts,
             "duplicate": self._remember,
+            "lifetimes": self._correct_lifetimes,
             "marks": lambda queue, event: self._site_state.merge_progress(queue, event.arguments),
         }
         self._site_state = site_state(addresses, persister, self._insert)
@@ -177,6 +178,8 @@ class Applier:
         return operation(queue, event)
 
     def _insert(self, queue: Queue, event: wire.ReplicatedMessage) -> int:
+        if event.lifetime_ms:
+            event = event._replace(expires_at_ms=self._addresses.now_ms() + event.lifetime_ms)
         envelope = inspect(event.data)
         duplicate_id = envelope.duplicate_id
         if duplicate_id is not None and queue.duplicates.first_copy(duplicate_id) is not None:
@@ -201,7 +204,14 @@ class Applier:
     def _set_counts(self, queue: Queue, event: wire.Event) -> int:
         of = event.arguments
         delivery_counts = dict(zip(of["ids"], of["counts"], strict=True))
-        for message in set_counts(queue, delivery_counts, first=of["first"], last=of["last"]):
+        return self._rewrite(queue, set_counts(queue, delivery_counts, first=of["first"], last=of["last"]))
+
+    def _correct_lifetimes(self, queue: Queue, event: wire.Event) -> int:
+        of = event.arguments
+        return self._rewrite(queue, queue.correct_lifetimes(zip(of["ids"], of["left"], strict=True)))
+
+    def _rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
+        for message in messages:
             expiry = message.expires_at_ms or 0
             row = wire.ReplicatedMessage(
                 message.number, message.failover_delivery_count, expiry, message.data

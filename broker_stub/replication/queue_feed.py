@@ -22,7 +22,7 @@ Rules
   primary's window, but not its queue, are the first to leave the replica's.
 * So does the site progress: a replica that messages wait for must not have it before its cause.
 * The delivery counts of what the replica keeps are sent anew: it may have missed some, or have
-  counted what no other member did.
+  counted what no other member did.  So is what its messages have left to live: its clock may be another.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
 """
@@ -92,6 +92,8 @@ class QueueFeed:
             self._correct(wire.encode_ids("discard", chunk))
         for chunk in _chunks(ids[: len(kept)]):
             self._correct(self._counts(chunk))
+        for lifetimes in _chunks(self._lifetimes(ids[: len(kept)])):
+            self._correct(_columns("lifetimes", lifetimes, "ids", "left"))
         progress = self.queue.site_progress
         if progress is not None:
             # That there is progress is sent first: each message says its own part of it.
@@ -125,6 +127,11 @@ class QueueFeed:
         }
         arguments = {"ids": list(counts), "counts": list(counts.values()), "first": kept[0], "last": kept[-1]}
         return wire.encode_command("counts", arguments)
+
+    def _lifetimes(self, kept: list[int]) -> list[tuple[int, int]]:
+        messages = ((number, self.queue.message(number)) for number in kept)
+        left = ((number, self.queue.lifetime_ms(each)) for number, each in messages if each is not None)
+        return [(number, lifetime) for number, lifetime in left if lifetime]
 
     def end(self) -> None:
         """The queue is gone: nothing of it is waited for any more."""
@@ -251,9 +258,8 @@ class QueueFeed:
                 self._acknowledged(item)
 
     def _send(self, link: SenderLink, message: Message) -> None:
-        data = wire.encode_message(
-            message.number, message.failover_delivery_count, message.expires_at_ms or 0, message.data
-        )
+        left = self.queue.lifetime_ms(message)
+        data = wire.encode_message(message.number, message.failover_delivery_count, left, message.data)
         link.send(data, message.number)
         self._sent_to = message.number
         self._replica.sent(len(data))
@@ -269,4 +275,8 @@ def _chunks(ids: list[T]) -> Iterable[list[T]]:
 
 
 def _duplicates(pairs: list[tuple[bytes, int]]) -> bytes:
-    return wire.encode_command("duplicate", {"ids": [key for key, _ in pairs], "of": [of for _, of in pairs]})
+    return _columns("duplicate", pairs, "ids", "of")
+
+
+def _columns(operation: str, pairs: list[tuple[Any, Any]], first: str, second: str) -> bytes:
+    return wire.encode_command(operation, {first: [a for a, _ in pairs], second: [b for _, b in pairs]})

@@ -1,8 +1,9 @@
 """The events that go from a primary to a backup, as AMQP messages.
 
 Two shapes.  ``message`` is what the hot path sends: one delivery-annotations section of fixed
-size, with the message's id, delivery count and expiry, and the original message unchanged
-behind it.  Everything else is an ordinary AMQP message: the operation is its subject, and the
+size, with the message's id, delivery count and remaining lifetime, and the original message unchanged
+behind it.  Version 0.1.0 sent the end of that lifetime by the primary's clock: it is read still, and a member
+of that version refuses what this one sends, so the backups are updated first.  Everything else is an ordinary AMQP message: the operation is its subject, and the
 body is a map of arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations)
@@ -20,26 +21,32 @@ import proton
 from haclient.engine import codec
 
 # Section 0x71 (delivery annotations) with a map8 of three pairs; keys are one-letter symbols:
-# i: ulong (0x80), the id; c: uint (0x70), the delivery count; e: timestamp (0x83), the expiry.
+# i: ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the lifetime that is left; of version
+# 0.1.0, e: timestamp (0x83), the expiry.
 _HEAD = struct.Struct(">4sBB 4sQ 4sI 4sQ")
 _SECTION = b"\x00\x53\x71\xc1"
-_ID, _COUNT, _EXPIRY = b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01e\x83"
+_ID, _COUNT, _LIFETIME, _EXPIRY = b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01l\x80", b"\xa3\x01e\x83"
 # Everything behind the size byte, which counts itself out (part 1, section 1.6.23).
 _SIZE = _HEAD.size - len(_SECTION) - 1
 _ITEMS = 6
 _MAX_UINT = 0xFFFFFFFF
+# Milliseconds: with any time of day it is still within the 63 bits of a store.
+_MAX_LIFETIME = 2**62
 
 
 class ReplicatedMessage(NamedTuple):
     """One message of a queue, as the primary has it.
 
-    :param expires_at_ms: milliseconds since the epoch, 0 for never.
+    :param expires_at_ms: where its lifetime ends by this member's clock, in milliseconds since the epoch; 0
+        for never.
+    :param lifetime_ms: what was left of that when it was sent, at least 1; 0 for unlimited.
     """
 
     id: int
     delivery_count: int
     expires_at_ms: int
     data: bytes
+    lifetime_ms: int = 0
 
 
 class Event(NamedTuple):
@@ -54,10 +61,13 @@ class Event(NamedTuple):
     arguments: Mapping[str, Any] = {}
 
 
-def encode_message(identifier: int, delivery_count: int, expires_at_ms: int, data: bytes) -> bytes:
-    """A ``message`` event."""
+def encode_message(identifier: int, delivery_count: int, lifetime_ms: int, data: bytes) -> bytes:
+    """A ``message`` event.
+
+    :param lifetime_ms: what is left of its time to live, at least 1; 0 for unlimited.
+    """
     count = min(delivery_count, _MAX_UINT)
-    head = _HEAD.pack(_SECTION, _SIZE, _ITEMS, _ID, identifier, _COUNT, count, _EXPIRY, expires_at_ms)
+    head = _HEAD.pack(_SECTION, _SIZE, _ITEMS, _ID, identifier, _COUNT, count, _LIFETIME, lifetime_ms)
     return head + data
 
 
@@ -94,11 +104,14 @@ def decode(data: bytes) -> ReplicatedMessage | Event:
 
 def _decode_message(data: bytes) -> ReplicatedMessage:
     section, size, items, *fields = _HEAD.unpack_from(data)
-    keys, values = fields[0::2], fields[1::2]
-    if (section, size, items, *keys) != (_SECTION, _SIZE, _ITEMS, _ID, _COUNT, _EXPIRY):
-        raise ValueError("a message event with other annotations than id, count and expiry")
-    identifier, count, expiry = values
-    return ReplicatedMessage(identifier, count, expiry, data[_HEAD.size :])
+    keys, (identifier, count, end) = fields[0::2], fields[1::2]
+    if (section, size, items, *keys[:2]) == (_SECTION, _SIZE, _ITEMS, _ID, _COUNT):
+        rest = data[_HEAD.size :]
+        if keys[2] == _LIFETIME:
+            return ReplicatedMessage(identifier, count, 0, rest, min(end, _MAX_LIFETIME))
+        if keys[2] == _EXPIRY:
+            return ReplicatedMessage(identifier, count, min(end, _MAX_LIFETIME), rest)
+    raise ValueError("a message event with other annotations than id, count and lifetime")
 
 
 def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:

@@ -222,7 +222,7 @@ class Inbound:
             self._record(queue, event, done, token)
             return
         lifetime = None
-        if event.expires_at_ms:
+        if event.expires_at_ms and event.expires_at_ms != envelope.expiry_ms:
             lifetime = max(0, event.expires_at_ms - self._now_ms()) / 1000
         message = self._put(queue, event, annotate(event.data, event.origin), done, token, envelope, lifetime)
         index[event.origin.queue_position] = message.number

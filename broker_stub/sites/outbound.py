@@ -179,7 +179,9 @@ class Outbound:
         progress = log.site_progress
         assert progress is not None, "the replication queue always has them"
         progress.issued += 1
-        numbers = Numbers(progress.issued, message.number, now, message.expires_at_ms or 0)
+        numbers = Numbers(
+            progress.issued, message.number, now, message.expires_at_ms or message.envelope.expiry_ms or 0
+        )
         data = message.data if op is Op.ENQUEUE else b""
         return held.add(log.hold(self._encoder(queue, log).encode(op, numbers, data)))
 

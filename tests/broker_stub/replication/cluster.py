@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import pytest
@@ -44,13 +44,20 @@ _LOOK_AGAIN = 0.02
 class Member:
     """One member; ``start`` it, and start it again after its end."""
 
-    def __init__(self, name: str, address: Endpoint, folder: Path, arguments: Iterable[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: Endpoint,
+        folder: Path,
+        arguments: Iterable[str],
+        wrapper: tuple[str, ...] = (),
+    ) -> None:
         self.name = name
         self.address = address
         self.store = folder / name
         self.log_file = folder / f"{name}.log"
         own = ("--listen", address.authority, "--name", name, "--store", str(self.store))
-        self.process = MemberProcess((*own, *arguments), self.log_file)
+        self.process = MemberProcess((*own, *arguments), self.log_file, wrapper=wrapper)
         self._admin: AdminClient | None = None
 
     @property
@@ -153,6 +160,7 @@ class Cluster:
     """Members of those names; none runs before it is started.
 
     :param arbiter: its URL; a directory's by default.
+    :param wrappers: commands that execute the members behind them, by name.
     """
 
     def __init__(
@@ -163,6 +171,7 @@ class Cluster:
         arbiter: str | None = None,
         backup_timeout: float = 10.0,
         arguments: tuple[str, ...] = (),
+        wrappers: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     ) -> None:
         self._folder = folder
         (folder / "arbiter").mkdir()
@@ -175,7 +184,8 @@ class Cluster:
         for address in addresses:
             shared += ["--member", address.authority]
         self.members = tuple(
-            Member(n, address, folder, shared) for n, address in zip(names, addresses, strict=True)
+            Member(n, address, folder, shared, wrappers.get(n, ()))
+            for n, address in zip(names, addresses, strict=True)
         )
 
     @property

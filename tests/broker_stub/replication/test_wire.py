@@ -14,12 +14,18 @@ MESSAGE = bytes(proton.Message(body=b"body", properties={"a": 1}).encode())
 
 
 @given(IDS, st.integers(0, 2**32 - 1), st.integers(0, 2**62))
-def test_a_message_event_is_the_message_behind_its_annotations(number: int, count: int, expiry: int) -> None:
-    event = wire.encode_message(number, count, expiry, MESSAGE)
-    assert wire.decode(event) == wire.ReplicatedMessage(number, count, expiry, MESSAGE)
+def test_a_message_event_is_the_message_behind_its_annotations(number: int, count: int, left: int) -> None:
+    event = wire.encode_message(number, count, left, MESSAGE)
+    assert wire.decode(event) == wire.ReplicatedMessage(number, count, 0, MESSAGE, left)
     seen = proton.Message()
     seen.decode(event)
     assert (seen.body, seen.properties) == (b"body", {"a": 1})
+
+
+def test_a_lifetime_beyond_any_clock_is_cut_to_what_a_store_can_hold() -> None:
+    decoded = wire.decode(wire.encode_message(1, 0, 2**64 - 1, MESSAGE))
+    assert isinstance(decoded, wire.ReplicatedMessage)
+    assert decoded.lifetime_ms + 10**14 < 2**63
 
 
 @given(st.lists(IDS, max_size=50))
