@@ -3,8 +3,10 @@
 Two shapes.  ``message`` is what the hot path sends: one delivery-annotations section of fixed
 size, with the message's id, delivery count and remaining lifetime, and the original message unchanged
 behind it.  Version 0.1.0 sent the end of that lifetime by the primary's clock: it is read still, and a member
-of that version refuses what this one sends, so the backups are updated first.  Everything else is an ordinary AMQP message: the operation is its subject, and the
-body is a map of arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
+of that version refuses what this one sends, so the backups are updated first.
+
+Everything else is an ordinary AMQP message: the operation is its subject, and the body is a map of arguments,
+or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations)
 and 3.2.6 (data).
