@@ -17,6 +17,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, Schedule
 from broker_stub.amqp.conditions import CONNECTION_FORCED
 from broker_stub.amqp.endpoints import endpoint_fields
 from broker_stub.connections.connection import ClientConnection
-from broker_stub.election.roles import Membership
+from broker_stub.election.roles import Membership, Role
 from broker_stub.management.node import Management, ManagementLink
 from broker_stub.management.queues import queue_facts
 from broker_stub.member.member import ClusterSetup, SiteSteps
@@ -89,6 +90,7 @@ class BrokerOptions:
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
     :param telemetry: where to write admissions and role changes; ``None`` for nowhere.
     :param password_files: what links to other sites may read their passwords from.
+    :param on_role: called with the new role after each change of it.
     """
 
     listen: Endpoint = ANY_PORT
@@ -110,6 +112,7 @@ class BrokerOptions:
     stop_timeout: float = 2.0
     telemetry: TelemetrySettings | None = None
     password_files: PasswordFiles = NO_PASSWORD_FILES
+    on_role: Callable[[Role], object] | None = None
 
 
 class Broker:
@@ -130,7 +133,10 @@ class Broker:
             replicate=options.replicate,
             now_ms=self.now_ms,
         )
-        self.member = None if cluster is None else cluster.member(self, self.addresses, _SITE_STEPS)
+        self.member = None
+        if cluster is not None:
+            self.member = cluster.member(self, self.addresses, _SITE_STEPS)
+            self.membership = self.member.membership
         self.site = Site(
             self.addresses,
             self.now_ms,
@@ -360,12 +366,14 @@ class Broker:
 
     def become(self, membership: Membership) -> None:
         """Take a new role or generation, and announce it."""
-        self.membership = membership
+        before, self.membership = self.membership.role, membership
         self._describe()
         self.telemetry.became(membership)
         self.admission.role_changed(membership)
         self.site.became(serves=membership.role.serves)
         logger.info("%s is %s, generation %d", self.options.name, membership.role, membership.generation)
+        if self.options.on_role is not None and membership.role is not before:
+            self.options.on_role(membership.role)
 
     async def check_link_password(self, path: str) -> None:
         """Make sure that a link can read its password on this member."""

@@ -19,7 +19,7 @@ import click
 from broker_stub.election.arbiter import open_arbiter
 from broker_stub.member.member import ClusterOptions, ClusterSetup
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS
-from broker_stub.replication.backup import CAPABILITY
+from broker_stub.replication.backup import CAPABILITY, LONGEST_PAUSE
 from broker_stub.store import MemoryStore, Store, open_store
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
@@ -90,6 +90,7 @@ class ClusterArguments:
             credentials=self.credentials,
             desired_capabilities=(CAPABILITY,),
             startup_deadline=None,
+            backoff_max=LONGEST_PAUSE,
             # The member's own links are no application's: its log reports their failovers.
             telemetry="",
         )

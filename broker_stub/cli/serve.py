@@ -32,6 +32,7 @@ from broker_stub.cli.options import (
     read_users,
     start_logging,
 )
+from broker_stub.cli.role_command import RoleCommand
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.queueing.message import Replicate
@@ -113,6 +114,11 @@ from haclient.telemetry.settings import VARIABLE, TelemetrySettings
     envvar=VARIABLE,
     help=f"Directory where to write admissions and role changes; or set ${VARIABLE}.",
 )
+@click.option(
+    "--on-role-change",
+    metavar="COMMAND",
+    help="Run COMMAND ROLE when the role has changed; for resource managers.",
+)
 @click.option("--exit-with-parent", type=int, metavar="PID", help="Exit when process PID exits (Linux).")
 @click.option("--json", "as_json", is_flag=True, help="Print the member's address as JSON.")
 @LOOP
@@ -152,6 +158,7 @@ def serve(
     force_primary: bool,
     replicate: str,
     telemetry: Path | None,
+    on_role_change: str | None,
     exit_with_parent: int | None,
     as_json: bool,
     loop: str,
@@ -191,6 +198,7 @@ def serve(
         tls = TlsFiles(
             certificate=str(tls_cert), key=str(tls_key), ca=str(tls_client_ca) if tls_client_ca else None
         )
+    role_command = None if on_role_change is None else _role_command(on_role_change)
     if generation is None:
         generation = 1 if role == Role.PRIMARY else 0
     with _user_database(users) as database:
@@ -222,6 +230,7 @@ def serve(
             replicate=Replicate(replicate),
             telemetry=None if telemetry is None else TelemetrySettings(telemetry),
             password_files=_password_files(link_passwords),
+            on_role=None if role_command is None else role_command.role_changed,
         )
         cluster_arguments = None
         if arbiter is not None:
@@ -236,7 +245,15 @@ def serve(
                 force_primary=force_primary,
             )
         event_loop.tune()
-        sys.exit(event_loop.run(_serve(options, cluster_arguments, as_json=as_json), loop=loop))
+        serving = _serve(options, cluster_arguments, role_command, as_json=as_json)
+        sys.exit(event_loop.run(serving, loop=loop))
+
+
+def _role_command(words: str) -> RoleCommand:
+    try:
+        return RoleCommand(words)
+    except ValueError as error:
+        raise click.UsageError(f"--on-role-change: {error}") from error
 
 
 @contextlib.contextmanager
@@ -264,15 +281,24 @@ def _password_files(directory: Path | None) -> PasswordFiles:
     return files
 
 
-async def _serve(options: BrokerOptions, cluster_arguments: ClusterArguments | None, *, as_json: bool) -> int:
-    if cluster_arguments is None:
-        return await _run(Broker(options), as_json=as_json)
-    try:
-        async with cluster_arguments.opened() as setup:
-            return await _run(Broker(options, setup), as_json=as_json)
-    except StoreFailedError as error:
-        click.echo(str(error), err=True)
-        return REFUSED
+async def _serve(
+    options: BrokerOptions,
+    cluster_arguments: ClusterArguments | None,
+    role_command: RoleCommand | None,
+    *,
+    as_json: bool,
+) -> int:
+    async with contextlib.AsyncExitStack() as stack:
+        if role_command is not None:
+            stack.push_async_callback(role_command.close)
+        if cluster_arguments is None:
+            return await _run(Broker(options), as_json=as_json)
+        try:
+            async with cluster_arguments.opened() as setup:
+                return await _run(Broker(options, setup), as_json=as_json)
+        except StoreFailedError as error:
+            click.echo(str(error), err=True)
+            return REFUSED
 
 
 async def _run(broker: Broker, *, as_json: bool) -> int:

@@ -130,6 +130,7 @@ class Member:
         self.replica_set: ReplicaSet | None = None
         self.others: tuple[str, ...] = ()
         """The replicas that were ready beside this one, under the primary it followed last."""
+        self._was_in_sync = False
         self._options = options
         self._host = host
         self._addresses = addresses
@@ -142,7 +143,7 @@ class Member:
         self._make_factory = factory
         self._factories = [factory(())]
         """The last one searches; an earlier one may still have the connection to the primary."""
-        self._backoff = Backoff(Policy(), random.Random())
+        self._backoff = Backoff(Policy(backoff_max=backup.LONGEST_PAUSE), random.Random())
         self._backup: backup.Backup | None = None
         self._moving = asyncio.Lock()
         self._ended: str | None = None
@@ -391,6 +392,7 @@ class Member:
 
     def _set(self, membership: Membership) -> None:
         self.membership = membership
+        self._was_in_sync |= membership.role is Role.READY or membership.role.serves
         self._host.become(membership)
 
     def status(self) -> dict[str, Any]:
@@ -400,6 +402,7 @@ class Member:
             "number": self.state.generation,
             "pending": None if self.state.pending is None else self.state.pending.generation,
             "claim": None if self.state.pending is None else self.state.pending.claim,
+            "was_in_sync": self._was_in_sync,
             "replicas": [{"name": r.name, "phase": str(r.phase), "lag": r.lag} for r in replicas],
             "store": self._options.store,
             "damage": self._store.corruption,

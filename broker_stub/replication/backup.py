@@ -42,6 +42,8 @@ HAVE = "haclient:have"
 NAME = "haclient:member"
 # Messages on their way to a backup at most; each is acknowledged on its own.
 _CREDIT = 5000
+LONGEST_PAUSE = 1.0
+"""Seconds between two searches, at most: the clients parked at this member wait for its search."""
 # Seconds until a cancellation that was swallowed is repeated.
 _CANCEL_AGAIN = 0.1
 

@@ -9,8 +9,11 @@ Rules
 * A member in ``connecting`` that is eligible (``generation``) has every settled message: it must have a
   score.  After the death of the primary, or of all members, no member is ``ready``, and Pacemaker promotes
   no member without a score.
+* A member that has been neither ready nor primary since its start may be the one that has just crashed: it is
+  worth less than every other eligible one.  All such members are worth the same, so that a first start, or
+  one after the death of all, promotes somebody.
 * While the arbiter does not answer, no member counts as eligible: its promotion would be refused.
-* All steps together take no longer than ``--timeout``.
+* The member has ``--patience`` to answer; all steps together take no longer than ``--timeout``.
 
 Exit codes are those of the other commands: 0 done, 1 refused, 2 usage, 3 not reachable.
 
@@ -39,13 +42,17 @@ from haclient.cluster_url.endpoint import Endpoint
 NEVER = "-INFINITY"
 # An eligible member that is not connected to a primary is as complete as a ready one.  But while a member is
 # ready there is a primary, which the eligible one does not reach: the ready one is the better choice.
-ELIGIBLE, READY, PRIMARY = "50", "100", "1000"
+FRESH, ELIGIBLE, READY, PRIMARY = "10", "50", "100", "1000"
+# Seconds for the status.  A manager takes a longer silence for a hang, and kills the member; the slowest
+# of a thousand answers beside full load must be below it (``make test-pacemaker`` prints it).
+PATIENCE = 2.0
 
 
-def score(role: str, *, eligible: bool) -> str:
+def score(role: str, *, eligible: bool, was_in_sync: bool = True) -> str:
     """The promotion score of a member, as ``crm_attribute`` takes it.
 
     :param eligible: whether the generation rule lets it be promoted now; matters while it is connecting.
+    :param was_in_sync: whether it was ready or primary since its start; matters where it is eligible.
     """
     match role:
         case Role.PRIMARY | Role.RECOVERING:
@@ -53,7 +60,7 @@ def score(role: str, *, eligible: bool) -> str:
         case Role.READY:
             return READY
         case Role.CONNECTING if eligible:
-            return ELIGIBLE
+            return ELIGIBLE if was_in_sync else FRESH
         case _:
             return NEVER
 
@@ -68,23 +75,30 @@ def is_eligible(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
 
 
 async def read_role_and_score(
-    member: Endpoint, arbiter: str, credentials: Credentials, tls_ca: Path | None, timeout: float
+    member: Endpoint,
+    arbiter: str,
+    credentials: Credentials,
+    tls_ca: Path | None,
+    *,
+    patience: float,
+    timeout: float,
 ) -> tuple[str, str]:
     """Read a member's role and compute its score.
 
-    :param timeout: seconds for all of it.
+    :param patience: seconds for the member's answer; ``timeout`` for the arbiter's.
     :raises MemberUnreachableError, MemberRefusedError: see there.
     """
     tls = ssl.create_default_context(cafile=str(tls_ca)) if tls_ca else None
     try:
-        async with asyncio.timeout(timeout):
-            client = await AdminClient.connect(member, credentials, timeout=timeout, tls=tls)
+        async with asyncio.timeout(patience):
+            client = await AdminClient.connect(member, credentials, timeout=patience, tls=tls)
             async with client:
                 status = await client.status()
     except TimeoutError:
-        raise MemberUnreachableError(f"{member}: no answer within {timeout:g} s") from None
+        raise MemberUnreachableError(f"{member}: no answer within {patience:g} s") from None
     eligible = status.role == Role.CONNECTING and await _is_eligible_now(status.facts, arbiter, timeout)
-    return status.role, score(status.role, eligible=eligible)
+    was_in_sync = bool(status.facts.get("replication", {}).get("was_in_sync", True))
+    return status.role, score(status.role, eligible=eligible, was_in_sync=was_in_sync)
 
 
 async def _is_eligible_now(facts: Mapping[str, Any], arbiter: str, timeout: float) -> bool:
@@ -104,15 +118,30 @@ async def _is_eligible_now(facts: Mapping[str, Any], arbiter: str, timeout: floa
 @click.option("--user", default=DEFAULT_ADMIN, show_default=True)
 @click.option("--password-file", type=FILE, required=True, help="File with the cluster-admin's password.")
 @click.option("--tls-ca", type=FILE, help="Certificates of the authority that signs the member's (PEM).")
+@click.option("--patience", type=float, default=PATIENCE, show_default=True, help="Seconds for the member.")
 @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds for all steps together.")
 def main(
-    *, member: Endpoint, arbiter: str, user: str, password_file: Path, tls_ca: Path | None, timeout: float
+    *,
+    member: Endpoint,
+    arbiter: str,
+    user: str,
+    password_file: Path,
+    tls_ca: Path | None,
+    patience: float,
+    timeout: float,
 ) -> None:
     """Print a member's role and its promotion score."""
     credentials = Credentials(password_file.read_text().strip(), user)
     try:
         role, promotion_score = asyncio.run(
-            read_role_and_score(member, arbiter, credentials, tls_ca, timeout / 2)
+            read_role_and_score(
+                member,
+                arbiter,
+                credentials,
+                tls_ca,
+                patience=min(patience, timeout / 2),
+                timeout=timeout / 2,
+            )
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -97,10 +97,14 @@ class Node:
     @property
     def score(self) -> str:
         """The promotion score that was set last; empty when it was deleted."""
-        attributes = self.bin / "attributes"
-        last = attributes.read_text().splitlines()[-1].split() if attributes.exists() else [""]
+        last = self.attributes.read_text().splitlines()[-1].split() if self.attributes.exists() else [""]
         assert last[0] == "--promotion", last
         return "" if last[1] == "--delete" else last[-1]
+
+    @property
+    def attributes(self) -> Path:
+        """What ``crm_attribute`` was called with, a line for each call."""
+        return self.bin / "attributes"
 
     @property
     def pid(self) -> int:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from xml.etree import ElementTree
 
@@ -28,11 +29,19 @@ def until(node: Node, score: str) -> None:
         assert time.monotonic() < deadline, f"{node.score} is not {score}: {node.log.read_text()[-2000:]}"
 
 
+def wait_until(reached: Callable[[], bool], node: Node) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline, f"{node.score}: {node.log.read_text()[-2000:]}"
+        time.sleep(0.05)
+
+
 def test_every_action_does_what_it_says_and_may_be_repeated(node: Node) -> None:
     assert node.agent("monitor").code == NOT_RUNNING
     assert node.agent("stop").code == SUCCESS
     assert node.agent("promote").code == NOT_RUNNING
-    assert node.agent("demote").code == NOT_RUNNING
+    # A failed demotion would count as a second failure of a member that has died once.
+    assert node.agent("demote").code == SUCCESS
     assert node.agent("notify").code == SUCCESS
     started = node.agent("start")
     assert started.code == SUCCESS, started.errors
@@ -61,7 +70,7 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     with ThreadPoolExecutor() as threads:
         assert [r.code for r in threads.map(lambda node: node.agent("start"), nodes)] == [SUCCESS] * 2
     # Nobody ever was primary: either will do.
-    assert (north.score, south.score) == ("50", "50")
+    assert (north.score, south.score) == ("10", "10")
     assert north.agent("promote").code == SUCCESS
     until(south, "100")
 
@@ -70,6 +79,10 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     assert north.score == ""
     # It looks for a primary, and is complete: Pacemaker must have somebody to promote.
     until(south, "50")
+    # The one that died is complete too, and must not be preferred: it may die again.
+    assert north.agent("start").code == SUCCESS
+    assert north.score == "10"
+    assert north.agent("stop").code == SUCCESS
     assert south.agent("promote").code == SUCCESS
 
     south.signal(signal.SIGKILL)
@@ -80,7 +93,37 @@ def test_the_score_follows_who_may_be_primary_through_crashes(nodes: list[Node])
     assert re.search(r"ocf-exit-reason:.*generation 2 .*generation 1", refused.errors)
     assert north.score == "-INFINITY"
     assert south.agent("start").code == SUCCESS
-    assert south.score == "50"
+    assert south.score == "10"
+
+
+def test_a_backup_that_becomes_ready_has_its_score_without_any_monitor(nodes: list[Node]) -> None:
+    north, south = nodes
+    assert [node.agent("start").code for node in nodes] == [SUCCESS] * 2
+    assert north.agent("promote").code == SUCCESS
+    wait_until(lambda: south.score == "100", south)
+    north.signal(signal.SIGKILL)
+    wait_until(lambda: south.score == "50", south)
+
+
+def test_a_notification_before_an_action_does_no_work(node: Node) -> None:
+    assert node.agent("start").code == SUCCESS
+    scores = node.attributes.read_text()
+    assert node.agent("notify", CRM_meta_notify_type="pre").code == SUCCESS
+    assert node.attributes.read_text() == scores
+    assert node.agent("notify", CRM_meta_notify_type="post").code == SUCCESS
+    assert node.attributes.read_text() == scores + scores.splitlines()[-1] + "\n"
+
+
+def test_a_demotion_that_kills_a_hung_primary_has_done_what_it_should(node: Node) -> None:
+    assert node.agent("start").code == SUCCESS
+    assert node.agent("promote").code == SUCCESS
+    node.signal(signal.SIGSTOP)
+    # Nobody has asked it before: the demotion itself finds out.
+    killed = node.agent("demote", timeout=SHORT_TIMEOUT)
+    assert killed.code == SUCCESS
+    assert "killed" in killed.errors
+    assert node.score == ""
+    assert node.agent("monitor").code == NOT_RUNNING
 
 
 def test_a_stopped_process_is_a_failure_and_a_demotion_or_stop_ends_it(node: Node) -> None:
@@ -94,7 +137,7 @@ def test_a_stopped_process_is_a_failure_and_a_demotion_or_stop_ends_it(node: Nod
     assert node.agent("promote").code == SUCCESS
     node.signal(signal.SIGSTOP)
     assert node.agent("monitor", timeout=SHORT_TIMEOUT).code == FAILED_PROMOTED
-    assert node.agent("demote", timeout=SHORT_TIMEOUT).code == NOT_RUNNING
+    assert node.agent("demote", timeout=SHORT_TIMEOUT).code == SUCCESS
     assert node.agent("monitor").code == NOT_RUNNING
 
     assert node.agent("start").code == SUCCESS

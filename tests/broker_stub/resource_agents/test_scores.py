@@ -8,7 +8,7 @@ import pytest
 
 from broker_stub.election.generation import ArbiterRecord
 from broker_stub.election.roles import Role
-from broker_stub.resource_agents.probe import is_eligible, score
+from broker_stub.resource_agents.probe import ELIGIBLE, FRESH, PRIMARY, READY, is_eligible, score
 
 RECORD = ArbiterRecord(7, "claim")
 
@@ -27,6 +27,20 @@ RECORD = ArbiterRecord(7, "claim")
 )
 def test_the_score_of_a_role(role: Role, eligible: bool, expected: str) -> None:
     assert score(role, eligible=eligible) == expected
+
+
+@pytest.mark.parametrize(
+    ("was_in_sync", "expected"),
+    [(True, "50"), (False, "10")],
+)
+def test_a_member_that_may_just_have_crashed_is_worth_less_and_not_nothing(
+    was_in_sync: bool, expected: str
+) -> None:
+    assert score(Role.CONNECTING, eligible=True, was_in_sync=was_in_sync) == expected
+
+
+def test_the_rank_of_the_scores() -> None:
+    assert 0 < int(FRESH) < int(ELIGIBLE) < int(READY) < int(PRIMARY)
 
 
 @pytest.mark.parametrize(
