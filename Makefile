@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop calls soak soak-connections soak-sites soak-stream simulate-million model check format bench clean
+.PHONY: help setup demo test test-interop calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ soak: setup  ## random faults under load until FAILOVERS=100 have happened; SEED
 
 soak-connections: setup  ## 5,000 connections of one process, and a thousand through each API that leave nothing behind
 	@$(PYTHON) -m pytest -m soak tests/failover/test_many_connections.py tests/api/test_leaks.py
+
+soak-hosts: setup  ## FAULTS=200 between hosts that are namespaces (root, iproute2, zookeeper); SEED=n replays
+	@$(PYTHON) -m tests.hosts.soak --faults $(or $(FAULTS),200) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 soak-sites: setup  ## two clusters and a link that is cut, while both fail over; SITES_ARGS="--messages 10000 --seed 7"
 	@$(PYTHON) -m tests.broker_stub.sites.soak $(SITES_ARGS)

@@ -36,7 +36,7 @@ _CONFIGURATION = """\
 tickTime=500
 dataDir={folder}
 clientPort={port}
-clientPortAddress=127.0.0.1
+clientPortAddress={host}
 maxClientCnxns=0
 admin.enableServer=false
 """
@@ -55,10 +55,22 @@ class ZooKeeper:
     """One server, an ensemble of its own.
 
     :param folder: an empty folder for its files.
+    :param host: the address to listen on.
+    :param port: of that address; a free one is found if there is none.
+    :param wrapper: a command that executes the arguments behind it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        wrapper: tuple[str, ...] = (),
+    ) -> None:
+        self.port = port or free_port()
+        self._host = host
+        self._wrapper = wrapper
         self._folder = folder
         self._process: subprocess.Popen[str] | None = None
         self._log: list[str] = []
@@ -67,7 +79,7 @@ class ZooKeeper:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -83,7 +95,8 @@ class ZooKeeper:
         """Start, and wait until it has made a session and answered a request in it."""
         self._started.clear()
         configuration = self._folder / "zoo.cfg"
-        configuration.write_text(_CONFIGURATION.format(folder=self._folder / "data", port=self.port))
+        facts = {"folder": self._folder / "data", "host": self._host, "port": self.port}
+        configuration.write_text(_CONFIGURATION.format(**facts))
         self._process = subprocess.Popen(
             self._command(configuration), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -129,7 +142,7 @@ class ZooKeeper:
         # The process is killed here, never the machine: what it wrote is there, without waiting for the disk.
         options.append("-Dzookeeper.forceSync=no")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return ["java", *options, "-cp", find_classpath(), main, str(configuration)]
+        return [*self._wrapper, "java", *options, "-cp", find_classpath(), main, str(configuration)]
 
     def _answers(self) -> bool:
         """Whether it answers a client in time, which tries as long as the process is there."""
@@ -143,7 +156,7 @@ class ZooKeeper:
             if answered := connected.is_set():
                 client.sync_async("/").get(timeout=_PATIENCE)
             client.stop()
-        return answered
+        return bool(answered)
 
     def _read(self, log: IO[str]) -> None:
         for line in log:

@@ -2,10 +2,13 @@
 
 Rules
 -----
-* *Lost*: acknowledged, and never received.
+* *Lost*: acknowledged, and never received.  If that was acknowledged while a forced promotion may lose
+  messages, as its documentation says, it is *lost to force*: counted, and no violation.
 * *Unexpected*: received, and never sent, or refused, or from another queue than it was sent to.
 * *Disordered*: on one link, after a later message of the same producer to the same queue.  A message counts
-  only if it was received once, was no redelivery and was not given back: anything else may come late.
+  only if it was received once, was no redelivery and was not given back: anything else may come late.  So may
+  one whose outcome its producer does not know: it gave it up, and what its connection had taken is still on
+  its way when the messages behind it are sent again over the next one.
 * A message that comes again though nobody gave it back is a *duplicate*.  That is allowed (at least
   once), and counted.  *Twice* is one of them over one link of the drain, where nobody consumed before: then
   the broker has it twice.
@@ -32,6 +35,7 @@ class Verdict:
     received: int
     duplicates: int
     returned: int
+    lost_to_force: tuple[Name, ...] = ()
     lost: tuple[Name, ...] = ()
     twice: tuple[Name, ...] = ()
     hung: tuple[Name, ...] = ()
@@ -50,6 +54,7 @@ def check(history: History) -> Verdict:
     """Judge a history whose queues have been drained."""
     fates = Counter(history.fate(name) for name in history.sent)
     times = Counter(receipt.name for receipt in history.receipts)
+    missing = [name for name in history.sent if _is_missing(history, name, times)]
     returned = sum(receipt.returned for receipt in history.receipts)
     return Verdict(
         sent=len(history.sent),
@@ -59,7 +64,8 @@ def check(history: History) -> Verdict:
         received=len(times),
         duplicates=times.total() - len(times) - returned,
         returned=returned,
-        lost=tuple(name for name in history.sent if _is_lost(history, name, times)),
+        lost_to_force=tuple(name for name in missing if _is_forced(history, name)),
+        lost=tuple(name for name in missing if not _is_forced(history, name)),
         twice=tuple(_twice(history)),
         hung=tuple(history.hung),
         unexpected=tuple(_unexpected(history)),
@@ -68,8 +74,14 @@ def check(history: History) -> Verdict:
     )
 
 
-def _is_lost(history: History, name: Name, times: Counter[Name]) -> bool:
+def _is_missing(history: History, name: Name, times: Counter[Name]) -> bool:
     return history.fate(name) is Fate.ACKNOWLEDGED and not times[name]
+
+
+def _is_forced(history: History, name: Name) -> bool:
+    """Whether a forced promotion may have lost it."""
+    at = history.ended.get(name)
+    return at is not None and any(begin <= at <= end for begin, end in history.forced)
 
 
 def _twice(history: History) -> Iterator[Name]:
@@ -97,7 +109,7 @@ def _disordered(history: History, times: Counter[Name]) -> Iterator[str]:
     for receipt in history.receipts:
         if receipt.queue not in history.restless and _keeps_order(receipt, times):
             lane = (receipt.link, receipt.queue, receipt.name.producer)
-            if receipt.name.number < before[lane]:
+            if receipt.name.number < before[lane] and history.fate(receipt.name) is Fate.ACKNOWLEDGED:
                 yield f"{receipt.name} came after {before[lane]} on {receipt.link}"
             before[lane] = receipt.name.number
 

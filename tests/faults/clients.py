@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
@@ -55,13 +56,26 @@ class Load:
     """Every client of a run.
 
     :param names: of the cluster's client addresses, for ``History.serving``.
+    :param prefix: of the names of producers and consumers, where several processes have a load each.
+    :param share: of the usual number of messages a second.
     """
 
-    def __init__(self, url: str, history: History, *, seed: int, names: dict[str, str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        history: History,
+        *,
+        seed: int,
+        names: dict[str, str],
+        prefix: str = "",
+        share: float = 1.0,
+    ) -> None:
         self._url = url
         self._history = history
         self._rng = random.Random(f"load {seed}")
         self._names = names
+        self._prefix = prefix
+        self._share = share
         self._producing = asyncio.Event()
         self._consuming = asyncio.Event()
         self._stack = AsyncExitStack()
@@ -69,18 +83,19 @@ class Load:
         self._consumers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._history.restless.add(RESTLESS_QUEUE)
-        self._history.kept |= {KEPT_QUEUE, BLOCKING_QUEUE}
+        self._history.disorders(RESTLESS_QUEUE)
+        self._history.keeps(KEPT_QUEUE, BLOCKING_QUEUE)
         for queue in (STEADY_QUEUE, RESTLESS_QUEUE):
             for number in range(2):
                 await self._add(self._producers, self._produce, f"producer-{number}-of-{queue}", queue)
                 await self._add(self._consumers, self._consume, f"consumer-{number}-of-{queue}", queue)
         await self._add(self._producers, self._produce, "producer-of-kept", KEPT_QUEUE)
         producer = BlockingProducer(
+            f"{self._prefix}producer-of-{BLOCKING_QUEUE}",
             BLOCKING_QUEUE,
             self._history,
             random.Random(self._rng.random()),
-            pause=1 / _KEPT_RATE,
+            pause=1 / (_KEPT_RATE * self._share),
             most=_KEPT_MOST,
             body=lambda name: encode(name, 100),
         )
@@ -106,18 +121,18 @@ class Load:
 
     async def make_queue(self, name: str) -> None:
         """A new queue with a few messages, whose fates are noted as they come."""
-        self._history.kept.add(name)
+        self._history.keeps(name)
         connection = await self._stack.enter_async_context(aio.connect(self._url))
         self._producers.append(asyncio.create_task(self._fill(name, connection), name=f"fill {name}"))
 
     async def _fill(self, queue: str, connection: aio.Connection) -> None:
         sender = await connection.create_sender(queue, timeout=math.inf)
         for number in range(_NEW_QUEUE):
-            message = Name(f"producer-of-{queue}", number)
-            self._history.sent[message] = queue
+            message = Name(f"{self._prefix}producer-of-{queue}", number)
+            self._history.sends(message, queue)
             sending = asyncio.ensure_future(sender.send(Message(body=encode(message, 10)), timeout=_SETTLING))
             await asyncio.wait([sending])
-            self._history.fates[message] = fate_of_call(sending)
+            self._history.ends(message, fate_of_call(sending), time.monotonic())
         await connection.close()
 
     async def finish(self) -> None:
@@ -139,7 +154,7 @@ class Load:
             aio.connect(self._url, window=_WINDOW, on_event=self._event)
         )
         rng = random.Random(self._rng.random())
-        work = run(name, queue, connection, rng)
+        work = run(f"{self._prefix}{name}", queue, connection, rng)
         tasks.append(asyncio.create_task(work, name=name))  # type: ignore[arg-type]
 
     def _event(self, event: Event) -> None:
@@ -155,8 +170,8 @@ class Load:
 
     async def _produce(self, name: str, queue: str, connection: aio.Connection, rng: random.Random) -> None:
         sender = await connection.create_sender(queue, timeout=math.inf)
-        rate = _KEPT_RATE if queue == KEPT_QUEUE else _BUSY_RATE
-        burst = max(1, rate // _BURSTS_PER_SECOND)
+        rate = (_KEPT_RATE if queue == KEPT_QUEUE else _BUSY_RATE) * self._share
+        burst = max(1, round(rate / _BURSTS_PER_SECOND))
         pending: dict[asyncio.Future[Outcome], Name] = {}
         number = 0
         most = _KEPT_MOST if queue == KEPT_QUEUE else _FOR_EVER
@@ -164,7 +179,7 @@ class Load:
             for _ in range(rng.randint(1, 2 * burst)):
                 message = Name(name, number)
                 number += 1
-                self._history.sent[message] = queue
+                self._history.sends(message, queue)
                 future = await self._send(sender, message, rng)
                 self._serves(connection.endpoint, connection.generation)
                 if not future.done():
@@ -175,7 +190,8 @@ class Load:
         await self._producing.wait()
         if pending:
             await asyncio.wait(pending, timeout=_SETTLING)
-        self._history.hung += [message for message in pending.values() if message not in self._history.hung]
+        for message in pending.values():
+            self._history.hangs(message)
 
     async def _send(self, sender: aio.Sender, name: Name, rng: random.Random) -> asyncio.Future[Outcome]:
         message = Message(body=encode(name, rng.randint(0, _MAX_FILLING)))
@@ -188,7 +204,7 @@ class Load:
     ) -> Callable[[asyncio.Future[Outcome]], None]:
         def note(future: asyncio.Future[Outcome]) -> None:
             pending.pop(future, None)
-            self._history.fates[name] = fate_of_call(future)
+            self._history.ends(name, fate_of_call(future), time.monotonic())
 
         return note
 
@@ -207,20 +223,20 @@ class Load:
                 with suppress(ReceiveTimeout):
                     delivery = await receiver.receive(timeout=_GLANCE)
                     receipt = note_receipt(self._history, delivery, name, serial, queue)
-                    await _settle(delivery, receipt, rng.random())
+                    await _settle(delivery, receipt, rng.random(), self._history)
             await receiver.close()
 
 
-async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float) -> None:
+async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float, history: History) -> None:
     with suppress(StaleDelivery):
         if chance < 0.9:
             await delivery.accept()
-            receipt.accepted = True
+            history.accepts(receipt)
         elif chance < 0.95:
-            receipt.returned = True
+            history.returns(receipt)
             await delivery.release()
         else:
-            receipt.returned = True
+            history.returns(receipt)
             await delivery.modify(delivery_failed=True)
 
 
@@ -234,7 +250,7 @@ def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial
     message = delivery.message
     link = Link(consumer, serial, delivery._core.session_number)
     receipt = Receipt(decode(message.body), queue, link, message.delivery_count)
-    history.receipts.append(receipt)
+    history.receives(receipt)
     return receipt
 
 
@@ -250,8 +266,9 @@ async def _drain(connection: aio.Connection, history: History, queue: str) -> No
     with suppress(ReceiveTimeout):
         while True:
             delivery = await receiver.receive(timeout=_QUIET)
-            note_receipt(history, delivery, "drain", 0, queue).accepted = True
+            receipt = note_receipt(history, delivery, "drain", 0, queue)
             await delivery.accept()
+            history.accepts(receipt)
     await receiver.close()
 
 

@@ -81,6 +81,46 @@ class History:
     """How the calls ended that were cancelled, or had little time."""
     hung: list[Name] = field(default_factory=list)
     """Messages whose call did not return in time."""
+    ended: dict[Name, float] = field(default_factory=dict)
+    """When the fate became known, in seconds of the monotonic clock, which all processes share."""
+    forced: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when forced promotions may have lost what was acknowledged."""
+    generations: dict[int, float] = field(default_factory=dict)
+    """When the arbiter was last seen to hold a generation."""
+
+    def sends(self, name: Name, queue: str) -> None:
+        """A message is given to a sender."""
+        self.sent[name] = queue
+
+    def ends(self, name: Name, fate: Fate, at: float) -> None:
+        """Its fate is known."""
+        self.fates[name] = fate
+        self.ended[name] = at
+
+    def receives(self, receipt: Receipt) -> None:
+        """A delivery arrived."""
+        self.receipts.append(receipt)
+
+    def accepts(self, receipt: Receipt) -> None:
+        """It was accepted over the connection that it came on."""
+        receipt.accepted = True
+
+    def returns(self, receipt: Receipt) -> None:
+        """Its consumer gives it back."""
+        receipt.returned = True
+
+    def hangs(self, name: Name) -> None:
+        """A call did not return in time."""
+        if name not in self.hung:
+            self.hung.append(name)
+
+    def keeps(self, *queues: str) -> None:
+        """Nobody consumes from these before the drain."""
+        self.kept.update(queues)
+
+    def disorders(self, *queues: str) -> None:
+        """The consumers of these detach with messages in hand."""
+        self.restless.update(queues)
 
     def fate(self, name: Name) -> Fate:
         """What is known of a message; nothing yet is unknown."""

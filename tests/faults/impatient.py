@@ -55,7 +55,7 @@ async def send_impatiently(
     if done:
         history.impatient[f"{way}: {_how_it_ended(call)}"] += 1
     else:
-        history.hung.append(name)
+        history.hangs(name)
     return call
 
 
@@ -74,12 +74,14 @@ def _told(error: BaseException | None) -> str:
 class BlockingProducer:
     """Sends over the blocking API, from a thread; what it sees is written down on the event loop.
 
+    :param name: of its messages.
     :param pause: seconds between two messages.
     :param body: of a message, by its name.
     """
 
     def __init__(
         self,
+        name: str,
         queue: str,
         history: History,
         rng: random.Random,
@@ -88,6 +90,7 @@ class BlockingProducer:
         most: int,
         body: Callable[[Name], str],
     ) -> None:
+        self._name = name
         self._queue = queue
         self._history = history
         self._rng = rng
@@ -114,7 +117,7 @@ class BlockingProducer:
             self._ending.set()
         await asyncio.wait([ended], timeout=2 * _HUNG)
         if not ended.done():
-            self._history.hung.append(Name(f"producer of {self._queue}", -1))
+            self._history.hangs(Name(self._name, -1))
         else:
             ended.result()
 
@@ -125,14 +128,14 @@ class BlockingProducer:
                 for number in range(self._most):
                     if self._ending.wait(self._pause):
                         return None
-                    self._send(sender, Name(f"producer-of-{self._queue}", number))
+                    self._send(sender, Name(self._name, number))
         except Exception as error:  # noqa: BLE001 - ``run`` raises it
             return error
         return None
 
     def _send(self, sender: blocking.Sender, name: Name) -> None:
         rng = self._rng
-        self._loop.call_soon_threadsafe(self._history.sent.__setitem__, name, self._queue)
+        self._loop.call_soon_threadsafe(self._history.sends, name, self._queue)
         way, seconds = rng.choice((_TIMEOUT, _FUTURE_CANCELLED, "patient")), _seconds(rng)
         seconds = _HUNG if way == "patient" else seconds
         began = time.monotonic()
@@ -150,10 +153,10 @@ class BlockingProducer:
 
     def _note(self, name: Name, fate: Fate, how: str, late: bool) -> None:
         history = self._history
-        history.fates[name] = fate
+        history.ends(name, fate, time.monotonic())
         history.impatient[f"blocking, {how}"] += 1
         if late:
-            history.hung.append(name)
+            history.hangs(name)
 
 
 def _send_and_cancel(sender: blocking.Sender, message: Message, seconds: float) -> None:

@@ -162,21 +162,26 @@ async def _run(plan: Plan, folder: Path, result: Result, history: History, repor
             await _faults(plan, members, load, result, report)
             report("the clients finish", result.failovers)
             await load.finish()
-        await _settled(members)
-        report("the stores are compared", result.failovers)
-        order = (members.primary, *members.backups)
-        await members.stop(*order)
-        result.wrong += await _compare(members, result)
-        report("the queues are drained", result.failovers)
-        for member in order:
-            await members.started(member)
-        await members.whole()
-        await drain(members.url, history)
-        status = await members.status(members.primary)
-        left = [f"not drained: {queue}" for queue in status.facts["queues"] if queue["depth"]]
-        result.wrong += left
-        result.generation = status.generation
-        result.drained = not left
+        await reckon(members, result, history, report)
+
+
+async def reckon(members: Cluster, result: Result, history: History, report: Report) -> None:
+    """Compare the stores of a whole cluster without load, start it again and drain its queues."""
+    await settled(members)
+    report("the stores are compared", result.failovers)
+    order = (members.primary, *members.backups)
+    await members.stop(*order)
+    result.wrong += await compare(members, result)
+    report("the queues are drained", result.failovers)
+    for member in order:
+        await members.started(member)
+    await members.whole()
+    await drain(members.url, history)
+    status = await members.status(members.primary)
+    left = [f"not drained: {queue}" for queue in status.facts["queues"] if queue["depth"]]
+    result.wrong += left
+    result.generation = status.generation
+    result.drained = not left
 
 
 async def _faults(plan: Plan, members: Cluster, load: Load, result: Result, report: Report) -> None:
@@ -208,7 +213,7 @@ async def apply(members: Cluster, step: Step) -> None:
         raise NotWholeError(f"{step}: {error}") from error
 
 
-async def _settled(members: Cluster) -> None:
+async def settled(members: Cluster) -> None:
     """Wait until the backups have acknowledged everything."""
     while await _lag(members):  # noqa: ASYNC110 - another process can only be asked
         await asyncio.sleep(0.05)
@@ -219,7 +224,7 @@ async def _lag(members: Cluster) -> int:
     return sum(replica["lag"] for replica in status.facts["replication"]["replicas"])
 
 
-async def _compare(members: Cluster, result: Result) -> list[str]:
+async def compare(members: Cluster, result: Result) -> list[str]:
     """What differs between the stores of the members, which do not run."""
     model, *others = members.members
     wiring = await stores.wiring(members.store_of(model))

@@ -139,3 +139,11 @@ def test_a_body_that_has_changed_is_the_message_of_nobody() -> None:
 
 def test_a_verdict_can_be_printed_as_facts() -> None:
     assert dataclasses.asdict(check(history()))["lost"] == (name(0), name(1), name(2))
+
+
+def test_a_message_whose_producer_gave_it_up_may_come_late() -> None:
+    seen = history(received(1), received(0), received(2))
+    seen.fates[name(0)] = Fate.UNKNOWN
+    assert check(seen).holds
+    seen.fates[name(0)] = Fate.ACKNOWLEDGED
+    assert not check(seen).holds

@@ -67,15 +67,15 @@ async def test_stores_that_differ_are_found(tmp_path: Path) -> None:
     """One member's store is replaced by that of a member that never saw a message."""
     async with cluster(tmp_path) as members:
         await _send(members.url)
-        await soak._settled(members)
+        await soak.settled(members)
         primary, backup = members.primary, members.backups[0]
         await members.stop(primary, backup)
         result = Result(seed=0)
-        assert await soak._compare(members, result) == []
+        assert await soak.compare(members, result) == []
         assert result.stored == {"q": 3}
         for path in members.store_of(backup).iterdir():
             path.unlink()
-        assert await soak._compare(members, result)
+        assert await soak.compare(members, result)
 
 
 async def _send(url: str) -> None:

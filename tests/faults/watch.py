@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,9 +16,16 @@ _INTERVAL = 0.02
 
 
 @asynccontextmanager
-async def watching(cluster: Cluster, history: History) -> AsyncIterator[None]:
-    """Note what is seen, until the body is over."""
-    task = asyncio.create_task(_watch(cluster, history), name="watch the generations")
+async def watching(
+    cluster: Cluster, history: History, *, interval: float = _INTERVAL, outages: bool = False
+) -> AsyncIterator[None]:
+    """Note what is seen, until the body is over.
+
+    :param interval: seconds between two looks.
+    :param outages: the arbiter may be away.
+    """
+    work = _watch(cluster, history, interval, outages=outages)
+    task = asyncio.create_task(work, name="watch the generations")
     try:
         yield
     finally:
@@ -27,23 +35,26 @@ async def watching(cluster: Cluster, history: History) -> AsyncIterator[None]:
         task.result()
 
 
-async def _watch(cluster: Cluster, history: History) -> None:
+async def _watch(cluster: Cluster, history: History, interval: float, *, outages: bool) -> None:
     arbiter = open_arbiter(cluster.arbiter.url)
     generation, claims = 0, dict[int, str]()
     try:
         while True:
+            began = time.monotonic()
             try:
                 record = await arbiter.read()
             except ArbiterUnavailableError as error:
-                history.disputes.append(f"the arbiter: {error}")
+                if not outages:
+                    history.disputes.append(f"the arbiter: {error}")
             else:
+                history.generations[record.generation] = began
                 if record.generation < generation:
                     history.disputes.append(f"the arbiter went from {generation} back to {record.generation}")
                 if claims.setdefault(record.generation, record.claim) != record.claim:
                     history.disputes.append(f"the claim of generation {record.generation} changed")
                 generation = max(generation, record.generation)
             _look(cluster, history)
-            await asyncio.sleep(_INTERVAL)
+            await asyncio.sleep(interval)
     finally:
         await arbiter.close()
 

@@ -1,0 +1,290 @@
+"""The faults of hosts.  Each is a context manager: applied at its beginning, healed at its end.
+
+Rules
+-----
+* A fault may begin in any state of the cluster: while a member starts or catches up, without a primary, and
+  while another fault lasts.
+* No fault touches a store: an eligible member comes back, and with it what was settled.
+* What is random comes from the generator that is handed in.
+* A forced promotion is the one thing that may lose what was acknowledged.  From when to when it may is
+  written into the history, from the warning that the member gives; the fault is over when that time is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import permutations
+
+from broker_stub.local_cluster.supervisor import Member
+from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberStatus
+from haclient.testing.network import ARBITER
+from tests.faults.cluster import LONGEST
+from tests.faults.history import History
+from tests.hosts.cluster import CLIENT_HOSTS, MEMBERS, Site
+from tests.hosts.lab import Pair
+from tests.hosts.switch import CLEAR, Conditions
+
+_EVERYBODY = (*MEMBERS, ARBITER, *CLIENT_HOSTS)
+# Of the wrong promotions, those that are forced.
+_FORCED = 0.1
+# Acknowledgements that were on their way to clients when the last wrong primary stepped down.
+_UNDER_WAY = 1.0
+_SETTLED_IN = re.compile(r"settled in generations? (\d+)")
+_NOTHING_MISSING = "nothing that was settled is missing"
+
+
+@dataclass(slots=True)
+class Ground:
+    """What faults act on, and what they note.
+
+    :param promotions: how those ended that a fault asked for.
+    """
+
+    site: Site
+    history: History
+    promotions: Counter[str] = field(default_factory=Counter)
+    unfinished: list[float] = field(default_factory=list)
+    """Since when forced promotions may have lost something that are not over yet."""
+
+    def over(self) -> None:
+        """The cluster is whole: whoever was primary beside a forced one has stepped down."""
+        end = time.monotonic() + _UNDER_WAY
+        self.history.forced += [(begin, end) for begin in self.unfinished]
+        self.unfinished.clear()
+
+
+During = Callable[[Ground, random.Random], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault in the library.
+
+    :param hold: the shortest time, in seconds, that shows what it is about.
+    :param longer: how much longer it may last: from below every timeout of a peer to above each.
+    """
+
+    during: During
+    hold: float
+    longer: float
+
+    def seconds(self, rng: random.Random) -> float:
+        """How long it lasts."""
+        return self.hold + rng.uniform(0, self.longer)
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(
+    name: str, *, hold: float = 1.0, longer: float = 6.0
+) -> Callable[[Callable[[Ground, random.Random], AsyncIterator[None]]], During]:
+    """Put a fault into the library."""
+
+    def register(function: Callable[[Ground, random.Random], AsyncIterator[None]]) -> During:
+        during = asynccontextmanager(function)
+        FAULTS[name] = Fault(during, hold, longer)
+        return during
+
+    return register
+
+
+# -- bad cables -----------------------------------------------------------------------------------
+
+
+@fault("delay")
+async def delayed(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    delay = rng.uniform(0.02, 0.8)
+    async with _while(ground, _some_pairs(rng), Conditions(delay=delay, jitter=rng.uniform(0, delay))):
+        yield
+
+
+@fault("loss")
+async def lossy(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    async with _while(ground, _some_pairs(rng), Conditions(loss=rng.uniform(0.05, 0.5))):
+        yield
+
+
+@fault("reordering")
+async def reordered(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    conditions = Conditions(
+        delay=0.005,
+        jitter=0.005,
+        reorder=rng.uniform(0.05, 0.5),
+        hold_back=rng.uniform(0.01, 0.2),
+        duplicate=rng.uniform(0, 0.2),
+    )
+    async with _while(ground, _some_pairs(rng), conditions):
+        yield
+
+
+@fault("partition in one direction")
+async def cut_one_way(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    async with _while(ground, _one_way(rng), Conditions(cut=True)):
+        yield
+
+
+@fault("partition in both directions")
+async def cut_both_ways(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    async with _while(ground, _both_ways(rng), Conditions(cut=True)):
+        yield
+
+
+def _some_pairs(rng: random.Random) -> list[Pair]:
+    """All directions of one host, or a third of all."""
+    pairs = list(permutations(_EVERYBODY, 2))
+    host = rng.choice(_EVERYBODY)
+    if rng.random() < 0.5:
+        return [pair for pair in pairs if host in pair]
+    return rng.sample(pairs, len(pairs) // 3)
+
+
+def _one_way(rng: random.Random) -> list[Pair]:
+    """From a member to some others, or from them to it."""
+    member = rng.choice(MEMBERS)
+    others = _part([host for host in _EVERYBODY if host != member], rng)
+    outward = rng.random() < 0.5
+    return [(member, other) if outward else (other, member) for other in others]
+
+
+def _both_ways(rng: random.Random) -> list[Pair]:
+    """Between some members and some of the others: those who reach both sides bridge them."""
+    members = _part(MEMBERS, rng, least_left=1)
+    others = _part([host for host in _EVERYBODY if host not in members], rng)
+    there = [(member, other) for member in members for other in others]
+    return there + [(other, member) for member, other in there]
+
+
+def _part(hosts: Sequence[str], rng: random.Random, *, least_left: int = 0) -> list[str]:
+    return rng.sample(hosts, rng.randint(1, len(hosts) - least_left))
+
+
+@asynccontextmanager
+async def _while(ground: Ground, pairs: list[Pair], conditions: Conditions) -> AsyncIterator[None]:
+    lab = ground.site.lab
+    lab.change(pairs, conditions)
+    try:
+        yield
+    finally:
+        lab.change(pairs, CLEAR)
+
+
+# -- killed and stopped -----------------------------------------------------------------------------
+
+
+@fault("member killed", hold=0.0, longer=3.0)
+async def killed(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    members = ground.site.members
+    victim = _victim(ground, rng)
+    await members.kill(victim)
+    yield
+    members.start(victim)
+
+
+@fault("member stopped")
+async def stopped(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    members = ground.site.members
+    sleeper = _victim(ground, rng)
+    members.pause(sleeper)
+    try:
+        if rng.random() < 0.5:
+            others = [member for member in members.members if member is not sleeper]
+            await _promote(ground, rng.choice(others), force=False)
+        yield
+    finally:
+        members.resume(sleeper)
+
+
+@fault("arbiter killed", longer=4.0)
+async def arbiter_killed(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    zookeeper = ground.site.zookeeper
+    await asyncio.to_thread(zookeeper.stop)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(zookeeper.start)
+
+
+def _victim(ground: Ground, rng: random.Random) -> Member:
+    """The primary more often than one of the others."""
+    members = ground.site.members
+    primary = members.pair.primary
+    if primary is not None and rng.random() < 0.6:
+        return primary
+    return rng.choice([member for member in members.members if member.alive] or list(members.members))
+
+
+# -- a manager that is wrong --------------------------------------------------------------------------
+
+
+@fault("wrong promotion", longer=4.0)
+async def usurped(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    """Of any member, perhaps of one that is cut off, at any moment of that."""
+    member = rng.choice(ground.site.members.members)
+    force = rng.random() < _FORCED
+    if rng.random() < 0.5:
+        await _promote(ground, member, force=force)
+        yield
+        return
+    others = _part([host for host in _EVERYBODY if host != member.name], rng)
+    pairs = [pair for other in others for pair in ((member.name, other), (other, member.name))]
+    async with _while(ground, pairs, Conditions(cut=True)):
+        await asyncio.sleep(rng.uniform(0, LONGEST))
+        await _promote(ground, member, force=force)
+        yield
+
+
+async def _promote(ground: Ground, member: Member, *, force: bool) -> None:
+    members = ground.site.members
+    how = "forced" if force else "asked"
+    before = time.monotonic()
+    ground.promotions[how] += 1
+    try:
+        async with await AdminClient.connect(member.address, members.pair.credentials) as admin:
+            status = await admin.promote(force=force)
+    except MemberRefusedError:
+        ground.promotions[f"{how}, refused"] += 1
+    except AdminError:
+        ground.promotions[f"{how}, no answer"] += 1
+        if force:  # it may be done all the same, and nobody knows what the member lacked
+            ground.unfinished.append(0.0)
+    else:
+        members.promoted += 1
+        ground.promotions[f"{how}, done"] += 1
+        if force:
+            ground.unfinished.append(may_have_lost_since(status, before, ground.history))
+
+
+def may_have_lost_since(status: MemberStatus, before: float, history: History) -> float:
+    """From when on a forced promotion may have lost what was acknowledged, by the member's warning.
+
+    :param before: when the promotion was asked for.
+    """
+    warning = status.warning
+    if _NOTHING_MISSING in warning:
+        return before
+    found = _SETTLED_IN.search(warning)
+    if found is None:
+        return 0.0
+    first = int(found[1])
+    return max((at for generation, at in history.generations.items() if generation < first), default=0.0)
+
+
+# -- two at once ------------------------------------------------------------------------------------
+
+
+@fault("two at once")
+async def two(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    first, second = rng.sample([name for name in FAULTS if name != "two at once"], 2)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(FAULTS[first].during(ground, rng))
+        await asyncio.sleep(rng.uniform(0, LONGEST))
+        await stack.enter_async_context(FAULTS[second].during(ground, rng))
+        yield

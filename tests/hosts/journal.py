@@ -1,0 +1,133 @@
+"""Histories as files: one line of JSON for each thing that a client did or saw, written before it goes on.
+
+    {"kind": "send", "time": 81.5, "process": "client-1", "id": ["client-1/producer-0", 17], "queue": "q"}
+
+``time`` is in seconds of the monotonic clock, which all processes of a machine share.  A line is written
+before its message is handed to a sender, so no message arrives that was not written down.  Of a client that
+was killed everything up to its last whole line is read.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TextIO
+
+from tests.faults.history import Fate, History, Link, Name, Receipt
+
+
+class Journal(History):
+    """A history that is written down as well.
+
+    :param process: who writes it.
+    """
+
+    def __init__(self, file: TextIO, process: str) -> None:
+        super().__init__()
+        self._file = file
+        self._process = process
+        self._receipts: dict[int, int] = {}
+
+    def sends(self, name: Name, queue: str) -> None:
+        """See ``History``."""
+        self._write("send", id=name, queue=queue)
+        super().sends(name, queue)
+
+    def ends(self, name: Name, fate: Fate, at: float) -> None:
+        """See ``History``."""
+        super().ends(name, fate, at)
+        self._write("end", id=name, fate=fate.value, time=at)
+
+    def receives(self, receipt: Receipt) -> None:
+        """See ``History``."""
+        self._receipts[id(receipt)] = len(self.receipts)
+        super().receives(receipt)
+        facts = {"queue": receipt.queue, "link": receipt.link, "count": receipt.count}
+        self._write("receive", id=receipt.name, **facts)
+
+    def accepts(self, receipt: Receipt) -> None:
+        """See ``History``."""
+        super().accepts(receipt)
+        self._write("accept", id=receipt.name, receipt=self._receipts[id(receipt)])
+
+    def returns(self, receipt: Receipt) -> None:
+        """See ``History``."""
+        super().returns(receipt)
+        self._write("return", id=receipt.name, receipt=self._receipts[id(receipt)])
+
+    def hangs(self, name: Name) -> None:
+        """See ``History``."""
+        super().hangs(name)
+        self._write("hang", id=name)
+
+    def keeps(self, *queues: str) -> None:
+        """See ``History``."""
+        super().keeps(*queues)
+        self._write("keep", queues=queues)
+
+    def disorders(self, *queues: str) -> None:
+        """See ``History``."""
+        super().disorders(*queues)
+        self._write("disorder", queues=queues)
+
+    def serves(self, generation: int, member: str) -> None:
+        """See ``History``."""
+        if self.serving.get(generation) != member:
+            self._write("serve", generation=generation, member=member)
+        super().serves(generation, member)
+
+    def close(self) -> None:
+        """Write down what was only counted."""
+        self._write("impatient", counts=self.impatient)
+
+    def _write(self, kind: str, **facts: Any) -> None:
+        line = {"kind": kind, "time": time.monotonic(), "process": self._process, **facts}
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+
+def read(paths: Iterable[Path]) -> History:
+    """The history of all these processes together."""
+    history = History()
+    for path in paths:
+        _Reader(history).read(path)
+    return history
+
+
+class _Reader:
+    """Reads the lines of one process: it numbers its receipts."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._receipts: list[Receipt] = []
+        self._kinds: dict[str, Callable[[dict[str, Any]], None]] = {
+            "send": lambda line: history.sends(_name(line), line["queue"]),
+            "end": lambda line: history.ends(_name(line), Fate(line["fate"]), line["time"]),
+            "receive": self._receive,
+            "accept": lambda line: history.accepts(self._receipts[line["receipt"]]),
+            "return": lambda line: history.returns(self._receipts[line["receipt"]]),
+            "hang": lambda line: history.hangs(_name(line)),
+            "keep": lambda line: history.keeps(*line["queues"]),
+            "disorder": lambda line: history.disorders(*line["queues"]),
+            "serve": lambda line: history.serves(line["generation"], line["member"]),
+            "impatient": lambda line: history.impatient.update(line["counts"]),
+        }
+
+    def read(self, path: Path) -> None:
+        """All whole lines."""
+        for line in path.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                facts = json.loads(line)
+                self._kinds[facts["kind"]](facts)
+
+    def _receive(self, line: dict[str, Any]) -> None:
+        receipt = Receipt(_name(line), line["queue"], Link(*line["link"]), line["count"])
+        self._receipts.append(receipt)
+        self._history.receives(receipt)
+
+
+def _name(line: dict[str, Any]) -> Name:
+    producer, number = line["id"]
+    return Name(producer, number)

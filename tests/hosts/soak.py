@@ -1,0 +1,199 @@
+"""The soak of hosts: random faults between network namespaces under load, then the reckoning.
+
+    make soak-hosts FAULTS=200 SEED=7
+    python -m tests.hosts.soak --faults 20 --seed 7
+
+The seed is printed first; the same seed makes the same faults in the same order, and each kind of fault comes
+equally often.  Two of three steps wait until the cluster is whole again, the others go on at once.  At the
+end all is healed, and the verdict is that of ``tests.faults``: the stores are equal, the queues are drained,
+every client's history is read from its file, nothing acknowledged is lost, nothing came that nobody sent, and
+a producer's order holds.  What a forced promotion may lose by its documentation is counted apart.
+
+It prints a summary in JSON, and exits with 0 or 1; with 2 when it cannot run here, and says why.  After a
+failure the folder with histories, logs, stores and arbiter stays, and is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from haclient.errors import HaclientError
+from tests.faults.cluster import NotWholeError
+from tests.faults.history import History
+from tests.faults.schedule import Step, schedule
+from tests.faults.soak import Result, conclude, reckon
+from tests.faults.watch import watching
+from tests.hosts.cluster import HOSTS, MANAGER, Site, on_hosts
+from tests.hosts.faults import FAULTS, Ground
+from tests.hosts.journal import Journal, read
+from tests.hosts.lab import Lab, missing
+
+# Seconds: a member starts and catches up in a few; on a machine that does other things too, in many.
+_WHOLE = 120.0
+# A read of the arbiter is a session of its own.
+_LOOK = 0.25
+# Each queue costs every catch-up something.
+_QUEUE_EVERY = 5
+_GOES_ON = 1 / 3
+# For each fault, with what follows it, and for the start and the reckoning.
+_SECONDS_PER_FAULT, _SECONDS_ELSE = 40.0, 600.0
+_CANNOT_RUN = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class HostsResult(Result):
+    """What came out.
+
+    :param promotions: those that faults asked for, by how they ended.
+    :param forced_seconds: how long each forced promotion may have lost what was acknowledged.
+    :param frames: what became of the frames of all cables.
+    """
+
+    promotions: dict[str, int] = field(default_factory=dict)
+    forced_seconds: list[float] = field(default_factory=list)
+    frames: dict[str, int] = field(default_factory=dict)
+
+
+class Soak:
+    """One run.
+
+    :param faults: how many.
+    :param folder: for all files.
+    """
+
+    def __init__(self, faults: int, seed: int, folder: Path, report: Callable[[str], None]) -> None:
+        self._faults = faults
+        self._folder = folder
+        self._report = report
+        self._last = Step(0, "", 0.0, 0.0, 0)
+        self.result = HostsResult(seed=seed)
+
+    async def run(self, lab: Lab) -> None:
+        """All of it; what goes wrong is in the result, never raised."""
+        result, began = self.result, time.monotonic()
+        own = self._folder / "manager.jsonl"
+        with own.open("w") as file:
+            # What the manager sees, and what it drains.
+            history = Journal(file, MANAGER)
+            try:
+                async with asyncio.timeout(self._faults * _SECONDS_PER_FAULT + _SECONDS_ELSE):
+                    async with on_hosts(lab, self._folder) as site:
+                        await self._run(site, history)
+            except (NotWholeError, TimeoutError, HaclientError, OSError) as error:
+                result.wrong.append(f"at step {self._last}: {''.join(traceback.format_exception(error))}")
+            finally:
+                result.frames = dict(_sum_of(lab))
+            history.close()
+        self._conclude(read([*sorted(self._folder.glob("client-*.jsonl")), own]), history)
+        result.seconds = round(time.monotonic() - began, 1)
+
+    def _conclude(self, found: History, seen: History) -> None:
+        found.forced, found.disputes = seen.forced, [*found.disputes, *seen.disputes]
+        self.result.forced_seconds = [round(end - begin, 1) for begin, end in seen.forced]
+        conclude(self.result, found)
+
+    async def _run(self, site: Site, history: Journal) -> None:
+        ground = Ground(site, history)
+        members, result = site.members, self.result
+        try:
+            async with watching(members, history, interval=_LOOK, outages=True):
+                await site.start_clients(result.seed)
+                await self._all_faults(ground)
+                site.lab.heal()
+                await members.whole(_WHOLE)
+                ground.over()
+                self._report("the clients finish")
+                await site.finish_clients()
+                # Their histories tell which queues there are to drain.
+                for name, queue in read(site.journals).sent.items():
+                    history.sent.setdefault(name, queue)
+                result.failovers = members.promoted
+                await reckon(members, result, history, lambda what, _done: self._report(what))
+        finally:
+            result.promotions = dict(ground.promotions)
+
+    async def _all_faults(self, ground: Ground) -> None:
+        for step in schedule(self.result.seed, list(FAULTS)):
+            if step.number > self._faults:
+                return
+            self._last = step
+            self._report(str(step))
+            await self._one_fault(ground, step)
+            ground.site.check_clients()
+            self.result.faults[step.fault] = self.result.faults.get(step.fault, 0) + 1
+            if step.number % _QUEUE_EVERY == 0:
+                ground.site.make_queue(step.number)
+
+    async def _one_fault(self, ground: Ground, step: Step) -> None:
+        rng = random.Random(step.seed)
+        goes_on = rng.random() < _GOES_ON
+        await asyncio.sleep(step.calm)
+        fault = FAULTS[step.fault]
+        async with fault.during(ground, rng):
+            await asyncio.sleep(fault.seconds(rng))
+        # While a forced promotion may lose something, nothing else is to go wrong.
+        if ground.unfinished or not goes_on:
+            await ground.site.members.whole(_WHOLE)
+            ground.over()
+
+
+def _sum_of(lab: Lab) -> Counter[str]:
+    frames: Counter[str] = Counter()
+    for counts in lab.counts().values():
+        frames.update(counts)
+    return frames
+
+
+async def soak(faults: int, seed: int, folder: Path, lab: Lab, report: Callable[[str], None]) -> HostsResult:
+    """Run it on the manager's host; SIGTERM ends it like a failure, and nothing is left behind."""
+    run = Soak(faults, seed, folder, report)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await run.run(lab)
+    return run.result
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--faults", type=click.IntRange(0), default=200, help="How many.")
+@click.option("--seed", type=int, help="What decides on the faults.  [default: a new one]")
+@click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep all files there.")
+def main(*, faults: int, seed: int | None, folder: Path | None) -> None:
+    """Break hosts and what is between them again and again, and count what their clients lost."""
+    if reason := missing():
+        click.echo(f"soak-hosts cannot run here: {reason}", err=True)
+        sys.exit(_CANNOT_RUN)
+    seed = secrets.randbits(32) if seed is None else seed
+    click.echo(f"seed {seed}, {faults} faults, hosts {', '.join(HOSTS)}")
+    for name in ("haclient", "broker_stub", "kazoo"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    kept = folder
+    folder = folder or Path(tempfile.mkdtemp(prefix="soak-hosts-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with Lab(HOSTS, seed=seed) as lab, lab.on(MANAGER):
+        result = asyncio.run(soak(faults, seed, folder, lab, click.echo))
+    click.echo(result.as_json())
+    if result.wrong:
+        click.echo(f"FAILED; replay with --seed {seed}.  Histories, logs, stores and arbiter: {folder}")
+        sys.exit(1)
+    if kept is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
