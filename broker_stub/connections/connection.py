@@ -33,7 +33,6 @@ from broker_stub.amqp.conditions import (
     CONNECTION_FORCED,
     FRAMING_ERROR,
     INTERNAL_ERROR,
-    NOT_FOUND,
     NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
@@ -46,6 +45,7 @@ from broker_stub.connections.incoming_links import (
     RequestLink,
 )
 from broker_stub.connections.outgoing_links import OutgoingLink
+from broker_stub.connections.replica_links import ReplicaLinks
 from broker_stub.connections.server import ConnectionServer
 from broker_stub.connections.targets import Targets
 from broker_stub.queueing.exchanges import Route
@@ -53,7 +53,6 @@ from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.replication import backup
-from broker_stub.replication.replica import Replica
 from broker_stub.sites.site_link import FOLLOW
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
@@ -88,7 +87,7 @@ class ClientConnection:
         "_outgoing",
         "_parked",
         "_parked_links",
-        "_replica",
+        "_replica_links",
         "_resumption",
         "_server",
         "_sessions",
@@ -128,7 +127,7 @@ class ClientConnection:
         self._incoming: set[IncomingLink | AnonymousIncomingLink | RequestLink] = set()
         self._sessions: list[proton.Session] = []
         self._outgoing: set[OutgoingLink] = set()
-        self._replica: Replica | None = None
+        self._replica_links = ReplicaLinks(server, self)
         self._exchange_queues: dict[OutgoingLink, Queue] = {}
         """The temporary queues of receivers from exchanges."""
         self._resumption: asyncio.Handle | None = None
@@ -301,9 +300,7 @@ class ClientConnection:
         for outgoing in self._outgoing:
             outgoing.end(died=died)
             self._end_exchange_queue(outgoing)
-        if self._replica is not None:
-            replica, self._replica = self._replica, None
-            replica.fail("its connection ended")
+        self._replica_links.end()
         self._outgoing.clear()
         self._incoming.clear()
 
@@ -324,10 +321,10 @@ class ClientConnection:
         if self._unparked:
             link.endpoint.properties = {_GENERATION: proton.ulong(self._server.membership.generation)}
         try:
-            if isinstance(link, ReceiverLink):
+            if self.replicates:
+                self._replica_links.accept(engine, link)
+            elif isinstance(link, ReceiverLink):
                 self._accept_incoming(engine, link)
-            elif self.replicates:
-                self._accept_replica_link(engine, link)
             else:
                 self._accept_outgoing(engine, link)
             self._linked = True
@@ -387,32 +384,6 @@ class ClientConnection:
         link.owner = outgoing
         engine.attach(link)
 
-    def _accept_replica_link(self, engine: Engine, link: SenderLink) -> None:
-        """Attach a backup's links: first its control link, then one link for each queue."""
-        replica_set = self._server.replica_set
-        if replica_set is None or not self.admin:
-            raise AddressRefusedError(
-                UNAUTHORIZED_ACCESS, "replication is for the cluster-admin, at the primary"
-            )
-        terminus.mirror(link)
-        properties = terminus.properties(link)
-        control, _, identity = (link.endpoint.remote_source.address or "").partition("/")
-        if control != backup.CONTROL or bool(identity) != (self._replica is not None):
-            raise AddressRefusedError(
-                NOT_FOUND, "a backup attaches its control link, then one link for each queue"
-            )
-        engine.attach(link)
-        if self._replica is None:
-            self._replica = replica_set.join(str(properties.get(backup.NAME) or self.user), self, link)
-            return
-        feed = self._replica.feed(identity)
-        if feed is None:
-            link.close(proton.Condition(backup.DELETED, f"there is no queue {identity}"))
-            return
-        link.owner = feed
-        have = [int(number) for number in properties.get(backup.HAVE) or ()]
-        feed.begin(link, zip(have[0::2], have[1::2], strict=True))
-
     # -- for the links --------------------------------------------------------------------------
 
     def link_failed(self) -> None:
@@ -446,5 +417,4 @@ class ClientConnection:
         self._burst = 0
         for outgoing in tuple(self._outgoing):
             outgoing.resume()
-        if self._replica is not None:
-            self._replica.pump()
+        self._replica_links.pump()

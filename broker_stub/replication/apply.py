@@ -23,7 +23,8 @@ from broker_stub.replication.definitions import Definitions
 from broker_stub.store import Store
 from haclient.cluster_url.endpoint import Endpoint
 
-# Each takes 18 bytes, and an Attach is one frame of at most 64 KiB.
+# Each takes 16 bytes of a report (``wire.encode_have``): a queue with more holes is sent its last messages
+# again.
 _MOST_RANGES = 2000
 
 
@@ -105,6 +106,7 @@ class Applier:
     async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
         """A primary is found: this member is not eligible until it gets a generation again."""
         await self._host.write_state(rules.erase(self._host.state))
+        self._definitions.begin()
         address = None if primary is None else Endpoint(primary.host, primary.port, tls=primary.tls)
         self._host.found_primary(address, generation)
 
@@ -124,9 +126,13 @@ class Applier:
 
     # -- definitions ----------------------------------------------------------------------------
 
-    async def set_wiring(self, wiring: Mapping[str, Any]) -> None:
-        """The whole wiring; what is not in it is deleted."""
-        self._definitions.replace_all(wiring)
+    def add_wiring(self, piece: Mapping[str, Any]) -> None:
+        """A piece of the whole wiring."""
+        self._definitions.add(piece)
+
+    async def complete_wiring(self) -> None:
+        """That was the whole wiring; what is not in it is deleted."""
+        self._definitions.complete()
         await self.committed(self._store.sequence)
 
     async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
@@ -138,6 +144,11 @@ class Applier:
         """The queues whose messages come from the primary."""
         return tuple(queue for queue in self._addresses if queue.is_replicated)
 
+    def replicated_queue(self, identity: str) -> Queue | None:
+        """The queue of that identity, if its messages come from the primary."""
+        queue = self._addresses.by_identity(identity)
+        return queue if queue is not None and queue.is_replicated else None
+
     # -- messages -------------------------------------------------------------------------------
 
     def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
@@ -145,8 +156,8 @@ class Applier:
 
         The duplicate-detection ids are cleared, for the primary sends all of its own: an id of a
         message that is discarded would have the next copy of it dropped as a second one.  So is what
-        lies behind more ranges than an Attach has room for.  A queue that was deleted meanwhile keeps
-        nothing, and the primary refuses it.
+        lies behind more ranges than a report has room for.  A queue that was deleted meanwhile keeps
+        nothing, and the primary ends it.
         """
         if queue.deleted:
             return []

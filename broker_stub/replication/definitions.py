@@ -1,16 +1,23 @@
 """The wiring as a primary sends it, and how a backup applies it: queues, exchanges and bindings.
 
+Theory of operation
+-------------------
+A backup that joins is sent all of it, in pieces of a bounded size: queues, then exchanges, then bindings.
+The pieces are of one moment, and the primary sends what changes afterwards behind the last of them, so a
+queue that was deleted meanwhile is in them all the same: each change meets what it was made to.
+
 Rules
 -----
 * Wiring goes by identity: the same name with another identity is another queue or exchange.
-* What the whole wiring leaves out is deleted before what is in it is made: queues, then
-  exchanges, then bindings.
+* What is in the way of a piece is not in the wiring, and deleted: a queue of an exchange's name, and the
+  other way round.  What else the pieces left out is deleted behind the last of them.
 * A queue whose messages are not replicated is empty: what it has is from when this was primary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from broker_stub.queueing.exchanges import Binding, Exchange, ExchangeType
@@ -18,6 +25,11 @@ from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode
+
+# One piece takes a few milliseconds to encode and to apply.  The encoder has room for thousands of entries of
+# any length; an entry has some hundred characters, and a few thousand at most.
+_PIECE_ENTRIES = 200
+_PIECE_CHARACTERS = 64 * 1024
 
 # -- sending ----------------------------------------------------------------------------------------
 
@@ -32,17 +44,28 @@ def binding_is_on_backups(binding: Binding) -> bool:
     return is_on_backups(binding.exchange) and is_on_backups(binding.queue)
 
 
-def wiring_of(addresses: Addresses) -> dict[str, Any]:
-    """All of it."""
-    return {
-        "queues": [queue_entry(queue) for queue in addresses if is_on_backups(queue)],
-        "exchanges": [
-            exchange_entry(exchange) for exchange in addresses.exchanges if is_on_backups(exchange)
-        ],
-        "bindings": [
-            binding_entry(binding) for binding in addresses.bindings if binding_is_on_backups(binding)
-        ],
-    }
+def wiring_of(addresses: Addresses) -> Iterator[dict[str, Any]]:
+    """All of it as it is now, in pieces; each is made when it is asked for."""
+    # The lists are of this moment; what is in them keeps identity and name for ever.
+    queues, exchanges, bindings = tuple(addresses), addresses.exchanges, addresses.bindings
+    return chain(
+        _pieces("queues", map(queue_entry, filter(is_on_backups, queues))),
+        _pieces("exchanges", map(exchange_entry, filter(is_on_backups, exchanges))),
+        _pieces("bindings", map(binding_entry, filter(binding_is_on_backups, bindings))),
+    )
+
+
+def _pieces(kind: str, entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    piece: list[Mapping[str, Any]] = []
+    size = 0
+    for entry in entries:
+        piece.append(entry)
+        size += sum(len(str(value)) for value in entry.values())
+        if len(piece) >= _PIECE_ENTRIES or size >= _PIECE_CHARACTERS:
+            yield {kind: piece}
+            piece, size = [], 0
+    if piece:
+        yield {kind: piece}
 
 
 def queue_entry(queue: Queue) -> dict[str, str]:
@@ -75,6 +98,8 @@ class Definitions:
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
+        self._listed: set[str | tuple[str, str, str]] = set()
+        """Identities, and the ends and keys of bindings: what the pieces so far have."""
         self._changes: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "queue": self._declare,
             "queue-deleted": self._delete,
@@ -84,18 +109,33 @@ class Definitions:
             "binding-deleted": self._unbind,
         }
 
-    def replace_all(self, wiring: Mapping[str, Any]) -> None:
-        """The whole wiring; what is not in it is deleted."""
-        queues, exchanges = wiring.get("queues", ()), wiring.get("exchanges", ())
-        bindings = wiring.get("bindings", ())
-        self._delete_all_but(_identities(queues), _identities(exchanges), bindings)
-        for change, entries in (
-            (self._declare, queues),
-            (self._declare_exchange, exchanges),
-            (self._bind, bindings),
+    def begin(self) -> None:
+        """The whole wiring follows, in pieces."""
+        self._listed.clear()
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        """One piece of it."""
+        for kind, change in (
+            ("queues", self._declare_listed),
+            ("exchanges", self._declare_exchange_listed),
+            ("bindings", self._bind_listed),
         ):
-            for entry in entries:
+            for entry in piece.get(kind, ()):
                 change(entry)
+
+    def complete(self) -> None:
+        """That was all: what was in no piece is deleted."""
+        addresses, listed = self._addresses, self._listed
+        for queue in addresses:
+            if queue.identity not in listed and not queue.temporary:
+                addresses.delete(queue)
+        for exchange in addresses.exchanges:
+            if exchange.identity not in listed:
+                addresses.delete_exchange(exchange)
+        for binding in addresses.bindings:
+            if _ends_of(binding_entry(binding)) not in listed and not binding.queue.temporary:
+                addresses.unbind(binding)
+        listed.clear()
 
     def change(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """One change of it."""
@@ -104,20 +144,23 @@ class Definitions:
             raise ValueError(f"the primary sent an unknown command {operation!r}")
         change(arguments)
 
-    def _delete_all_but(
-        self, queues: set[str], exchanges: set[str], bindings: Iterable[Mapping[str, Any]]
-    ) -> None:
-        addresses = self._addresses
-        for queue in addresses:
-            if queue.identity not in queues and not queue.temporary:
-                addresses.delete(queue)
-        for exchange in addresses.exchanges:
-            if exchange.identity not in exchanges:
-                addresses.delete_exchange(exchange)
-        listed = {tuple(sorted(entry.items())) for entry in bindings}
-        for binding in addresses.bindings:
-            if tuple(sorted(binding_entry(binding).items())) not in listed and not binding.queue.temporary:
-                addresses.unbind(binding)
+    def _declare_listed(self, entry: Mapping[str, Any]) -> None:
+        left_over = self._addresses.find_exchange(str(entry["name"]))
+        if left_over is not None:
+            self._addresses.delete_exchange(left_over)
+        self._listed.add(str(entry["identity"]))
+        self._declare(entry)
+
+    def _declare_exchange_listed(self, entry: Mapping[str, Any]) -> None:
+        left_over = self._addresses.find_queue(str(entry["name"]))
+        if left_over is not None:
+            self._addresses.delete(left_over)
+        self._listed.add(str(entry["identity"]))
+        self._declare_exchange(entry)
+
+    def _bind_listed(self, entry: Mapping[str, Any]) -> None:
+        self._listed.add(_ends_of(entry))
+        self._bind(entry)
 
     def _declare(self, entry: Mapping[str, Any]) -> None:
         identity = str(entry["identity"])
@@ -167,5 +210,5 @@ class Definitions:
         return exchange, queue
 
 
-def _identities(entries: Iterable[Mapping[str, Any]]) -> set[str]:
-    return {str(entry["identity"]) for entry in entries}
+def _ends_of(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(entry["exchange"]), str(entry["queue"]), str(entry["key"])

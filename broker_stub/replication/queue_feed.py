@@ -3,10 +3,11 @@
 Theory of operation
 -------------------
 The outbox holds what the replica must be sent, in order: message ids, encoded events, and one
-``_CAUGHT_UP``.  The replica's Attach lists the ids that it has; the outbox then becomes the
+``_CAUGHT_UP``.  The replica says which ids it has; the outbox then becomes the
 difference between that and the queue, followed by ``_CAUGHT_UP``.  Everything that happens later is
 appended, so catching up and following live are the same loop.  What happened to the queue
-between the creation of the feed and the Attach is part of the difference.
+between the creation of the feed and that report is part of the difference.  All feeds of a replica share one
+link, and take turns on it (``data_link``).
 
 Rules
 -----
@@ -35,13 +36,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import proton
-
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode, SiteProgress
 from broker_stub.replication import wire
-from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -55,17 +53,42 @@ _IDS_PER_EVENT = 4096
 
 
 class QueueFeed:
-    """Observes a queue and feeds a replica (the owner of the sending link)."""
+    """Observes a queue and feeds a replica (a ``data_link.Source``)."""
 
-    def __init__(self, replica: Replica, queue: Queue) -> None:
+    __slots__ = (
+        "_acquired",
+        "_begun",
+        "_consumed",
+        "_corrections",
+        "_data",
+        "_dequeued",
+        "_ended",
+        "_flush",
+        "_head",
+        "_outbox",
+        "_replica",
+        "_sent_to",
+        "key",
+        "queue",
+        "scheduled",
+        "unacknowledged",
+        "waited_for",
+    )
+
+    def __init__(self, replica: Replica, queue: Queue, key: bytes) -> None:
         self.queue = queue
-        self.caught_up = False
+        self.key = key
+        """What names the queue in its events."""
+        self.scheduled = False
         self.waited_for: dict[int, Message] = {}
         """Messages that are not complete before this replica acknowledges them."""
         self.unacknowledged: set[int] = set()
         """Every message on its way to the replica, waited for or not; a correction is below 0."""
         self._replica = replica
-        self._link: SenderLink | None = None
+        self._data = replica.data
+        self._head = wire.message_head(key)
+        self._begun = False
+        self._ended = False
         self._outbox: deque[Any] = deque()
         self._consumed: dict[int, bytes] = {}
         """The duplicate-detection ids of messages that left before they were sent."""
@@ -75,9 +98,9 @@ class QueueFeed:
         self._sent_to = 0
         self._corrections = 0
 
-    def begin(self, link: SenderLink, have: Iterable[tuple[int, int]]) -> None:
-        """The replica attached and says what it has."""
-        self._link = link
+    def begin(self, have: Iterable[tuple[int, int]]) -> None:
+        """The replica says what it has."""
+        self._begun = True
         self._outbox.clear()
         self._dequeued.clear()
         self._acquired.clear()
@@ -89,33 +112,40 @@ class QueueFeed:
         for number in self.unacknowledged.difference(ids):
             self._acknowledged(number)
         for chunk in _chunks(sorted(surplus)):
-            self._correct(wire.encode_ids("discard", chunk))
+            self._correct(wire.encode_ids(self.key, "discard", chunk))
         for chunk in _chunks(ids[: len(kept)]):
             self._correct(self._counts(chunk))
         for lifetimes in _chunks(self._lifetimes(ids[: len(kept)])):
-            self._correct(_columns("lifetimes", lifetimes, "ids", "left"))
+            self._correct(self._columns("lifetimes", lifetimes, "ids", "left"))
         progress = self.queue.site_progress
         if progress is not None:
             # That there is progress is sent first: each message says its own part of it.
-            self._correct(wire.encode_command("marks", SiteProgress().plain()))
+            self._correct(wire.encode_event(self.key, "marks", SiteProgress().plain()))
         self._sent_to = ids[len(kept) - 1] if kept else 0
         for number in ids:
             if number in kept:
                 self._acknowledged(number)
             else:
-                self.unacknowledged.add(number)
+                self._expect(number)
                 self._outbox.append(number)
         for pairs in _chunks(self.queue.duplicates.pairs()):
-            self._correct(_duplicates(pairs))
+            self._correct(self._duplicates(pairs))
         if progress is not None:
-            self._correct(wire.encode_command("marks", progress.plain()))
+            self._correct(wire.encode_event(self.key, "marks", progress.plain()))
         self._outbox.append(_CAUGHT_UP)
-        self.pump()
+        self._pass_end_of_catch_up()
+        self._pump()
+
+    def _expect(self, number: int) -> None:
+        """An event is on its way from now on, be it sent or not."""
+        if number not in self.unacknowledged:
+            self.unacknowledged.add(number)
+            self._replica.lag += 1
 
     def _correct(self, event: bytes) -> None:
         """Change what the replica has; like a message, it is on its way until it is acknowledged."""
         self._corrections += 1
-        self.unacknowledged.add(-self._corrections)
+        self._expect(-self._corrections)
         self._outbox.append((-self._corrections, event))
 
     def _counts(self, kept: list[int]) -> bytes:
@@ -126,47 +156,65 @@ class QueueFeed:
             if each is not None and each.failover_delivery_count
         }
         arguments = {"ids": list(counts), "counts": list(counts.values()), "first": kept[0], "last": kept[-1]}
-        return wire.encode_command("counts", arguments)
+        return wire.encode_event(self.key, "counts", arguments)
 
     def _lifetimes(self, kept: list[int]) -> list[tuple[int, int]]:
         messages = ((number, self.queue.message(number)) for number in kept)
         left = ((number, self.queue.lifetime_ms(each)) for number, each in messages if each is not None)
         return [(number, lifetime) for number, lifetime in left if lifetime]
 
-    def end(self) -> None:
-        """The queue is gone: nothing of it is waited for any more."""
+    def _duplicates(self, pairs: list[tuple[bytes, int]]) -> bytes:
+        return self._columns("duplicate", pairs, "ids", "of")
+
+    def _columns(self, operation: str, pairs: list[tuple[Any, Any]], first: str, second: str) -> bytes:
+        arguments = {first: [a for a, _ in pairs], second: [b for _, b in pairs]}
+        return wire.encode_event(self.key, operation, arguments)
+
+    def end(self) -> bool:
+        """The queue is gone: nothing of it is waited for; whether the replica has said what it has."""
         if self._flush is not None:
             self._flush.cancel()
+        self._outbox.clear()
         for number in (*self.waited_for, *self.unacknowledged):
             self._acknowledged(number)
-        if self._link is not None:
-            self._link.owner = None
+        self._ended = True
+        return self._begun
 
-    def close(self) -> None:
-        """The replica knows that the queue is gone, and reads the link no longer."""
-        if self._link is not None:
-            self._link.close()
+    def drop(self) -> list[Message]:
+        """The replica is gone; the messages that wait for it."""
+        self.queue.unobserve(self)
+        if self._flush is not None:
+            self._flush.cancel()
+        self._ended = True
+        waiting = list(self.waited_for.values())
+        self.waited_for.clear()
+        return waiting
 
     # -- the queue's observer -------------------------------------------------------------------
 
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A new message."""
-        number = message.number
+        number, replica = message.number, self._replica
         self.unacknowledged.add(number)
-        if self._replica.waiting:
+        replica.lag += 1
+        if replica.waiting:
             message.pending_acks += 1
             self.waited_for[number] = message
-            self._replica.expect()
-        link = self._link
-        if link is not None and not self._outbox and link.credit > 0 and not self._replica.congested:
-            self._send(link, message)
+            replica.expect()
+        if not self._begun:
+            return  # a part of the difference
+        if not self._outbox and self._data.free:
+            self._send(message)
         else:
             self._outbox.append(number)
+            self._data.schedule(self)
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """A message has left."""
+        if not self._begun:
+            return  # a part of the difference
         duplicate_id = message.envelope.duplicate_id
-        if duplicate_id is not None and self._link is not None and message.number > self._sent_to:
+        if duplicate_id is not None and message.number > self._sent_to:
             self._consumed[message.number] = duplicate_id
         if queue.site_listener is not None and queue.site is SiteMode.ALL and self._replica.waiting:
             return  # the event of it says so, and this replica is waited for to have that
@@ -187,8 +235,8 @@ class QueueFeed:
         if self._flush is not None:
             self._flush.cancel()
             self._flush_ids()
-        self._correct(wire.encode_command("marks", progress.plain()))
-        self.pump()
+        self._correct(wire.encode_event(self.key, "marks", progress.plain()))
+        self._pump()
         return -self._corrections
 
     def acquired(self, queue: Queue, message: Message) -> None:
@@ -205,78 +253,73 @@ class QueueFeed:
         self._flush = None
         for operation, ids in (("acquired", self._acquired), ("dequeued", self._dequeued)):
             for chunk in _chunks(ids):
-                self._outbox.append(wire.encode_ids(operation, chunk))
+                self._outbox.append(wire.encode_ids(self.key, operation, chunk))
             ids.clear()
-        self.pump()
+        self._pump()
 
-    # -- the link's owner -----------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------
 
-    def link_opened(self, link: SenderLink) -> None:
-        """The replica attached first; ``begin`` has started."""
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to send."""
+        return self._begun and bool(self._outbox)
 
-    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The replica gave the queue up: it is no replica any more."""
-        self._link = None
-        self._replica.fail(f"it detached from {self.queue.name!r}")
+    def _pump(self) -> None:
+        if self.pending:
+            self._data.schedule(self)
+            self._data.pump()
 
-    def credit_given(self, link: SenderLink) -> None:
-        """The replica takes more."""
-        self.pump()
-
-    def settled(self, link: SenderLink, token: int | None, outcome: Outcome | None) -> None:
-        """The replica has the message durably, or refuses to."""
-        if outcome is None or not outcome.accepted:
-            self._replica.fail(f"it did not take message {token} of {self.queue.name!r}")
-        elif token is not None:
-            self._acknowledged(token)
-
-    def pump(self) -> None:
-        """Send what can be sent."""
-        link, outbox = self._link, self._outbox
-        if link is None:
-            return
-        credit = link.credit
-        while outbox and (outbox[0] is _CAUGHT_UP or (credit > 0 and not self._replica.congested)):
+    def send_some(self, most: int) -> None:
+        """Send up to so many events, as long as the link takes them."""
+        outbox, data = self._outbox, self._data
+        while outbox and most > 0 and data.takes:
+            most -= 1
             item = outbox.popleft()
-            if item is _CAUGHT_UP:
-                self.caught_up = True
-                self._replica.progressed()
-            elif isinstance(item, bytes):
-                link.send(item, None)
-                credit -= 1
+            if isinstance(item, bytes):
+                data.send(self, None, item)
             elif isinstance(item, tuple):
                 correction, event = item
-                link.send(event, correction)
-                credit -= 1
+                data.send(self, correction, event)
             elif (message := self.queue.message(item)) is not None:
-                self._send(link, message)
-                credit -= 1
+                self._send(message)
             elif (duplicate_id := self._consumed.pop(item, None)) is not None:
-                link.send(_duplicates([(duplicate_id, item)]), item)
-                credit -= 1
+                data.send(self, item, self._duplicates([(duplicate_id, item)]))
             else:
                 self._acknowledged(item)
+            self._pass_end_of_catch_up()
 
-    def _send(self, link: SenderLink, message: Message) -> None:
-        left = self.queue.lifetime_ms(message)
-        data = wire.encode_message(message.number, message.failover_delivery_count, left, message.data)
-        link.send(data, message.number)
+    def _pass_end_of_catch_up(self) -> None:
+        if self._outbox and self._outbox[0] is _CAUGHT_UP:
+            self._outbox.popleft()
+            self._replica.feed_caught_up(self)
+
+    def _send(self, message: Message) -> None:
+        event = wire.encode_message(
+            self._head,
+            message.number,
+            message.failover_delivery_count,
+            self.queue.lifetime_ms(message),
+            message.data,
+        )
         self._sent_to = message.number
-        self._replica.sent(len(data))
+        self._data.send(self, message.number, event)
+
+    def settled(self, number: int | None, outcome: Outcome | None) -> None:
+        """The replica has the event durably, or refuses to."""
+        if self._ended:
+            return
+        if outcome is None or not outcome.accepted:
+            self._replica.feed_failed(self, f"it did not take message {number} of {self.queue.name!r}")
+        elif number is not None:
+            self._acknowledged(number)
 
     def _acknowledged(self, number: int) -> None:
-        self.unacknowledged.discard(number)
+        if number in self.unacknowledged:
+            self.unacknowledged.discard(number)
+            self._replica.lag -= 1
         message = self.waited_for.pop(number, None)
         self._replica.acknowledged(self, number, message)
 
 
 def _chunks(ids: list[T]) -> Iterable[list[T]]:
     return (ids[start : start + _IDS_PER_EVENT] for start in range(0, len(ids), _IDS_PER_EVENT))
-
-
-def _duplicates(pairs: list[tuple[bytes, int]]) -> bytes:
-    return _columns("duplicate", pairs, "ids", "of")
-
-
-def _columns(operation: str, pairs: list[tuple[Any, Any]], first: str, second: str) -> bytes:
-    return wire.encode_command(operation, {first: [a for a, _ in pairs], second: [b for _, b in pairs]})

@@ -1,4 +1,4 @@
-r"""The primary's view of one backup: its control link, its queue feeds, and its phase.
+r"""The primary's view of one backup: its control link, its data link, its queue feeds, and its phase.
 
 Phases
 ------
@@ -10,6 +10,10 @@ Phases
   in that time is little, so the first message that waits for the replica is not behind a long backlog.
 * From ``waiting`` on, every new message waits for its acknowledgement (rule 4 of ``generation``:
   first wait, then hand over the generation).
+* The wiring is sent in pieces, each made when the replica takes it.  What they say is what there was when it
+  joined; every change since then is a command behind the last piece.
+* What happens for each message, command or acknowledgement does not depend on the number of queues.
+  ``_lacking`` are those whose content the replica has not been sent: a queue leaves it once.
 * It counts as ready from the moment the generation is *sent*: it may have stored it even if
   its acknowledgement never arrives, and so dropping it then needs rule 2.
 """
@@ -20,7 +24,7 @@ import asyncio
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import proton
@@ -28,14 +32,15 @@ import proton
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
+from broker_stub.replication.data_link import DataLink, OutgoingConnection
 from broker_stub.replication.queue_feed import QueueFeed
 from haclient.engine.links import SenderLink
 from haclient.outcome import Outcome
 
 logger = logging.getLogger("broker_stub.replication")
 
-# As much as the engine gives the socket in one iteration of the loop: the rest waits in the outboxes.
-_BURST = 256 * 1024
+# Pieces of the wiring that are not executed yet: the loop makes no more of them at once.
+_PIECES = 4
 
 
 class Phase(enum.StrEnum):
@@ -46,18 +51,6 @@ class Phase(enum.StrEnum):
     WAITING = "waiting"
     READY = "ready"
     DROPPED = "dropped"
-
-
-class OutgoingConnection(Protocol):
-    """The connection that leads to the replica."""
-
-    congested: bool
-
-    def sent(self, size: int) -> None:
-        """Count what was given to proton."""
-
-    def close(self, why: str) -> None:
-        """End the connection, if it has not ended."""
 
 
 class ReplicaOwner(Protocol):
@@ -91,10 +84,16 @@ class Replica:
         self._owner = owner
         self._connection = connection
         self._clock = clock
-        self._feeds: dict[str, QueueFeed] = {}
+        self.data = DataLink(connection, self.fail)
+        self.lag = 0
+        """Events that it has not acknowledged, sent or not, apart from those that no one waits for."""
+        self._feeds: dict[bytes, QueueFeed] = {}
+        self._lacking: dict[bytes, Queue] = {}
         self._control: SenderLink | None = None
-        self._commands: deque[bytes] = deque()
-        self._command_waiters: deque[asyncio.Future[None]] = deque()
+        self._pieces: Iterator[Mapping[str, Any]] | None = None
+        self._commands: deque[tuple[bytes, asyncio.Future[None]]] = deque()
+        self._executing: deque[asyncio.Future[None]] = deque()
+        """One for each command that was sent."""
         self._wired = False
         self._draining: set[tuple[QueueFeed, int]] = set()
         self._moved_at = clock()
@@ -105,26 +104,25 @@ class Replica:
         """Whether new messages wait for its acknowledgement."""
         return self.phase in (Phase.WAITING, Phase.READY)
 
-    @property
-    def congested(self) -> bool:
-        """Whether its connection takes no more now."""
-        return self._connection.congested
-
-    @property
-    def lag(self) -> int:
-        """Messages that it has not acknowledged."""
-        return sum(len(feed.unacknowledged) for feed in self._feeds.values())
-
     def stalled_for(self) -> float:
         """Seconds without any acknowledgement although some are due; 0 when none is."""
-        return self._clock() - self._moved_at if self._due or self._command_waiters else 0.0
+        due = self._due or self._executing or self._commands
+        return self._clock() - self._moved_at if due else 0.0
 
     # -- commands ---------------------------------------------------------------------------------
 
-    def begin(self, control: SenderLink, wiring: Mapping[str, Any]) -> None:
-        """Its control link is attached: the wiring is sent first."""
+    def begin(
+        self, control: SenderLink, wiring: Iterator[Mapping[str, Any]], queues: Iterable[Queue]
+    ) -> None:
+        """Its control link is attached: the wiring is sent first.
+
+        :param wiring: the pieces of it.
+        :param queues: those that are replicated; each is fed when the replica says what it has of it.
+        """
         self._control = control
-        self.command("wiring", wiring).add_done_callback(self._wiring_done)
+        self._lacking = {wire.key(queue.identity): queue for queue in queues}
+        self._pieces = wiring
+        self.command("wired", {}).add_done_callback(self._wiring_done)
 
     def _wiring_done(self, done: asyncio.Future[None]) -> None:
         if not done.cancelled() and done.exception() is None:
@@ -133,59 +131,93 @@ class Replica:
 
     def command(self, operation: str, arguments: Mapping[str, Any]) -> asyncio.Future[None]:
         """Send a command; the future is done when the replica has it durably, or ``ReplicaLostError``."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter.add_done_callback(_retrieve)
+        waiter = self._waiter()
         if self.phase is Phase.DROPPED:
             waiter.set_exception(ReplicaLostError(self.name))
             return waiter
-        if not self._command_waiters:
+        if not self._commands and not self._executing:
             self._moved_at = self._clock()
-        self._command_waiters.append(waiter)
-        self._commands.append(wire.encode_command(operation, arguments))
+        self._commands.append((wire.encode_command(operation, arguments), waiter))
         self._send_commands()
         return waiter
 
+    @staticmethod
+    def _waiter() -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(_retrieve)
+        return waiter
+
     def _send_commands(self) -> None:
-        control = self._control
+        control, executing = self._control, self._executing
+        while control is not None and self._pieces is not None and control.credit > 0:
+            if len(executing) >= _PIECES:
+                return
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._pieces = None
+            else:
+                executing.append(self._waiter())
+                control.send(wire.encode_command("wiring", piece), None)
         while control is not None and self._commands and control.credit > 0:
-            control.send(self._commands.popleft(), None)
+            command, waiter = self._commands.popleft()
+            executing.append(waiter)
+            control.send(command, None)
 
     # -- queues ---------------------------------------------------------------------------------
 
     def add(self, queue: Queue) -> None:
-        """Replicate a queue from now on; it is fed when the replica attaches to it."""
-        feed = QueueFeed(self, queue)
-        self._feeds[queue.identity] = feed
+        """Replicate a new queue from now on; it is fed when the replica says that it has it."""
+        key = wire.key(queue.identity)
+        self._lacking[key] = queue
+        self._add_feed(queue, key)
+
+    def _add_feed(self, queue: Queue, key: bytes) -> QueueFeed:
+        feed = self._feeds[key] = QueueFeed(self, queue, key)
         queue.observe(feed)
+        return feed
+
+    def begin_queue(self, key: bytes, have: Iterable[tuple[int, int]]) -> None:
+        """The replica says what it has of a queue; one that is gone ends for it, too."""
+        feed, queue = self._feeds.get(key), self._lacking.get(key)
+        if feed is None and queue is not None:
+            feed = self._add_feed(queue, key)
+        if feed is None:
+            self.data.end(key)
+        else:
+            feed.begin(have)
 
     def remove(self, queue: Queue) -> asyncio.Future[None]:
         """The queue is deleted; the future is that of the command which says so."""
         command = self.command("queue-deleted", {"identity": queue.identity})
-        feed = self._feeds.pop(queue.identity, None)
+        key = wire.key(queue.identity)
+        self._lacking.pop(key, None)
+        feed = self._feeds.pop(key, None)
         if feed is not None:
             queue.unobserve(feed)
-            feed.end()
-            command.add_done_callback(lambda _command: feed.close())
-            self.progressed()
+            if feed.end():
+                self.data.end(key)
+        self.progressed()
         return command
 
-    def feed(self, identity: str) -> QueueFeed | None:
-        """The queue feed of a queue, by its identity."""
-        return self._feeds.get(identity)
+    def feed_caught_up(self, feed: QueueFeed) -> None:
+        """The replica was sent what it lacked of a queue."""
+        self._lacking.pop(feed.key, None)
+        self.progressed()
+
+    def feed_failed(self, feed: QueueFeed, reason: str) -> None:
+        """The replica does not take an event of a queue."""
+        self.fail(reason)
 
     def pump(self) -> None:
         """The connection takes more."""
         self._send_commands()
-        for feed in self._feeds.values():
-            feed.pump()
+        self.data.pump()
 
     # -- progress -------------------------------------------------------------------------------
 
     def progressed(self) -> None:
         """The wiring is there, or a queue feed has reached the end of its catch-up."""
-        if self.phase is not Phase.CATCHING_UP or not self._wired:
-            return
-        if all(feed.caught_up for feed in self._feeds.values()):
+        if self.phase is Phase.CATCHING_UP and self._wired and not self._lacking:
             self.phase = Phase.FINAL_CATCH_UP
             self._draining = self._in_flight()
             self._check_drained()
@@ -215,10 +247,6 @@ class Replica:
             self._due -= 1
             self._owner.acknowledged(message)
 
-    def sent(self, size: int) -> None:
-        """Count what was given to its connection."""
-        self._connection.sent(size)
-
     def _check_drained(self) -> None:
         if not self._draining and self.phase is Phase.FINAL_CATCH_UP:
             self.phase = Phase.WAITING
@@ -244,16 +272,16 @@ class Replica:
         """Feed it no longer; the messages that wait for it: the caller must acknowledge them."""
         self.phase = Phase.DROPPED
         self._draining.clear()
-        waiting: list[Message] = []
-        for feed in self._feeds.values():
-            feed.queue.unobserve(feed)
-            waiting += feed.waited_for.values()
-            feed.waited_for.clear()
+        waiting = [message for feed in self._feeds.values() for message in feed.drop()]
         self._feeds.clear()
-        for waiter in self._command_waiters:
+        self._lacking.clear()
+        self._pieces = None
+        self.data.close()
+        for waiter in (*self._executing, *(waiter for _, waiter in self._commands)):
             if not waiter.done():
                 waiter.set_exception(ReplicaLostError(self.name))
-        self._command_waiters.clear()
+        self._executing.clear()
+        self._commands.clear()
         return waiting
 
     # -- the control link's owner ---------------------------------------------------------------
@@ -274,11 +302,12 @@ class Replica:
         """The oldest command is executed, or refused."""
         if outcome is None or not outcome.accepted:
             self.fail("it refused a command")
-        elif self._command_waiters:
+        elif self._executing:
             self._moved_at = self._clock()
-            waiter = self._command_waiters.popleft()
+            waiter = self._executing.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+            self._send_commands()
 
 
 class ReplicaLostError(Exception):

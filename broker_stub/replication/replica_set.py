@@ -22,7 +22,7 @@ import asyncio
 import functools
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from broker_stub.durability.guard import Guard
@@ -31,7 +31,8 @@ from broker_stub.election import generation_steps as steps
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.queueing.message import SAFE, Message
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication.replica import OutgoingConnection, Phase, Replica
+from broker_stub.replication.data_link import OutgoingConnection
+from broker_stub.replication.replica import Phase, Replica
 from haclient.engine.links import SenderLink
 
 logger = logging.getLogger("broker_stub.replication")
@@ -81,7 +82,9 @@ class ReplicaSet:
 
     :param state, held: what the promotion left: this member's state, the arbiter's record.
     :param store: this member's, to see that it goes on.
-    :param wiring: the wiring of the cluster, as it is sent to a replica that joins.
+    :param wiring: the wiring of the cluster as it is when this is called, in pieces, for a replica that
+        joins.
+    :param queues: those that are replicated.
     :param backup_timeout: seconds.
     """
 
@@ -94,7 +97,7 @@ class ReplicaSet:
         held: rules.ArbiterRecord,
         *,
         store: Commits,
-        wiring: Callable[[], Mapping[str, Any]],
+        wiring: Callable[[], Iterator[Mapping[str, Any]]],
         queues: Callable[[], Iterable[Queue]],
         backup_timeout: float,
     ) -> None:
@@ -116,8 +119,8 @@ class ReplicaSet:
         self._shrink_task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._orphans: list[Message] = []
-        self._pending_commands: dict[asyncio.Future[None], str] = {}
-        """Commands about wiring that are not executed yet, by replica."""
+        self._wiring_commands: dict[str, asyncio.Future[None]] = {}
+        """By replica: its last command about wiring, which is executed after all those before it."""
         self._settling: set[asyncio.Future[None]] = set()
         self._ended = False
         self._watch = self._loop.call_later(backup_timeout / _TICKS, self._tick)
@@ -155,10 +158,8 @@ class ReplicaSet:
         replica = Replica(name, self, connection, self._loop.time)
         self.replicas[name] = replica
         self._machines[name] = rules.BecomeReady(name)
-        for queue in self._queues():
-            replica.add(queue)
         control.owner = replica
-        replica.begin(control, self._wiring())
+        replica.begin(control, self._wiring(), self._queues())
         logger.info("%s joined and is catching up", name)
         return replica
 
@@ -167,14 +168,7 @@ class ReplicaSet:
     def wiring_changed(self, operation: str, arguments: Mapping[str, Any]) -> None:
         """Send it to every replica."""
         for replica in tuple(self.replicas.values()):
-            self._await(replica, replica.command(operation, arguments))
-
-    def _await(self, replica: Replica, command: asyncio.Future[None]) -> None:
-        self._pending_commands[command] = replica.name
-        command.add_done_callback(self._command_done)
-
-    def _command_done(self, command: asyncio.Future[None]) -> None:
-        del self._pending_commands[command]
+            self._wiring_commands[replica.name] = replica.command(operation, arguments)
 
     async def wiring_settled(self) -> None:
         """Wait until every ready replica has the wiring so far durably.
@@ -184,8 +178,7 @@ class ReplicaSet:
 
         :raises SteppedDownError: when it cannot be known any more.
         """
-        ready = self.ready
-        commands = [command for command, name in self._pending_commands.items() if name in ready]
+        commands = [self._wiring_commands[name] for name in self.ready if name in self._wiring_commands]
         if commands:
             await asyncio.wait(commands)
         if self._ended:
@@ -208,7 +201,7 @@ class ReplicaSet:
     def queue_removed(self, queue: Queue) -> None:
         """A queue is gone."""
         for replica in tuple(self.replicas.values()):
-            self._await(replica, replica.remove(queue))
+            self._wiring_commands[replica.name] = replica.remove(queue)
 
     # -- becoming ready -------------------------------------------------------------------------
 
@@ -260,6 +253,7 @@ class ReplicaSet:
         ready = self.ready
         del self.replicas[replica.name]
         del self._machines[replica.name]
+        self._wiring_commands.pop(replica.name, None)
         logger.warning("dropped the replica %s: %s", replica.name, reason)
         self._loop.call_soon(replica.close, f"{replica.name} is dropped: {reason}")
         if rules.must_shrink(ready, replica.name):

@@ -1,12 +1,21 @@
-"""The events that go from a primary to a backup, as AMQP messages.
+"""The links between a primary and a backup, and the messages on them.
 
-Two shapes.  ``message`` is what the hot path sends: one delivery-annotations section of fixed
-size, with the message's id, delivery count and remaining lifetime, and the original message unchanged
-behind it.  Version 0.1.0 sent the end of that lifetime by the primary's clock: it is read still, and a member
-of that version refuses what this one sends, so the backups are updated first.
+Links
+-----
+All are attached by the backup, over one connection.  ``CONTROL`` carries commands to it: the wiring,
+generations. ``DATA`` carries the events of all queues.  ``HAVE`` is the way back: which messages of a queue
+the backup has, which is what starts the events of that queue.
 
-Everything else is an ordinary AMQP message: the operation is its subject, and the body is a map of arguments,
-or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
+Rules
+-----
+* An event on ``DATA`` begins with delivery annotations that name its queue: the 16 bytes of its identity.
+* ``message`` is what the hot path sends: the message's id, delivery count and remaining lifetime
+  are in these annotations, all of fixed size, and the original message is unchanged behind them.
+* Everything else is an ordinary AMQP message: the operation is its subject, and the body is a map of
+  arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
+* ``ended`` is the last event of a queue: no other follows.
+* Both sides say their ``VERSION`` in the Attach of ``CONTROL``, and refuse another one.  Version 1, without
+  that property, had a link for each queue, and said where a lifetime ends by the primary's clock.
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations)
 and 3.2.6 (data).
@@ -15,25 +24,39 @@ and 3.2.6 (data).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import proton
 
 from haclient.engine import codec
 
-# Section 0x71 (delivery annotations) with a map8 of three pairs; keys are one-letter symbols:
-# i: ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the lifetime that is left; of version
-# 0.1.0, e: timestamp (0x83), the expiry.
-_HEAD = struct.Struct(">4sBB 4sQ 4sI 4sQ")
+VERSION = 2
+CONTROL = "$replication"
+DATA = "$replication/data"
+HAVE = "$replication/have"
+MEMBER_PROPERTY = "haclient:member"
+VERSION_PROPERTY = "haclient:replication-version"
+ENDED = "ended"
+
+# Section 0x71 (delivery annotations) with a map8; keys are one-letter symbols: q: uuid (0x98), the queue;
+# i: ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the lifetime that is left.
 _SECTION = b"\x00\x53\x71\xc1"
-_ID, _COUNT, _LIFETIME, _EXPIRY = b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01l\x80", b"\xa3\x01e\x83"
+_QUEUE_HEAD = struct.Struct(">4sBB 4s16s")
+_MESSAGE_HEAD = struct.Struct(">4sQ 4sI 4sQ")
+_QUEUE, _ID, _COUNT, _LIFETIME = b"\xa3\x01q\x98", b"\xa3\x01i\x80", b"\xa3\x01c\x70", b"\xa3\x01l\x80"
 # Everything behind the size byte, which counts itself out (part 1, section 1.6.23).
-_SIZE = _HEAD.size - len(_SECTION) - 1
-_ITEMS = 6
+_QUEUE_SIZE = _QUEUE_HEAD.size - len(_SECTION) - 1
+_QUEUE_ITEMS, _MESSAGE_ITEMS = 2, 8
+_BODY = _QUEUE_HEAD.size + _MESSAGE_HEAD.size
 _MAX_UINT = 0xFFFFFFFF
 # Milliseconds: with any time of day it is still within the 63 bits of a store.
 _MAX_LIFETIME = 2**62
+# One queue in a report of what a backup has: its identity, and how many ranges of ids follow.
+_HAVE = struct.Struct(">16sI")
+_RANGE = 16
+# A primary starts the queues of one report in one iteration of its loop.
+_HAVE_BYTES = 8 * 1024
 
 
 class ReplicatedMessage(NamedTuple):
@@ -42,6 +65,7 @@ class ReplicatedMessage(NamedTuple):
     :param expires_at_ms: where its lifetime ends by this member's clock, in milliseconds since the epoch; 0
         for never.
     :param lifetime_ms: what was left of that when it was sent, at least 1; 0 for unlimited.
+    :param queue: see ``key``; empty where it is not on its way.
     """
 
     id: int
@@ -49,6 +73,7 @@ class ReplicatedMessage(NamedTuple):
     expires_at_ms: int
     data: bytes
     lifetime_ms: int = 0
+    queue: bytes = b""
 
 
 class Event(NamedTuple):
@@ -56,33 +81,63 @@ class Event(NamedTuple):
 
     :param ids: the packed ids, if the operation has any.
     :param arguments: the map, if it has one.
+    :param queue: see ``key``; empty for a command.
     """
 
     operation: str
     ids: tuple[int, ...] = ()
     arguments: Mapping[str, Any] = {}
+    queue: bytes = b""
 
 
-def encode_message(identifier: int, delivery_count: int, lifetime_ms: int, data: bytes) -> bytes:
+def other_version(who: str, version: object) -> str:
+    """Why a member that speaks another version is refused."""
+    return (
+        f"{who} speaks version {version} of the replication protocol, and this member version {VERSION}:"
+        " all members of a cluster run the same release"
+    )
+
+
+def key(identity: str) -> bytes:
+    """What names a queue in its events: its identity, a UUID."""
+    return bytes.fromhex(identity.replace("-", ""))
+
+
+def message_head(queue: bytes) -> bytes:
+    """How every ``message`` event of a queue begins."""
+    size = _QUEUE_SIZE + _MESSAGE_HEAD.size
+    return _QUEUE_HEAD.pack(_SECTION, size, _MESSAGE_ITEMS, _QUEUE, queue)
+
+
+def encode_message(head: bytes, identifier: int, delivery_count: int, lifetime_ms: int, data: bytes) -> bytes:
     """A ``message`` event.
 
+    :param head: ``message_head`` of its queue.
     :param lifetime_ms: what is left of its time to live, at least 1; 0 for unlimited.
     """
     count = min(delivery_count, _MAX_UINT)
-    head = _HEAD.pack(_SECTION, _SIZE, _ITEMS, _ID, identifier, _COUNT, count, _LIFETIME, lifetime_ms)
-    return head + data
+    return head + _MESSAGE_HEAD.pack(_ID, identifier, _COUNT, count, _LIFETIME, lifetime_ms) + data
 
 
-def encode_ids(operation: str, ids: Iterable[int]) -> bytes:
-    """An event about ids."""
+def encode_ids(queue: bytes, operation: str, ids: Iterable[int]) -> bytes:
+    """An event about ids of a queue."""
     numbers = tuple(ids)
     packed = struct.pack(f">{len(numbers)}Q", *numbers)
-    return bytes(proton.Message(subject=operation, body=packed, inferred=True).encode())
+    return _head(queue) + bytes(proton.Message(subject=operation, body=packed, inferred=True).encode())
+
+
+def encode_event(queue: bytes, operation: str, arguments: Mapping[str, Any]) -> bytes:
+    """An event of a queue, with a map of arguments."""
+    return _head(queue) + encode_command(operation, arguments)
 
 
 def encode_command(operation: str, arguments: Mapping[str, Any]) -> bytes:
-    """An event with a map of arguments."""
+    """A command, which is about no queue's content."""
     return bytes(proton.Message(subject=operation, body=dict(arguments)).encode())
+
+
+def _head(queue: bytes) -> bytes:
+    return _QUEUE_HEAD.pack(_SECTION, _QUEUE_SIZE, _QUEUE_ITEMS, _QUEUE, queue)
 
 
 def decode(data: bytes) -> ReplicatedMessage | Event:
@@ -90,8 +145,23 @@ def decode(data: bytes) -> ReplicatedMessage | Event:
 
     :raises ValueError: when it is none of these events.
     """
-    if data.startswith(_SECTION):
-        return _decode_message(data)
+    if not data.startswith(_SECTION):
+        return _decode_event(data, b"")
+    if len(data) < _QUEUE_HEAD.size:
+        raise ValueError("a replication event that ends in its annotations")
+    _, size, items, name, queue = _QUEUE_HEAD.unpack_from(data)
+    if items == _MESSAGE_ITEMS and size == _QUEUE_SIZE + _MESSAGE_HEAD.size and len(data) >= _BODY:
+        id_name, identifier, count_name, count, lifetime_name, lifetime = _MESSAGE_HEAD.unpack_from(
+            data, _QUEUE_HEAD.size
+        )
+        if (name, id_name, count_name, lifetime_name) == (_QUEUE, _ID, _COUNT, _LIFETIME):
+            return ReplicatedMessage(identifier, count, 0, data[_BODY:], min(lifetime, _MAX_LIFETIME), queue)
+    elif items == _QUEUE_ITEMS and size == _QUEUE_SIZE and name == _QUEUE:
+        return _decode_event(data[_QUEUE_HEAD.size :], queue)
+    raise ValueError("a replication event with other annotations than queue, id, count and lifetime")
+
+
+def _decode_event(data: bytes, queue: bytes) -> Event:
     try:
         message = codec.decode(data)
     except proton.ProtonException as error:
@@ -100,20 +170,11 @@ def decode(data: bytes) -> ReplicatedMessage | Event:
     if not operation:
         raise ValueError("a replication event without an operation")
     if isinstance(body, bytes):
-        return Event(operation, struct.unpack(f">{len(body) // 8}Q", body))
-    return Event(operation, arguments=body if isinstance(body, dict) else {})
+        return Event(operation, struct.unpack(f">{len(body) // 8}Q", body), queue=queue)
+    return Event(operation, arguments=body if isinstance(body, dict) else {}, queue=queue)
 
 
-def _decode_message(data: bytes) -> ReplicatedMessage:
-    section, size, items, *fields = _HEAD.unpack_from(data)
-    keys, (identifier, count, end) = fields[0::2], fields[1::2]
-    if (section, size, items, *keys[:2]) == (_SECTION, _SIZE, _ITEMS, _ID, _COUNT):
-        rest = data[_HEAD.size :]
-        if keys[2] == _LIFETIME:
-            return ReplicatedMessage(identifier, count, 0, rest, min(end, _MAX_LIFETIME))
-        if keys[2] == _EXPIRY:
-            return ReplicatedMessage(identifier, count, min(end, _MAX_LIFETIME), rest)
-    raise ValueError("a message event with other annotations than id, count and lifetime")
+# -- what a backup has ------------------------------------------------------------------------------
 
 
 def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
@@ -124,4 +185,41 @@ def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
             found[-1] = (found[-1][0], number)
         else:
             found.append((number, number))
+    return found
+
+
+def encode_have(queues: Iterable[tuple[bytes, list[tuple[int, int]]]]) -> Iterator[bytes]:
+    """Reports of what a backup has: the bodies of as many messages as it takes."""
+    report = bytearray()
+    for queue, spans in queues:
+        report += _HAVE.pack(queue, len(spans))
+        report += struct.pack(f">{2 * len(spans)}Q", *(number for span in spans for number in span))
+        if len(report) >= _HAVE_BYTES:
+            yield bytes(report)
+            report.clear()
+    if report:
+        yield bytes(report)
+
+
+def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
+    """The queues of a report, each with its ranges.
+
+    :raises ValueError: when it is no such message.
+    """
+    try:
+        report = codec.decode(data).body
+    except proton.ProtonException as error:
+        raise ValueError(f"not a report: {error}") from error
+    if not isinstance(report, bytes):
+        raise ValueError("a report without a body of bytes")  # noqa: TRY004 - what it is to whoever reads it
+    found, position = [], 0
+    while position < len(report):
+        try:
+            queue, count = _HAVE.unpack_from(report, position)
+            position += _HAVE.size
+            numbers = struct.unpack_from(f">{2 * count}Q", report, position)
+        except struct.error as error:
+            raise ValueError(f"a report that ends too early: {error}") from error
+        position += count * _RANGE
+        found.append((queue, list(zip(numbers[0::2], numbers[1::2], strict=True))))
     return found

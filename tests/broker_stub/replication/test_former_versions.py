@@ -1,23 +1,31 @@
-"""What a primary of version 0.1.0 sends is understood: backups are updated first, and follow it.
+"""What a primary sends, byte for byte, and how members of other versions are refused.
 
-All but a message, which says how long it still has to live, is byte for byte what that version sends.
-``events_of_0_1_0.jsonl`` was recorded from that version.
+``events_of_0_1_0.jsonl`` was recorded from version 0.1.0, which had a link for each queue: an event did not
+name its queue.  Commands and site events are as they were then.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker_stub.admission.user_database import PASSWORD_MECHANISMS
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.site_state import SiteMode, SiteProgress
 from broker_stub.replication import wire
+from broker_stub.replication.backup import CAPABILITY
+from broker_stub.replication.backup_session import BackupSession, SessionEndedError
 from broker_stub.replication.definitions import Definitions, wiring_of
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
+from haclient import aio
+from tests.broker_stub.clients import Client, LinkRefusedError
+from tests.broker_stub.replication.cluster import ADMIN, Cluster
+from tests.peers.primary import primary
 
 RECORDED = {
     line["event"]: bytes.fromhex(line["bytes"])
@@ -37,21 +45,43 @@ EVENTS = {
 }
 
 
+COMMANDS = ("pending", "number")
+QUEUE = bytes(range(16))
+# Delivery annotations: a map8 of one pair, the symbol q and a UUID.
+HEAD = b"\x00\x53\x71\xc1\x15\x02\xa3\x01q\x98" + QUEUE
+# The same with i (ulong), c (uint) and l (ulong).
+MESSAGE = (
+    b"\x00\x53\x71\xc1\x35\x08\xa3\x01q\x98"
+    + QUEUE
+    + b"\xa3\x01i\x80\x00\x00\x01\x00\x00\x00\x00\x07"
+    + b"\xa3\x01c\x70\x00\x00\x00\x03"
+    + b"\xa3\x01l\x80\x00\x00\x01\x8b\xcf\xe5\x68\x00"
+    + DATA
+)
+
+
 def encoded(event: wire.Event) -> bytes:
     if event.ids:
-        return wire.encode_ids(event.operation, event.ids)
-    return wire.encode_command(event.operation, event.arguments)
+        return wire.encode_ids(QUEUE, event.operation, event.ids)
+    if event.operation in COMMANDS:
+        return wire.encode_command(event.operation, event.arguments)
+    return wire.encode_event(QUEUE, event.operation, event.arguments)
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_an_event_is_written_and_read_as_before(name: str) -> None:
-    assert wire.decode(RECORDED[name]) == EVENTS[name]
-    assert encoded(EVENTS[name]).hex() == RECORDED[name].hex()
+def test_an_event_is_written_and_read_as_before_behind_the_name_of_its_queue(name: str) -> None:
+    head, queue = (b"", b"") if name in COMMANDS else (HEAD, QUEUE)
+    assert encoded(EVENTS[name]).hex() == (head + RECORDED[name]).hex()
+    assert wire.decode(head + RECORDED[name]) == EVENTS[name]._replace(queue=queue)
 
 
-def test_a_message_is_read_as_before() -> None:
-    """Its expiry is a time of that primary's clock, the only one that such a primary sends."""
-    assert wire.decode(RECORDED["message"]) == wire.ReplicatedMessage(ID + 7, 3, 1_700_000_000_000, DATA)
+def test_a_message_names_its_queue_first() -> None:
+    event = wire.ReplicatedMessage(ID + 7, 3, 0, DATA, 1_700_000_000_000, QUEUE)
+    assert wire.decode(MESSAGE) == event
+    written = wire.encode_message(
+        wire.message_head(QUEUE), event.id, event.delivery_count, event.lifetime_ms, DATA
+    )
+    assert written.hex() == MESSAGE.hex()
 
 
 def test_the_site_progress_has_its_keys() -> None:
@@ -68,6 +98,15 @@ def test_a_site_event_is_written_and_read_as_before() -> None:
     event = decode(RECORDED["site-event"])
     assert (event.op, event.mode, event.queue, event.queue_id) == (Op.ENQUEUE, SiteMode.ALL, "q", queue_id)
     assert (event.stream, event.sequence, event.position, event.data) == (stream, 9, ID + 1, DATA)
+
+
+def whole(nodes: Addresses) -> dict[str, list[Any]]:
+    """The wiring, its pieces put together."""
+    kinds: dict[str, list[Any]] = {"queues": [], "exchanges": [], "bindings": []}
+    for piece in wiring_of(nodes):
+        for kind, entries in piece.items():
+            kinds[kind] += entries
+    return kinds
 
 
 def identity(part: str) -> str:
@@ -88,7 +127,7 @@ def test_the_wiring_is_written_as_before() -> None:
     nodes.declare_exchange("from-a", ExchangeType.REPLICATION, identity=identity("400a"), options=options)
     nodes.declare("theirs", identity=identity("400b"))
     nodes.declare("from-a.parked", identity=identity("400c"))
-    assert wire.encode_command("wiring", wiring_of(nodes)).hex() == RECORDED["wiring"].hex()
+    assert wire.encode_command("wiring", whole(nodes)).hex() == RECORDED["wiring"].hex()
     deleted = wire.encode_command("queue-deleted", {"identity": orders.identity})
     assert deleted == RECORDED["queue-deleted"]
 
@@ -97,5 +136,45 @@ def test_a_backup_makes_what_the_wiring_says() -> None:
     nodes = Addresses(lambda: 0.0)
     event = wire.decode(RECORDED["wiring"])
     assert isinstance(event, wire.Event)
-    Definitions(nodes).replace_all(event.arguments)
-    assert wiring_of(nodes) == event.arguments
+    definitions = Definitions(nodes)
+    definitions.add(event.arguments)
+    definitions.complete()
+    assert whole(nodes) == event.arguments
+
+
+# -- members of other versions ----------------------------------------------------------------------
+
+
+async def test_a_backup_of_another_version_is_refused_before_it_is_a_replica(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, *_ = cluster.members
+        await a.start()
+        await a.promote()
+        client = await Client().connect(
+            a.address,
+            user=ADMIN.user,
+            password=ADMIN.password,
+            mechanisms=PASSWORD_MECHANISMS,
+            desired_capabilities=(CAPABILITY,),
+        )
+        await client.begun.wait()
+        with pytest.raises(LinkRefusedError, match=r"version 1 of the replication protocol.*version 2"):
+            await client.attach("receiver", "control", "$replication")
+        await client.close()
+        assert (await a.status()).facts["replication"]["replicas"] == []
+
+
+class Untouched:
+    """A backup's store that nobody may touch."""
+
+    def refusal_reason(self, generation: int) -> None: ...
+
+    async def begin_catch_up(self, *_: object) -> None:
+        raise AssertionError("the generation was erased for a primary that cannot be followed")
+
+
+async def test_a_primary_of_another_version_is_left_before_anything_is_erased() -> None:
+    target: Any = Untouched()
+    async with primary() as old, aio.connect(f"amqp://{old.host}:{old.port}") as connection:
+        with pytest.raises(SessionEndedError, match=r"the primary speaks version 1 .* version 2"):
+            await BackupSession(target, connection, "b").run()

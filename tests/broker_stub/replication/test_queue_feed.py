@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import proton
@@ -33,15 +34,19 @@ class Link:
 
     def __init__(self) -> None:
         self.credit = 0
-        self.closed = False
+        self.tokens: list[Any] = []
         self.sent: list[tuple[bytes, Any]] = []
 
     def send(self, data: bytes, token: Any) -> None:
         self.credit -= 1
-        self.sent.append((data, token))
+        self.tokens.append(token)
+        self.sent.append((data, token[1]))
 
-    def close(self) -> None:
-        self.closed = True
+    def settle_all(self) -> None:
+        """The replica has all that was sent."""
+        tokens, self.tokens = self.tokens, []
+        for token in tokens:
+            self.owner.settled(self, token, ACCEPTED)
 
 
 class Primary:
@@ -57,15 +62,27 @@ class Primary:
 
     def replica_caught_up(self, replica: Replica) -> None: ...
 
+    def close(self, why: str) -> None: ...
+
+
+KEY = bytes(range(16))
+
+
+def replica_with(*queues: Queue) -> tuple[Replica, Link]:
+    """A replica that is to have these queues, and its data link without credit."""
+    primary: Any = Primary()
+    replica, link = Replica("b", primary, primary, lambda: 0.0), Link()
+    replica.data.attach(link)  # type: ignore[arg-type]
+    for queue in queues:
+        replica.add(queue)
+    return replica, link
+
 
 def attached(queue: Queue, *have: tuple[int, int]) -> tuple[Replica, QueueFeed, Link]:
     """A replica that has these messages of the queue, and a link without credit."""
-    primary: Any = Primary()
-    replica, link = Replica("b", primary, primary, lambda: 0.0), Link()
-    replica.add(queue)
-    feed = replica.feed(queue.identity)
-    assert feed is not None
-    feed.begin(link, have)  # type: ignore[arg-type]
+    replica, link = replica_with(queue)
+    [feed] = replica._feeds.values()
+    replica.begin_queue(feed.key, have)
     return replica, feed, link
 
 
@@ -120,14 +137,13 @@ async def test_of_a_message_that_left_before_it_was_sent_the_replica_gets_the_du
     queue.discard([number])
     await asyncio.sleep(0)
     assert feed.unacknowledged == {number}
-    link.credit = 10
-    feed.credit_given(link)  # type: ignore[arg-type]
+    grant(link, 10)
     backup, stored = await replicated(link)
     assert backup.ids() == []
     assert known(backup) == ["a"]
     assert stored == queue.duplicates.pairs()
     assert feed.unacknowledged == {number}
-    feed.settled(link, number, ACCEPTED)  # type: ignore[arg-type]
+    link.settle_all()
     assert replica.lag == 0
 
 
@@ -135,9 +151,8 @@ async def test_a_replica_remembers_what_its_primary_does_and_each_id_once() -> N
     queue = make()
     put(queue, "a", "b", "c", "d")
     queue.discard(queue.ids()[3:])
-    _, feed, link = attached(queue)
-    link.credit = 10
-    feed.credit_given(link)  # type: ignore[arg-type]
+    _, _, link = attached(queue)
+    grant(link, 10)
     backup, stored = await replicated(link)
     assert backup.ids() == queue.ids()
     assert known(backup) == known(queue) == ["c", "d"]
@@ -152,31 +167,31 @@ async def test_a_queue_that_is_deleted_reports_to_its_feed_no_more() -> None:
     assert (feed.unacknowledged, link.sent) == (set(), [])
 
 
-def grant(feed: QueueFeed, link: Link, credit: int) -> None:
+def grant(link: Link, credit: int) -> None:
     link.credit = credit
-    feed.credit_given(link)  # type: ignore[arg-type]
+    link.owner.credit_given(link)
 
 
 async def test_what_was_there_is_sent_by_credit_and_then_the_replica_has_caught_up() -> None:
     queue = make()
     put(queue, "a", "b", "c")
-    _, feed, link = attached(queue)
-    assert (link.sent, feed.caught_up) == ([], False)
-    grant(feed, link, 2)
-    assert (len(link.sent), feed.caught_up) == (2, False)
-    grant(feed, link, 2)
+    replica, _, link = attached(queue)
+    assert (link.sent, bool(replica._lacking)) == ([], True)
+    grant(link, 2)
+    assert (len(link.sent), bool(replica._lacking)) == (2, True)
+    grant(link, 2)
     assert [token for _, token in link.sent] == [1, 2, 3, -1]  # the last one is the window of duplicates
-    assert feed.caught_up
+    assert not replica._lacking
 
 
 async def test_a_new_message_is_sent_at_once_where_there_is_credit_and_waits_where_there_is_none() -> None:
     queue = make()
-    _, feed, link = attached(queue)
-    assert feed.caught_up
+    replica, _, link = attached(queue)
+    assert not replica._lacking
     link.credit = 1
     put(queue, "a", "b", "c")
     assert [token for _, token in link.sent] == [1]
-    grant(feed, link, 2)
+    grant(link, 2)
     assert [token for _, token in link.sent] == [1, 2, 3]
 
 
@@ -189,17 +204,142 @@ async def test_a_replica_that_comes_back_learns_what_was_delivered_and_what_it_m
         message.set_count(number)
     queue.discard([2])
     _, feed, link = attached(queue, (1, 3), (7, 7))
-    grant(feed, link, 10)
+    grant(link, 10)
     discard, counts, *_ = (wire.decode(data) for data, _ in link.sent)
-    assert discard == wire.Event("discard", (2, 7))
-    assert counts == wire.Event("counts", arguments={"ids": [1, 3], "counts": [1, 3], "first": 1, "last": 3})
+    assert discard == wire.Event("discard", (2, 7), queue=feed.key)
+    arguments = {"ids": [1, 3], "counts": [1, 3], "first": 1, "last": 3}
+    assert counts == wire.Event("counts", arguments=arguments, queue=feed.key)
     assert [token for _, token in link.sent if token is not None and token > 0] == [4]
 
 
-async def test_the_link_of_a_queue_that_is_gone_is_closed_when_the_replica_knows() -> None:
+async def test_the_last_event_of_a_queue_that_is_gone_says_so() -> None:
     queue = make()
+    put(queue, "a", "b")
     replica, feed, link = attached(queue)
+    grant(link, 1)
     replica.remove(queue)
-    assert not link.closed
-    feed.close()
-    assert link.closed
+    grant(link, 10)
+    message, ended = (wire.decode(data) for data, _ in link.sent)
+    assert isinstance(message, wire.ReplicatedMessage)
+    assert ended == wire.Event("ended", queue=feed.key)
+    link.settle_all()
+    assert replica.lag == 0
+
+
+async def test_a_report_of_a_queue_that_is_gone_is_answered_by_its_end() -> None:
+    replica, link = replica_with()
+    link.credit = 10
+    replica.begin_queue(KEY, ())
+    assert [wire.decode(data) for data, _ in link.sent] == [wire.Event("ended", queue=KEY)]
+
+
+async def test_a_queue_that_is_gone_before_its_report_is_not_waited_for() -> None:
+    queue = make()
+    replica, _ = replica_with(queue)
+    assert replica._lacking
+    replica.remove(queue)
+    assert not replica._lacking
+
+
+# -- many queues over one link ----------------------------------------------------------------------
+
+
+def many(count: int) -> list[Queue]:
+    return [Queue(f"q{number}", lambda: 0.0, limits=LIMITS) for number in range(count)]
+
+
+async def test_queues_with_a_backlog_take_turns_and_each_keeps_its_order() -> None:
+    long, short = many(2)
+    for _ in range(1000):
+        long.enqueue(b"x", _reported, None)
+    short.enqueue(b"x", _reported, None)
+    replica, link = replica_with(long, short)
+    for feed in replica._feeds.values():
+        replica.begin_queue(feed.key, ())
+    grant(link, 200)
+    sent = [wire.decode(data) for data, _ in link.sent]
+    key_of_long, key_of_short = (feed.key for feed in replica._feeds.values())
+    assert [event.queue for event in sent].count(key_of_short) == 1
+    ids = [
+        event.id for event in sent if isinstance(event, wire.ReplicatedMessage) and event.queue == key_of_long
+    ]
+    assert ids == list(range(1, 200))
+
+
+async def test_a_new_message_does_not_pass_those_that_wait_for_their_turn() -> None:
+    first, second = many(2)
+    replica, link = replica_with(first, second)
+    for feed in replica._feeds.values():
+        replica.begin_queue(feed.key, ())
+    first.enqueue(b"first", _reported, None)
+    link.credit = 1
+    second.enqueue(b"second", _reported, None)
+    assert link.sent == []
+    grant(link, 2)
+    assert [data[-6:].lstrip(b"\0") for data, _ in link.sent] == [b"first", b"second"]
+
+
+async def test_what_is_on_its_way_is_bounded_by_its_size_and_one_large_message_goes_nevertheless() -> None:
+    queue = make()
+    large = bytes(20 * 1024 * 1024)
+    for _ in range(3):
+        queue.enqueue(large, _reported, None)
+    replica, _, link = attached(queue)
+    grant(link, 100)
+    assert len(link.sent) == 1
+    for sent in (2, 3):
+        link.settle_all()
+        assert len(link.sent) == sent
+    link.settle_all()
+    assert replica.lag == 0
+
+
+class Counting(dict[bytes, Any]):
+    """A table that counts how often somebody walks over it."""
+
+    walks = 0
+
+    def __iter__(self) -> Any:
+        self.walks += 1
+        return super().__iter__()
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+
+async def calls_for_one_message(count: int) -> tuple[int, int]:
+    """The Python calls that one message, one deletion and one status need among so many queues; the walks."""
+    queues = many(count)
+    replica, link = replica_with(*queues)
+    for feed in tuple(replica._feeds.values()):
+        replica.begin_queue(feed.key, ())
+    link.credit = 10
+    replica._feeds = table = Counting(replica._feeds)
+    calls = 0
+
+    def count_call(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count_call)
+    try:
+        queues[count // 2].enqueue(b"x", _reported, None)
+        link.settle_all()
+        link.owner.credit_given(link)
+        replica.pump()
+        replica.remove(queues[0])
+        assert replica.lag == 0
+        assert replica.stalled_for() == 0.0
+    finally:
+        sys.setprofile(None)
+    return calls, table.walks
+
+
+async def test_one_more_message_costs_the_same_with_a_hundred_times_the_queues() -> None:
+    assert await calls_for_one_message(2000) == await calls_for_one_message(20)
+    assert (await calls_for_one_message(20))[1] == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import proton
 import pytest
 from hypothesis import given
@@ -10,27 +12,35 @@ from hypothesis import strategies as st
 from broker_stub.replication import wire
 
 IDS = st.integers(0, 2**63 - 1)
+QUEUE = bytes(range(16))
 MESSAGE = bytes(proton.Message(body=b"body", properties={"a": 1}).encode())
 
 
 @given(IDS, st.integers(0, 2**32 - 1), st.integers(0, 2**62))
 def test_a_message_event_is_the_message_behind_its_annotations(number: int, count: int, left: int) -> None:
-    event = wire.encode_message(number, count, left, MESSAGE)
-    assert wire.decode(event) == wire.ReplicatedMessage(number, count, 0, MESSAGE, left)
+    event = wire.encode_message(wire.message_head(QUEUE), number, count, left, MESSAGE)
+    assert wire.decode(event) == wire.ReplicatedMessage(number, count, 0, MESSAGE, left, QUEUE)
     seen = proton.Message()
     seen.decode(event)
     assert (seen.body, seen.properties) == (b"body", {"a": 1})
+    assert seen.instructions == {
+        "q": uuid.UUID(bytes=QUEUE),
+        "i": number,
+        "c": count,
+        "l": left,
+    }
 
 
 def test_a_lifetime_beyond_any_clock_is_cut_to_what_a_store_can_hold() -> None:
-    decoded = wire.decode(wire.encode_message(1, 0, 2**64 - 1, MESSAGE))
+    decoded = wire.decode(wire.encode_message(wire.message_head(QUEUE), 1, 0, 2**64 - 1, MESSAGE))
     assert isinstance(decoded, wire.ReplicatedMessage)
     assert decoded.lifetime_ms + 10**14 < 2**63
 
 
 @given(st.lists(IDS, max_size=50))
 def test_ids_come_out_as_they_went_in(ids: list[int]) -> None:
-    assert wire.decode(wire.encode_ids("dequeued", ids)) == wire.Event("dequeued", tuple(ids))
+    event = wire.decode(wire.encode_ids(QUEUE, "dequeued", ids))
+    assert event == wire.Event("dequeued", tuple(ids), queue=QUEUE)
 
 
 def test_an_order_carries_a_map() -> None:
@@ -38,7 +48,7 @@ def test_an_order_carries_a_map() -> None:
     assert event == wire.Event("number", (), {"number": 7, "ready": ["a"]})
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", b"\x00\x53\x71\xc1" + bytes(40)])
+@pytest.mark.parametrize("data", [b"", b"garbage", b"\x00\x53\x71\xc1", b"\x00\x53\x71\xc1" + bytes(70)])
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"replication event|annotations"):
         wire.decode(data)
@@ -48,3 +58,29 @@ def test_anything_else_is_refused(data: bytes) -> None:
 def test_ranges_say_the_same_as_the_ids(ids: set[int]) -> None:
     spans = wire.ranges(sorted(ids))
     assert {number for first, last in spans for number in range(first, last + 1)} == ids
+
+
+@given(st.integers(0, 200))
+def test_an_event_that_is_cut_off_is_refused(length: int) -> None:
+    event = wire.encode_message(wire.message_head(QUEUE), 1, 2, 3, b"")
+    if length < len(event):
+        with pytest.raises(ValueError, match=r"replication event"):
+            wire.decode(event[:length])
+
+
+SPANS = st.lists(st.tuples(IDS, IDS), max_size=400)
+
+
+@given(st.lists(st.tuples(st.binary(min_size=16, max_size=16), SPANS), max_size=20))
+def test_a_report_says_what_the_backup_has_in_messages_of_a_bounded_size(
+    queues: list[tuple[bytes, list[tuple[int, int]]]],
+) -> None:
+    reports = [proton.Message(body=body, inferred=True).encode() for body in wire.encode_have(queues)]
+    assert [queue for report in reports for queue in wire.decode_have(bytes(report))] == queues
+    assert all(len(report) < 16 * 1024 for report in reports)
+
+
+@pytest.mark.parametrize("body", [b"short", bytes(16) + b"\xff\xff\xff\xff", "text", None])
+def test_another_report_is_refused(body: object) -> None:
+    with pytest.raises(ValueError, match="report"):
+        wire.decode_have(bytes(proton.Message(body=body, inferred=True).encode()))

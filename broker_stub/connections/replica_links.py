@@ -1,0 +1,129 @@
+"""The links of a connection that a backup opened: control, data, and the way back (``replication.wire``).
+
+Rules
+-----
+* They are for the cluster-admin, at the primary.
+* The control link comes first; a member that speaks another version of the wire is refused it.
+* A report of what the backup has is settled when the events of its queues have started, and gives new credit
+  then: so the primary starts a few hundred queues at a time, however many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+import proton
+
+from broker_stub.amqp.conditions import NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
+from broker_stub.connections import terminus
+from broker_stub.connections.server import ConnectionServer
+from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.replication import wire
+from broker_stub.replication.data_link import OutgoingConnection
+from broker_stub.replication.replica import Replica
+from broker_stub.replication.replica_set import ReplicaSet
+from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
+from haclient.engine.protocol import Engine
+
+logger = logging.getLogger("broker_stub.connections.replica_links")
+
+# Reports on their way: each is followed by the events of its queues.
+_REPORTS = 4
+
+
+class BackupConnection(OutgoingConnection, Protocol):
+    """The connection that the backup opened."""
+
+    user: str | None
+    admin: bool
+
+
+class ReplicaLinks:
+    """What a backup has attached (the owner of the link with its reports)."""
+
+    __slots__ = ("_connection", "_replica", "_server")
+
+    def __init__(self, server: ConnectionServer, connection: BackupConnection) -> None:
+        self._server = server
+        self._connection = connection
+        self._replica: Replica | None = None
+
+    def pump(self) -> None:
+        """The connection takes more."""
+        if self._replica is not None:
+            self._replica.pump()
+
+    def end(self) -> None:
+        """The connection has ended."""
+        if self._replica is not None:
+            replica, self._replica = self._replica, None
+            replica.fail("its connection ended")
+
+    # -- attaching ------------------------------------------------------------------------------
+
+    def accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        """The backup attached a link.
+
+        :raises AddressRefusedError: when it may not, or not now.
+        """
+        replica_set = self._server.replica_set
+        if replica_set is None or not self._connection.admin:
+            raise AddressRefusedError(
+                UNAUTHORIZED_ACCESS, "replication is for the cluster-admin, at the primary"
+            )
+        terminus.mirror(link)
+        replica = self._replica
+        if isinstance(link, ReceiverLink):
+            if replica is not None and link.endpoint.remote_target.address == wire.HAVE:
+                link.owner = self
+                engine.attach(link)
+                link.grant(_REPORTS)
+                return
+        else:
+            address = link.endpoint.remote_source.address
+            if replica is None and address == wire.CONTROL:
+                self._join(engine, link, replica_set)
+                return
+            if replica is not None and address == wire.DATA:
+                engine.attach(link)
+                replica.data.attach(link)
+                return
+        raise AddressRefusedError(
+            NOT_FOUND, f"a backup attaches {wire.CONTROL}, then {wire.DATA} and {wire.HAVE}"
+        )
+
+    def _join(self, engine: Engine, link: SenderLink, replica_set: ReplicaSet) -> None:
+        properties = terminus.properties(link)
+        name = str(properties.get(wire.MEMBER_PROPERTY) or self._connection.user)
+        version = properties.get(wire.VERSION_PROPERTY, 1)
+        if version != wire.VERSION:
+            raise AddressRefusedError(NOT_IMPLEMENTED, wire.other_version(f"the backup {name}", version))
+        link.endpoint.properties = {proton.symbol(wire.VERSION_PROPERTY): proton.uint(wire.VERSION)}
+        engine.attach(link)
+        self._replica = replica_set.join(name, self._connection, link)
+
+    # -- the owner of the link with the reports -------------------------------------------------
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The backup attached first."""
+
+    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
+        """Without it, it is no replica."""
+        if self._replica is not None:
+            self._replica.fail("it detached the link with its reports")
+
+    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
+        """The backup says what it has of some queues."""
+        replica = self._replica
+        if replica is None:
+            return
+        try:
+            for key, have in wire.decode_have(data):
+                replica.begin_queue(key, have)
+        except ValueError as error:
+            replica.fail(f"it sent no report of what it has: {error}")
+            return
+        if delivery is not None:
+            link.settle(delivery)
+        link.grant(1)

@@ -1,0 +1,215 @@
+"""A backup follows one primary over one connection, until that is lost.
+
+Theory of operation
+-------------------
+The control link says what queues there are and which generation this is.  Of each queue the backup reports
+what it has; then the data link has its events, among those of all others.  What arrives is applied to the
+queues in memory and given to the store in the same iteration of the event loop; it is acknowledged when the
+store has committed it.
+
+Rules
+-----
+* The version of the wire is compared, and the generation is erased, before anything that the primary sends is
+  looked at (rule 4 of ``generation``).
+* Commands are executed one after the other, each durably before the next one.  The pieces of the wiring are
+  one command, whose end is ``wired``.
+* A queue has events between the backup's report of it and ``ended``.  What is still on its way when the queue
+  is deleted is accepted, and dropped.
+* An event that cannot be applied ends the session: local state that is not equal is worthless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import proton
+
+from broker_stub.queueing.queue import Queue
+from broker_stub.replication import wire
+from haclient import aio
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine import peer_fields
+from haclient.outcome import Outcome
+
+logger = logging.getLogger("broker_stub.replication")
+
+# Events on their way to a backup at most, of all queues; each is acknowledged on its own.
+_CREDIT = 5000
+_COMMANDS = 100
+
+
+class ReplicationTarget(Protocol):
+    """The local copy that a backup keeps: queues, wiring, store, generation."""
+
+    async def lost_primary(self) -> None:
+        """No primary is followed: ``connecting``."""
+
+    def refusal_reason(self, generation: int) -> str | None:
+        """Why a primary of that generation must not be followed."""
+
+    async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
+        """A primary is found: erase the generation, ``catchup``."""
+
+    def add_wiring(self, piece: Mapping[str, Any]) -> None:
+        """A piece of the whole wiring."""
+
+    async def complete_wiring(self) -> None:
+        """That was the whole wiring; what is not in it is deleted."""
+
+    async def change_wiring(self, operation: str, arguments: Mapping[str, Any]) -> None:
+        """One change of it."""
+
+    async def note_pending(self, generation: int, claim: str) -> None:
+        """Write down a claim that the primary is about to make."""
+
+    async def take_generation(self, generation: int, others: tuple[str, ...]) -> None:
+        """The primary handed over its generation: ``ready``."""
+
+    def replicated_queues(self) -> tuple[Queue, ...]:
+        """The queues whose messages are replicated."""
+
+    def replicated_queue(self, identity: str) -> Queue | None:
+        """The one of that identity."""
+
+    def begin_queue(self, queue: Queue) -> list[tuple[int, int]]:
+        """The ranges of ids that a queue keeps; clear what the primary sends anew."""
+
+    def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
+        """Apply an event to a queue; the store's sequence number of it."""
+
+    async def committed(self, sequence: int) -> None:
+        """Wait until the store has committed up to there."""
+
+
+class SessionEndedError(Exception):
+    """The connection to the primary is lost, or the primary is not what it should be."""
+
+
+class BackupSession:
+    """What a backup does over one connection.
+
+    :param name: this member's name.
+    """
+
+    def __init__(self, target: ReplicationTarget, connection: aio.Connection, name: str) -> None:
+        self._target = target
+        self._connection = connection
+        self._name = name
+        self._queues: dict[bytes, Queue] = {}
+        """Those that the primary may send events of, by ``wire.key``."""
+        self._applied: deque[tuple[int, aio.Delivery]] = deque()
+        self._arrived = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow until the connection ends.
+
+        :raises SessionEndedError: when this primary must not be followed.
+        """
+        connection = self._connection
+        generation = connection.generation or 0
+        refusal_reason = self._target.refusal_reason(generation)
+        if refusal_reason is not None:
+            raise SessionEndedError(refusal_reason)
+        control = await self._attach_control()
+        logger.info("following %s, generation %d", connection.endpoint, generation)
+        await self._target.begin_catch_up(connection.endpoint, generation)
+        data = await connection.create_receiver(wire.DATA, credit=_CREDIT)
+        have = await connection.create_sender(wire.HAVE)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._execute_commands(control, have), name="control")
+            group.create_task(self._apply_events(data), name="data")
+            group.create_task(self._acknowledge(), name="acknowledge")
+
+    async def _attach_control(self) -> aio.Receiver:
+        attached: list[proton.Receiver] = []
+
+        def introduce(link: proton.Receiver) -> None:
+            link.properties = {
+                proton.symbol(wire.MEMBER_PROPERTY): self._name,
+                proton.symbol(wire.VERSION_PROPERTY): proton.uint(wire.VERSION),
+            }
+            attached.append(link)
+
+        control = await self._connection.create_receiver(wire.CONTROL, credit=_COMMANDS, configure=introduce)
+        version = peer_fields.properties(attached[-1]).get(wire.VERSION_PROPERTY, 1)
+        if version != wire.VERSION:
+            raise SessionEndedError(wire.other_version("the primary", version))
+        return control
+
+    # -- commands -------------------------------------------------------------------------------
+
+    async def _execute_commands(self, control: aio.Receiver, have: aio.Sender) -> None:
+        async for delivery in control:
+            command = wire.decode(delivery.data)
+            if not isinstance(command, wire.Event):
+                raise SessionEndedError("the primary sent a message on the control link")
+            await self._execute(command, have)
+            await delivery.accept()
+
+    async def _execute(self, command: wire.Event, have: aio.Sender) -> None:
+        target, arguments = self._target, command.arguments
+        match command.operation:
+            case "wiring":
+                target.add_wiring(arguments)
+            case "wired":
+                await target.complete_wiring()
+                await self._report(have, target.replicated_queues())
+            case "pending":
+                await target.note_pending(int(arguments["number"]), str(arguments["claim"]))
+            case "number":
+                others = tuple(str(name) for name in arguments["ready"])
+                await target.take_generation(int(arguments["number"]), others)
+            case "queue":
+                await target.change_wiring(command.operation, arguments)
+                queue = target.replicated_queue(str(arguments["identity"]))
+                if queue is not None and wire.key(queue.identity) not in self._queues:
+                    await self._report(have, (queue,))
+            case operation:
+                await target.change_wiring(operation, arguments)
+
+    async def _report(self, have: aio.Sender, queues: Iterable[Queue]) -> None:
+        """Say what these queues have; the primary sends the rest of it."""
+        for report in wire.encode_have(self._begin(queue) for queue in queues):
+            sent = await have.submit(report)
+            sent.add_done_callback(_retrieve)
+
+    def _begin(self, queue: Queue) -> tuple[bytes, list[tuple[int, int]]]:
+        key = wire.key(queue.identity)
+        self._queues[key] = queue
+        return key, self._target.begin_queue(queue)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    async def _apply_events(self, data: aio.Receiver) -> None:
+        async for delivery in data:
+            event = wire.decode(delivery.data)
+            queue = self._queues.get(event.queue)
+            if queue is None:
+                raise SessionEndedError("the primary sent an event of a queue that was not reported to it")
+            if isinstance(event, wire.Event) and event.operation == wire.ENDED:
+                del self._queues[event.queue]
+                await delivery.accept()
+                continue
+            self._applied.append((self._target.apply(queue, event), delivery))
+            self._arrived.set()
+
+    async def _acknowledge(self) -> None:
+        applied = self._applied
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while applied:
+                await self._target.committed(applied[0][0])
+                sequence = applied[0][0]
+                while applied and applied[0][0] <= sequence:
+                    await applied.popleft()[1].accept()
+
+
+def _retrieve(sent: asyncio.Future[Outcome]) -> None:
+    """A report that is not taken ends the connection, and is no error of its own."""
+    if not sent.cancelled():
+        sent.exception()
