@@ -19,7 +19,13 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from broker_stub.amqp.conditions import DECODE_ERROR, INVALID_FIELD
+
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
+MAX_DUPLICATE_ID = 256
+"""Bytes of a duplicate-detection id: a queue remembers thousands, and each goes to every replica."""
+# A constructor and a size of four bytes stand before them.
+_LONGEST_ENCODED_ID = MAX_DUPLICATE_ID + 5
 
 HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x73, 0x74
 _FIRST_BODY_SECTION = 0x75
@@ -38,7 +44,18 @@ _TIMESTAMP = 0x83
 
 
 class MalformedMessageError(ValueError):
-    """The bytes are not an encoded AMQP message."""
+    """The bytes are not an encoded AMQP message.
+
+    :cvar condition: of the outcome that its sender gets.
+    """
+
+    condition = DECODE_ERROR
+
+
+class InvalidFieldError(MalformedMessageError):
+    """A field of a message has a value that is not taken."""
+
+    condition = INVALID_FIELD
 
 
 class Envelope(NamedTuple):
@@ -81,6 +98,17 @@ def inspect(data: bytes) -> Envelope:
         expiry_ms=expiry,
         duplicate_id=duplicate,
     )
+
+
+def inspect_new(data: bytes) -> Envelope:
+    """The envelope of a message from a client.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message, or a field is not taken.
+    """
+    envelope = inspect(data)
+    if envelope.duplicate_id is not None and len(envelope.duplicate_id) > _LONGEST_ENCODED_ID:
+        raise InvalidFieldError(f"{DUPLICATE_ID.decode()} has at most {MAX_DUPLICATE_ID} bytes")
+    return envelope
 
 
 def _walk(data: bytes) -> tuple[list[bytes] | None, int, bytes | None]:

@@ -21,8 +21,8 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.amqp.conditions import DECODE_ERROR, LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
-from broker_stub.amqp.message_format import MalformedMessageError, inspect, to_address
+from broker_stub.amqp.conditions import LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
+from broker_stub.amqp.message_format import MalformedMessageError, inspect_new, to_address
 from broker_stub.queueing.exchanges import Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
@@ -84,7 +84,7 @@ class IncomingLink:
         """Put a message into its target, reject it, or release it."""
         self._credit -= 1
         try:
-            envelope = inspect(data)
+            envelope = inspect_new(data)
             data = without_origin(data)
             target = self._target
             if target.deleted:
@@ -92,7 +92,7 @@ class IncomingLink:
             else:
                 target.enqueue(data, self._done, delivery, envelope)
         except MalformedMessageError as error:
-            reject(link, delivery, DECODE_ERROR, str(error))
+            reject(link, delivery, error.condition, str(error))
         except UnroutableError as error:
             release(link, delivery, error)
         if self._credit <= CREDIT // 2:
@@ -141,7 +141,7 @@ class AnonymousIncomingLink:
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into its target, reject it, or release it."""
         try:
-            envelope = inspect(data)
+            envelope = inspect_new(data)
             data = without_origin(data)
             target = self._resolve(to_address(data))
             if isinstance(target, Queue | Route):
@@ -153,7 +153,7 @@ class AnonymousIncomingLink:
                 self._done(delivery)
                 target.request(data)
         except MalformedMessageError as error:
-            reject(link, delivery, DECODE_ERROR, str(error))
+            reject(link, delivery, error.condition, str(error))
         except AddressRefusedError as refused:
             reject(link, delivery, refused.condition, refused.description)
         except UnroutableError as error:

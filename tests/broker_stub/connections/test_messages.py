@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import proton
@@ -13,6 +15,8 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
+from broker_stub.amqp.message_format import InvalidFieldError, inspect_new
+from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.queue_limits import QueueLimits
 from haclient.outcome import RELEASED, Outcome, OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError, blocking, running, until
@@ -333,3 +337,43 @@ async def test_a_rejected_send_raises_in_protons_client() -> None:
     async with running() as broker:
         with pytest.raises(SendException):
             await blocking(broker, use)
+
+
+@pytest.mark.parametrize("address", ["orders", "news/key", None])
+@pytest.mark.parametrize(
+    "identifier", [lambda size: "x" * size, bytes, lambda size: proton.symbol("x" * size)], ids=str
+)
+async def test_a_duplicate_detection_id_has_at_most_256_bytes(
+    address: str | None, identifier: Callable[[int], Any]
+) -> None:
+    """A larger one is refused before anything of the message is kept; the link goes on."""
+    async with running() as broker:
+        orders = broker.addresses.queue("orders")
+        broker.addresses.bind(broker.addresses.declare_exchange("news", ExchangeType.FANOUT), orders, "")
+        client = await Client().connect(broker.address)
+        link = await client.attach("sender", "s", address)
+        depths = []
+        for size in (256, 257, 70_000, 1):
+            message = Message(body="x", address=address or "orders")
+            message.properties = {"_AMQ_DUPL_ID": identifier(size)}
+            [outcome] = await client.send(link, message)
+            depths.append((outcome.accepted, orders.depth, len(orders.duplicates)))
+            if not outcome.accepted:
+                assert (outcome.state, outcome.condition) == (OutcomeState.REJECTED, "amqp:invalid-field")
+                assert outcome.description == "_AMQ_DUPL_ID has at most 256 bytes"
+        assert depths == [(True, 1, 1), (False, 1, 1), (False, 1, 1), (True, 2, 2)]
+        await client.close()
+
+
+def test_an_id_of_a_type_with_parts_is_measured_with_them() -> None:
+    """By hand: a list32 of one binary32, whose bytes are what counts."""
+    for size, taken in ((243, True), (300, False)):
+        parts = b"\xb0" + size.to_bytes(4, "big") + bytes(size)
+        value = b"\xd0" + (4 + len(parts)).to_bytes(4, "big") + (1).to_bytes(4, "big") + parts
+        content = b"\xa1\x0c_AMQ_DUPL_ID" + value
+        section = (
+            b"\x00\x53\x74\xd1" + (4 + len(content)).to_bytes(4, "big") + (2).to_bytes(4, "big") + content
+        )
+        data = section + b"\x00\x53\x77\x40"
+        with contextlib.nullcontext() if taken else pytest.raises(InvalidFieldError):
+            assert inspect_new(data).duplicate_id == value
