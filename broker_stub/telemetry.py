@@ -7,6 +7,7 @@ They leave out connections of a cluster-admin that only manages: those are the s
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.writer import Alive
 
 SOURCE = "broker_stub"
+# Nobody cleans up after a member that runs for years: a few hundred million lines, compressed, or a quarter.
+_KEEP_SIZE = 1024 * 1024 * 1024
+_KEEP_SECONDS = 90 * 86400.0
 # The client chooses its container id, of any length.
 _MAX_ID_LENGTH = 300
 
@@ -217,6 +221,11 @@ class MemberTelemetryWriter:
             "member": self._name,
         }
         self._subject = self._lines.subject(self._name, constant)
+
+
+def settings_of(directory: str | os.PathLike[str]) -> TelemetrySettings:
+    """How a member writes its telemetry: with a bound, by size and age, for all its lives together."""
+    return TelemetrySettings(directory, keep_size=_KEEP_SIZE, keep_seconds=_KEEP_SECONDS)
 
 
 def member_telemetry(settings: TelemetrySettings | None, *, cluster: str, name: str) -> MemberTelemetry:

@@ -38,10 +38,11 @@ from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.store import StoreFailedError
+from broker_stub.telemetry import settings_of
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.tls import TlsFiles
-from haclient.telemetry.settings import VARIABLE, TelemetrySettings
+from haclient.telemetry.settings import VARIABLE
 
 
 @click.command()
@@ -228,7 +229,7 @@ def serve(
                 park_timeout=park_timeout,
             ),
             replicate=Replicate(replicate),
-            telemetry=None if telemetry is None else TelemetrySettings(telemetry),
+            telemetry=None if telemetry is None else settings_of(telemetry),
             password_files=_password_files(link_passwords),
             on_role=None if role_command is None else role_command.role_changed,
         )

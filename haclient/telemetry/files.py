@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from haclient.telemetry.retention import remove_old
 from haclient.telemetry.settings import TelemetrySettings
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
@@ -48,12 +49,14 @@ class _Open:
 class Files:
     """Belongs to the writer's thread.
 
+    :param service: whose files these are.
     :param stem: how the names begin; a number and ``.jsonl`` follow.
     :param numbers: no two files of the process have the same.
     """
 
-    def __init__(self, settings: TelemetrySettings, stem: str, numbers: Iterator[int]) -> None:
+    def __init__(self, settings: TelemetrySettings, service: str, stem: str, numbers: Iterator[int]) -> None:
         self._settings = settings
+        self._service = service
         self._directory = Path(settings.directory)
         self._stem = stem
         self._numbers = numbers
@@ -148,6 +151,7 @@ class Files:
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{self._stem}-{next(self._numbers)}.jsonl"
         self._file = _Open(path, os.open(path, _NEW, _MODE), now, synced_at=now)
+        remove_old(self._settings, self._service, {path, *self._full})
         return self._file
 
     def _rotate(self, file: _Open) -> None:

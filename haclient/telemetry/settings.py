@@ -32,6 +32,9 @@ class TelemetrySettings:
     :param service: name of the application; ``None`` for ``OTEL_SERVICE_NAME``.
     :param rotate_size: bytes after which a file is closed and compressed.
     :param rotate_seconds: seconds after which it is.
+    :param keep_size: bytes of all files of the service in the directory above which the oldest are removed,
+        also those of former processes; ``None`` keeps them.
+    :param keep_seconds: seconds after their last line after which they are, likewise.
     :param fsync: when written lines are forced to the disk: by the system (``no``), once a second,
         or after each write (``always``).
     :param queue_size: events that may wait to be written; further ones are dropped and counted.
@@ -44,6 +47,8 @@ class TelemetrySettings:
     service: str | None = None
     rotate_size: int = 64 * 1024 * 1024
     rotate_seconds: float = 3600.0
+    keep_size: int | None = None
+    keep_seconds: float | None = None
     fsync: Fsync = "no"
     # Five thousand connections of one process, with all that a storm lets happen to each.
     queue_size: int = 50_000
@@ -57,8 +62,17 @@ class TelemetrySettings:
         if not directory or "\0" in directory:
             raise ValueError(f"telemetry setting 'directory': {directory!r} is no path")
         object.__setattr__(self, "directory", str(Path(directory).absolute()))
-        for name in ("rotate_size", "rotate_seconds", "queue_size", "alive_interval"):
+        for name in (
+            "rotate_size",
+            "rotate_seconds",
+            "keep_size",
+            "keep_seconds",
+            "queue_size",
+            "alive_interval",
+        ):
             value = getattr(self, name)
+            if value is None and name.startswith("keep_"):
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ValueError(f"telemetry setting {name!r}: {value!r} is not a number above 0")
         if self.fsync not in get_args(Fsync):

@@ -112,7 +112,7 @@ class Channel:
     def _begin(self) -> None:
         instance = self._process.instance
         stem = f"{file_stem(self.service)}-{instance}-{os.getpid()}"
-        self._files = Files(self.settings, stem, self._process.numbers)
+        self._files = Files(self.settings, self.service, stem, self._process.numbers)
         self._lines = self.lines()
         self._subject = Lines.subject(None, {"service": self.service, "instance": instance})
         self._own: deque[tuple[Source, Any]] = deque()

@@ -153,7 +153,7 @@ class TestRotation:
 
     def test_readers_never_see_half_a_compressed_file(self, tmp_path: Path) -> None:
         settings = TelemetrySettings(tmp_path, rotate_size=1)
-        files = Files(settings, "x", iter(range(1, 10)))
+        files = Files(settings, "x", "x", iter(range(1, 10)))
         block = b"".join(
             b'{"number": %d, "noise": "%s"}\n' % (n, os.urandom(40).hex().encode()) for n in range(9000)
         )
@@ -169,7 +169,7 @@ class TestRotation:
         files.forget()
 
     def test_a_file_that_is_half_compressed_at_the_end_stays_plain(self, tmp_path: Path) -> None:
-        files = Files(TelemetrySettings(tmp_path, rotate_size=1), "x", iter(range(1, 10)))
+        files = Files(TelemetrySettings(tmp_path, rotate_size=1), "x", "x", iter(range(1, 10)))
         files.write(b"x" * 1_000_000, 0.0)
         files.write(b"y", 0.0)
         for _ in range(2):

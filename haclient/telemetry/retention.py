@@ -1,0 +1,60 @@
+"""Removes old files of one service, where its settings bound what is kept.
+
+Rules
+-----
+* A file counts by the time of its last line.  The oldest go first.
+* Files of other processes of the service count, and go, too: a process that was killed removes nothing.
+* The file that a process writes stays: this one's is named by the caller, and a plain file that has just been
+  written may be another's.
+* A file that cannot be removed stays; the next time is at the next new file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from haclient.telemetry.settings import TelemetrySettings, file_stem
+
+# Behind the service in the name of a file: instance, process, number.
+_REST = r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9]+-[0-9]+\.jsonl(\.gz)?"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    changed_at: float
+    size: int
+    path: Path
+
+
+def remove_old(settings: TelemetrySettings, service: str, spared: Container[Path]) -> None:
+    """Remove what is older than ``keep_seconds``, and the oldest beyond ``keep_size`` bytes in all."""
+    if settings.keep_size is None and settings.keep_seconds is None:
+        return
+    now, total = time.time(), 0
+    for found in sorted(_files(settings, service), key=lambda each: each.changed_at, reverse=True):
+        total += found.size
+        age = now - found.changed_at
+        too_old = settings.keep_seconds is not None and age > settings.keep_seconds
+        too_much = settings.keep_size is not None and total > settings.keep_size
+        may_be_written = found.path.suffix != ".gz" and age < settings.rotate_seconds
+        if (too_old or too_much) and not may_be_written and found.path not in spared:
+            with contextlib.suppress(OSError):
+                found.path.unlink()
+                total -= found.size
+
+
+def _files(settings: TelemetrySettings, service: str) -> list[_Found]:
+    name = re.compile(rf"\.?{re.escape(file_stem(service))}{_REST}(\.tmp)?")
+    found = []
+    with contextlib.suppress(OSError):
+        for path in Path(settings.directory).iterdir():
+            if name.fullmatch(path.name):
+                with contextlib.suppress(OSError):
+                    facts = path.stat()
+                    found.append(_Found(facts.st_mtime, facts.st_size, path))
+    return found
