@@ -12,6 +12,9 @@ from haclient.cluster_url.endpoint import Endpoint
 # 2 is click's own, for usage.
 REFUSED, UNREACHABLE = 1, 3
 
+ARBITER_VARIABLE = "BROKER_STUB_ARBITER"
+"""Has the arbiter's URL, whose password every user of the machine would see on a command line."""
+
 
 class AddressType(click.ParamType[Endpoint]):
     """``host:port``, with or without a scheme."""

@@ -38,6 +38,7 @@ class ClusterArguments:
     :param credentials: the cluster-admin's.
     :param tls_ca: certificates of the authority that signs the members' (PEM); ``None`` trusts the system's.
     :param force_primary: take over at the start, whatever the store lacks.
+    :param secure_delete: overwrite what is deleted from the store.
     :raises click.UsageError: for an invalid arbiter or broker URL.
     """
 
@@ -49,6 +50,7 @@ class ClusterArguments:
     name: str
     backup_timeout: float
     force_primary: bool
+    secure_delete: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -67,7 +69,7 @@ class ClusterArguments:
         if self.store == MEMORY:
             store: Store = MemoryStore(duplicates=window)
         else:
-            store = await open_store(Path(self.store), duplicates=window)
+            store = await open_store(Path(self.store), duplicates=window, secure_delete=self.secure_delete)
         options = ClusterOptions(
             name=self.name,
             backup_timeout=self.backup_timeout,

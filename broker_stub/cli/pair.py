@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -38,6 +39,7 @@ from broker_stub.local_cluster.supervisor import (
     LocalClusterOptions,
     describe,
 )
+from broker_stub.permissions import UMASK
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import SaslUnavailableError
 
@@ -139,6 +141,7 @@ def pair(
         loop=loop,
         serve_arguments=_serve_arguments(accept_rate, accept_burst, link_users, link_passwords, telemetry),
     )
+    os.umask(UMASK)
     screen: Screen
     if as_json:
         screen = JsonLines()

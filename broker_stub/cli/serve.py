@@ -8,12 +8,12 @@ import json
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from broker_stub import scratch_directory
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
@@ -33,8 +33,9 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.cli.role_command import RoleCommand
-from broker_stub.command_options import ADDRESS, FILE, REFUSED
+from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
+from broker_stub.permissions import UMASK
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.store import StoreFailedError
@@ -86,9 +87,20 @@ from haclient.telemetry.settings import VARIABLE
 @click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
 @rate_options
 @limit_options
-@click.option("--arbiter", help="directory:PATH or zookeeper:HOST:PORT/PATH; makes the member replicated.")
+@click.option(
+    "--arbiter",
+    envvar=ARBITER_VARIABLE,
+    help="directory:PATH or zookeeper:[USER:PASSWORD@]HOST:PORT/PATH; makes the member replicated."
+    f"  Or set ${ARBITER_VARIABLE}.",
+)
 @click.option(
     "--store", "store_path", default=MEMORY, show_default=True, help="Directory of the store, or memory."
+)
+@click.option(
+    "--secure-delete/--no-secure-delete",
+    default=False,
+    show_default=True,
+    help="Overwrite what is deleted from the store.",
 )
 @click.option("--broker-url", help="Where backups search the primary.  [default: the --member list]")
 @click.option(
@@ -153,6 +165,7 @@ def serve(
     park_timeout: float,
     arbiter: str | None,
     store_path: str,
+    secure_delete: bool,
     broker_url: str | None,
     password_file: Path | None,
     backup_timeout: float,
@@ -202,6 +215,7 @@ def serve(
     role_command = None if on_role_change is None else _role_command(on_role_change)
     if generation is None:
         generation = 1 if role == Role.PRIMARY else 0
+    os.umask(UMASK)  # for what SQLite, the telemetry and saslpasswd2 make
     with _user_database(users) as database:
         options = BrokerOptions(
             listen=listen,
@@ -244,6 +258,7 @@ def serve(
                 name=name,
                 backup_timeout=backup_timeout,
                 force_primary=force_primary,
+                secure_delete=secure_delete,
             )
         event_loop.tune()
         serving = _serve(options, cluster_arguments, role_command, as_json=as_json)
@@ -263,9 +278,9 @@ def _user_database(users: Path | None) -> Iterator[Path | None]:
     if users is None or users.is_dir():
         yield users
         return
-    with tempfile.TemporaryDirectory(prefix="broker-stub-") as scratch:
-        write_users(Path(scratch), read_users(users))
-        yield Path(scratch)
+    with scratch_directory.temporary() as directory:
+        write_users(directory, read_users(users))
+        yield directory
 
 
 def _password_files(directory: Path | None) -> PasswordFiles:

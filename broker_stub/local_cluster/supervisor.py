@@ -19,11 +19,11 @@ import logging
 import secrets
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from broker_stub import scratch_directory
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.local_cluster.managed_members import ManagedMembers
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
@@ -36,6 +36,7 @@ from broker_stub.local_cluster.state import (
     MemberState,
 )
 from broker_stub.management_client import AdminClient, AdminError, Credentials
+from broker_stub.permissions import DIRECTORY_MODE
 from haclient.cluster_url.endpoint import Endpoint
 
 __all__ = ["LocalCluster", "LocalClusterEvent", "LocalClusterOptions", "Member", "MemberState", "describe"]
@@ -69,7 +70,7 @@ class LocalCluster:
 
         :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
         """
-        self._directory = Path(tempfile.mkdtemp(prefix="broker-stub-pair-"))
+        self._directory = await asyncio.to_thread(scratch_directory.make, "broker-stub-pair-")
         password = secrets.token_urlsafe(24)
         self._credentials = Credentials(password)
         self.password_file.touch(mode=0o600)
@@ -100,7 +101,8 @@ class LocalCluster:
     def _replication(self, name: str) -> list[str]:
         options = self.options
         if options.arbiter is None:
-            (self._data / "arbiter").mkdir(parents=True, exist_ok=True)
+            self._data.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            (self._data / "arbiter").mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         store = self.store if options.memory else str(self._data / name)
         arguments = ["--arbiter", self.arbiter, "--store", store]
         arguments += ["--password-file", str(self.password_file)]

@@ -32,7 +32,7 @@ from typing import Any
 import click
 
 from broker_stub.admission.user_database import DEFAULT_ADMIN
-from broker_stub.command_options import ADDRESS, FILE, REFUSED, UNREACHABLE
+from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED, UNREACHABLE
 from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.election.generation import ArbiterRecord, GenerationState, Pending, may_promote
 from broker_stub.election.roles import Role
@@ -114,7 +114,12 @@ async def _is_eligible_now(facts: Mapping[str, Any], arbiter: str, timeout: floa
 
 @click.command()
 @click.argument("member", metavar="HOST:PORT", type=ADDRESS)
-@click.option("--arbiter", required=True, help="directory:PATH or zookeeper:HOST:PORT/PATH.")
+@click.option(
+    "--arbiter",
+    envvar=ARBITER_VARIABLE,
+    required=True,
+    help="directory:PATH or zookeeper:HOST:PORT/PATH.",
+)
 @click.option("--user", default=DEFAULT_ADMIN, show_default=True)
 @click.option("--password-file", type=FILE, required=True, help="File with the cluster-admin's password.")
 @click.option("--tls-ca", type=FILE, help="Certificates of the authority that signs the member's (PEM).")

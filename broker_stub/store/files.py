@@ -14,6 +14,7 @@ Rules
 * A store exists from the moment ``store.db.new`` becomes ``store.db``.  The other files are there
   by then, so that whichever of them is missing later was taken away.
 * Nothing corrupted is deleted or changed.
+* Directories and files are their owner's alone (``permissions``).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from broker_stub import fsync
+from broker_stub import fsync, permissions
 from broker_stub.store import commit_count
 from broker_stub.store.errors import StoreCorruptedError, StoreLockedError
 
@@ -33,6 +34,26 @@ DATABASE, NEW_DATABASE = "store.db", "store.db.new"
 IDENTITY, COMMIT_COUNT, LOCK = "identity", "committed", "lock"
 _PARTS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", IDENTITY, COMMIT_COUNT)
 _DAMAGED = "damaged-"
+
+
+def make_directory(directory: Path) -> None:
+    """Make the directory of a store, or make sure that it is private, with what is in it.
+
+    :raises OSError: when it cannot be made, or when others may write to it.
+    """
+    permissions.make_directory(directory, _is_own)
+    for path in (*(directory / name for name in (*_PARTS, LOCK)), *directory.glob(f"{_DAMAGED}*")):
+        permissions.restrict_path(path)
+
+
+def _is_own(name: str) -> bool:
+    return name in (*_PARTS, LOCK) or name.startswith((NEW_DATABASE, _DAMAGED))
+
+
+def make_database(directory: Path) -> None:
+    """An empty file for a new database: SQLite keeps its mode, for the write-ahead log too."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    os.close(os.open(directory / NEW_DATABASE, flags, permissions.FILE_MODE))
 
 
 def lock(directory: Path) -> int:
@@ -84,7 +105,7 @@ def set_aside(directory: Path, clock: Callable[[], float] = time.time) -> Path:
     while target.exists():
         attempt += 1
         target = directory / f"{_DAMAGED}{stamp}-{attempt}"
-    target.mkdir()
+    target.mkdir(mode=permissions.DIRECTORY_MODE)
     fsync.sync_directory(directory)
     for name in present(directory):
         (directory / name).rename(target / name)

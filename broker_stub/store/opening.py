@@ -39,6 +39,7 @@ from broker_stub.store.schema import (
     COMMITS,
     PUT_META,
     SCHEMA_VERSION,
+    SECURE_DELETE,
     TABLES,
     connect,
     create,
@@ -94,19 +95,29 @@ class Opened:
     queues: dict[uuid.UUID, QueueState] = field(default_factory=dict)
 
 
-def open_files(directory: Path, *, expected_identity: uuid.UUID | None, clock: Callable[[], float]) -> Opened:
+def open_files(
+    directory: Path,
+    *,
+    expected_identity: uuid.UUID | None,
+    clock: Callable[[], float],
+    secure_delete: bool = False,
+) -> Opened:
     """Open the store of a directory, or an empty one in its place.
 
+    :param secure_delete: overwrite what is deleted.
     :raises StoreLockedError: when it is open elsewhere.
     :raises StoreFailedError: when the surroundings don't allow it.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        files.make_directory(directory)
         lock = files.lock(directory)
     except OSError as error:
         raise StoreFailedError(f"the store {directory} cannot be opened: {error}") from error
     try:
-        return _open_locked(directory, lock, expected_identity, clock)
+        opened = _open_locked(directory, lock, expected_identity, clock)
+        if secure_delete:
+            opened.connection.execute(SECURE_DELETE).close()
+        return opened
     except BaseException as error:
         files.unlock(lock)
         if isinstance(error, (sqlite3.Error, OSError)):
@@ -150,6 +161,7 @@ def _create(directory: Path, generation: int | None) -> None:
         "replicas": [],
         "cluster": "",
     }
+    files.make_database(directory)
     connection = connect(directory / files.NEW_DATABASE)
     try:
         create(connection, {name: json.dumps(value) for name, value in meta.items()})

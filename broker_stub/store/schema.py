@@ -64,6 +64,9 @@ _SETTINGS = (
     "PRAGMA cell_size_check = ON",
 )
 
+# For a store whose deleted content shall be gone.
+SECURE_DELETE = "PRAGMA secure_delete = ON"
+
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that may be handed from thread to thread, with explicit transactions."""

@@ -49,6 +49,7 @@ async def open_store(
     delay: float = 0.0,
     expected_identity: uuid.UUID | None = None,
     clock: Callable[[], float] = time.time,
+    secure_delete: bool = False,
 ) -> SqliteStore:
     """Open the store of a directory, or make one; ``corruption`` says when it replaces a corrupted one.
 
@@ -56,18 +57,25 @@ async def open_store(
     :param delay: seconds to collect operations after the first one, before they are written.
     :param expected_identity: the store that should be there, where somebody knows it.
     :param clock: seconds since the epoch, for the names of corrupted stores.
+    :param secure_delete: overwrite what is deleted, and soon what the write-ahead log has of it.
     :raises StoreLockedError: when another process has it open.
     :raises StoreFailedError: when the directory cannot be used.
     """
     opening = asyncio.ensure_future(
-        asyncio.to_thread(open_files, Path(directory), expected_identity=expected_identity, clock=clock)
+        asyncio.to_thread(
+            open_files,
+            Path(directory),
+            expected_identity=expected_identity,
+            clock=clock,
+            secure_delete=secure_delete,
+        )
     )
     try:
         opened = await asyncio.shield(opening)
     except asyncio.CancelledError:
         opening.add_done_callback(_drop)
         raise
-    return SqliteStore(opened, duplicates=duplicates, delay=delay)
+    return SqliteStore(opened, duplicates=duplicates, delay=delay, secure_delete=secure_delete)
 
 
 def _drop(opening: asyncio.Future[Opened]) -> None:
@@ -82,7 +90,7 @@ def _drop(opening: asyncio.Future[Opened]) -> None:
 class SqliteStore(Committing):
     """``Store`` in a directory.  ``open_store`` makes it."""
 
-    def __init__(self, opened: Opened, *, duplicates: int, delay: float) -> None:
+    def __init__(self, opened: Opened, *, duplicates: int, delay: float, secure_delete: bool = False) -> None:
         self.identity = opened.identity
         self.corruption = opened.corruption
         self._was_clean = opened.was_clean
@@ -98,7 +106,14 @@ class SqliteStore(Committing):
         self._busy = False
         self._scheduled = False
         self._closing: asyncio.Task[None] | None = None
-        self._writer = Writer(opened.connection, opened.commit_count, opened.commits, duplicates, self._done)
+        self._writer = Writer(
+            opened.connection,
+            opened.commit_count,
+            opened.commits,
+            duplicates,
+            self._done,
+            truncates=secure_delete,
+        )
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -25,9 +25,10 @@ import asyncio
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import chain
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from broker_stub.store.batch import Batch, Changes, Statement
@@ -50,6 +51,9 @@ from broker_stub.store.schema import (
 # takes.  A power of two, so that no more than 13 statements for a table have to be kept prepared.
 _MOST_ROWS = 4096
 
+# Seconds that the write-ahead log keeps what was deleted, where it shall not.
+TRUNCATE_INTERVAL = 2.0
+
 T = TypeVar("T")
 Done = Callable[[Batch, list[Any], StoreFailedError | None], None]
 
@@ -67,16 +71,27 @@ class Writer:
     :param commits: how many commits the store has seen.
     :param window: how many duplicate-detection ids a queue keeps.
     :param done: called on the loop after each batch: what its reads gave, or why it failed.
+    :param truncates: empty the write-ahead log soon after each commit, for it has what was deleted.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, commit_count: CommitCount, commits: int, window: int, done: Done
+        self,
+        connection: sqlite3.Connection,
+        commit_count: CommitCount,
+        commits: int,
+        window: int,
+        done: Done,
+        *,
+        truncates: bool = False,
     ) -> None:
         self._connection = connection
         self._commit_count = commit_count
         self._commits = commits
         self._window = window
         self._done = done
+        self._truncates = truncates
+        self._truncate_at: float | None = None
+        """When the log is to be emptied, ``None`` while there is nothing in it."""
         self._loop = asyncio.get_running_loop()
         self._error: StoreFailedError | None = None
         self._inbox: SimpleQueue[Batch | _Finish] = SimpleQueue()
@@ -105,12 +120,25 @@ class Writer:
     # -- on the thread --------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not isinstance(item := self._inbox.get(), _Finish):
+        while not isinstance(item := self._next(), _Finish):
             results = self._attempt(self._execute, item) or []
             self._post(self._done, item, results, self._error)
         before = self._error
         self._attempt(self._end, item)
         self._post(_resolve, item.future, self._error if before is None else None)
+
+    def _next(self) -> Batch | _Finish:
+        """What is to be done next; empty the log when it is time, and when there is nothing else to do."""
+        while True:
+            due = self._truncate_at
+            if due is not None and time.monotonic() >= due:
+                self._truncate_at = None
+                self._attempt(_truncate, self._connection)
+                continue
+            try:
+                return self._inbox.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
+            except Empty:
+                continue
 
     def _attempt(self, job: Callable[[T], Any], item: T) -> Any:
         """Do it, unless something failed before; an error becomes the final one."""
@@ -130,12 +158,14 @@ class Writer:
             commit(self._connection, batch, commits, self._window)
             self._commit_count.write(commits)
             self._commits = commits
+            if self._truncates and self._truncate_at is None:
+                self._truncate_at = time.monotonic() + TRUNCATE_INTERVAL
         return [read.function(self._connection) for read in batch.reads]
 
     def _end(self, finish: _Finish) -> None:
         if finish.clean:
             self._connection.execute(PUT_META, with_checksum("clean", json.dumps(obj=True)))
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            _truncate(self._connection)
         self._connection.close()
         self._commit_count.close(sync=finish.clean)
 
@@ -156,6 +186,11 @@ class Writer:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
             return  # the loop is closed: no one to report to
+
+
+def _truncate(connection: sqlite3.Connection) -> None:
+    """Move what is in the write-ahead log into the database, and leave the log empty."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
 
 def _resolve(future: asyncio.Future[None], error: StoreFailedError | None) -> None:

@@ -6,6 +6,9 @@
 
 Rules
 -----
+* The directory is private to the user that all members run as (mode 0700, and 0600 for what is in it):
+  whoever may open ``lock``, for reading too, can hold it for ever.  Members of different users cannot
+  share it.
 * The directory must exist.  A share that is not mounted must not look like a new cluster: make it a
   directory *inside* the share, which is not there when the share is not.
 * An empty directory was never used: (0, "").  If ``initialised`` is there and ``record`` is not, somebody
@@ -29,12 +32,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from broker_stub import fsync
+from broker_stub import fsync, permissions
 from broker_stub.election.arbiter.record import ArbiterUnavailableError, decode, encode
 from broker_stub.election.arbiter.threads import in_thread
 from broker_stub.election.generation import ArbiterRecord
 
 T = TypeVar("T")
+
+_FILES = frozenset({"record", "record.new", "initialised", "lock"})
 
 # A waiting flock can't be given up, so it is tried this often (seconds).
 _TRY_AGAIN = 0.01
@@ -91,6 +96,7 @@ def _read(path: Path) -> ArbiterRecord:
 
 
 def _compare_and_set(path: Path, expected: ArbiterRecord, new: ArbiterRecord, deadline: float) -> bool:
+    permissions.restrict_directory(path, _FILES.__contains__)
     with _locked(path / "lock", deadline):
         if _read(path) != expected:
             return False
@@ -117,8 +123,9 @@ def _locked(path: Path, deadline: float) -> Iterator[None]:
 
 def _lock(path: Path, deadline: float) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, permissions.FILE_MODE)
         try:
+            permissions.restrict_file(descriptor)
             if _try_lock(descriptor, path):
                 return descriptor
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from urllib.parse import unquote
 
 from broker_stub.election.arbiter.directory import DirectoryArbiter
 from broker_stub.election.arbiter.memory import MemoryArbiter
@@ -11,14 +12,15 @@ from broker_stub.election.arbiter.record import Arbiter
 # Long enough for a busy disk or an election in ZooKeeper; clients wait for it, so not longer.
 TIMEOUT = 5.0
 
-FORMS = "directory:/path, zookeeper:host:port,host:port/path or memory:"
+FORMS = "directory:/path, zookeeper:[user:password@]host:port,host:port/path or memory:"
 
 
 def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:
     """The arbiter that a URL names.  Nothing is opened or asked before the first call.
 
     :param url: ``directory:/path``, ``zookeeper:host:port,host:port/path`` or ``memory:``.  The last one
-        is new each time: members that shall share it are given the same object.
+        is new each time: members that shall share it are given the same object.  ZooKeeper's hosts may follow
+        ``user:password@``, percent-encoded.
     :param timeout: seconds that a call may take.
     :raises ValueError: for another URL, or when a library is missing; it says which.
     """
@@ -32,7 +34,14 @@ def open_arbiter(url: str, *, timeout: float = TIMEOUT) -> Arbiter:
                 return _zookeeper(hosts, slash + path.strip("/"), timeout)
         case "memory" if not rest:
             return MemoryArbiter()
-    raise ValueError(f"{url!r} names no arbiter; it is one of {FORMS}")
+    raise ValueError(f"{_without_credentials(url)!r} names no arbiter; it is one of {FORMS}")
+
+
+def _without_credentials(url: str) -> str:
+    """What an error may quote."""
+    kind, colon, rest = url.partition(":")
+    _, at, hosts = rest.rpartition("@")
+    return f"{kind}{colon}...@{hosts}" if at else url
 
 
 def _zookeeper(hosts: str, path: str, timeout: float) -> Arbiter:
@@ -40,4 +49,13 @@ def _zookeeper(hosts: str, path: str, timeout: float) -> Arbiter:
         raise ValueError("an arbiter in ZooKeeper needs kazoo: pip install 'haclient[zookeeper]'")
     from broker_stub.election.arbiter.zookeeper import ZooKeeperArbiter  # noqa: PLC0415  (imports kazoo)
 
-    return ZooKeeperArbiter(hosts, path, timeout=timeout)
+    named, at, hosts = hosts.rpartition("@")
+    user, _, password = named.partition(":")
+    if at and not (user and password and hosts):
+        raise ValueError(
+            "the user of ZooKeeper comes with a password: zookeeper:USER:PASSWORD@HOST:PORT/PATH"
+        )
+    credentials = (unquote(user), unquote(password)) if at else None
+    if credentials is not None and ":" in credentials[0]:
+        raise ValueError("the name of a user of ZooKeeper has no colon")
+    return ZooKeeperArbiter(hosts, path, timeout=timeout, credentials=credentials)

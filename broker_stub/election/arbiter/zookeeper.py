@@ -12,8 +12,11 @@ Rules
   the record shows whether it was set.  ZooKeeper takes no request of a session from its old connection once
   it has moved to a new one, so what is read then is final.
 * If there is no answer in time, the outcome is not known.
+* With a user and a password the nodes are theirs alone: nobody else reads, writes or deletes them.  Nodes
+  that an arbiter without credentials has made become theirs with the next set.  Without credentials whoever
+  reaches ZooKeeper can write the record.
 
-Sources: ZooKeeper Programmer's Guide, "Consistency Guarantees" and "ZooKeeper Sessions".
+Sources: ZooKeeper Programmer's Guide, "Consistency Guarantees", "ZooKeeper Sessions" and "ACL".
 """
 
 from __future__ import annotations
@@ -29,11 +32,13 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from broker_stub.election.arbiter.record import ArbiterUnavailableError, decode, encode
 from broker_stub.election.arbiter.threads import in_thread
@@ -53,12 +58,16 @@ class ZooKeeperArbiter:
     :param hosts: ``host:port,host:port``.
     :param path: where the nodes are; made when they are needed.
     :param timeout: seconds that a call may take.
+    :param credentials: user and password, for ZooKeeper's scheme ``digest``; ``None`` for none.
     """
 
-    def __init__(self, hosts: str, path: str, *, timeout: float) -> None:
+    def __init__(
+        self, hosts: str, path: str, *, timeout: float, credentials: tuple[str, str] | None = None
+    ) -> None:
         self._hosts = hosts
         self._path = path
         self._timeout = timeout
+        self._credentials = credentials
 
     async def read(self) -> ArbiterRecord:
         """The record."""
@@ -77,25 +86,39 @@ class ZooKeeperArbiter:
         except (TimeoutError, KazooTimeoutError):
             text = f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s"
             raise ArbiterUnavailableError(text) from None
+        except NoAuthError:
+            text = f"ZooKeeper at {self._hosts} refused: the nodes in {self._path} are another user's"
+            raise ArbiterUnavailableError(
+                f"{text}; the arbiter is zookeeper:USER:PASSWORD@HOST:PORT/PATH"
+            ) from None
         except KazooException as error:
             text = f"ZooKeeper at {self._hosts} refused: {type(error).__name__} {error}"
             raise ArbiterUnavailableError(text) from error
 
     def _answer(self, question: Callable[[_Session], T], deadline: float) -> T:
-        client = KazooClient(self._hosts, timeout=self._timeout * _SESSION_SHARE)
+        credentials = self._credentials
+        auth = None if credentials is None else [("digest", ":".join(credentials))]
+        acl = None if credentials is None else [make_digest_acl(*credentials, all=True)]
+        client = KazooClient(
+            self._hosts, timeout=self._timeout * _SESSION_SHARE, auth_data=auth, default_acl=acl
+        )
         try:
             if not client.start_async().wait(deadline - time.monotonic()):
                 raise TimeoutError
-            return question(_Session(client, self._path, deadline))
+            return question(_Session(client, self._path, deadline, acl))
         finally:
             # It says goodbye to the server, and waits long for one that does not answer.
             threading.Thread(target=_stop, args=(client,), name="arbiter-goodbye", daemon=True).start()
 
 
 class _Session:
-    """One client, for one call."""
+    """One client, for one call.
 
-    def __init__(self, client: Any, path: str, deadline: float) -> None:
+    :param acl: of every node, ``None`` where there are no credentials.
+    """
+
+    def __init__(self, client: Any, path: str, deadline: float, acl: list[Any] | None) -> None:
+        self._acl = acl
         self._client = client
         self._path = path
         self._record = f"{path}/record"
@@ -142,6 +165,8 @@ class _Session:
     def _replace(self, new: ArbiterRecord, version: int | None) -> bool:
         if version is None:
             return self._create(new)
+        for node in (self._path, self._initialised, self._record):
+            self._restrict(node)
         try:
             self._wait(self._client.set_async(self._record, encode(new), version=version))
         except BadVersionError:
@@ -149,7 +174,11 @@ class _Session:
         return True
 
     def _create(self, new: ArbiterRecord) -> bool:
+        parent, _, _ = self._path.rpartition("/")
+        if parent:  # where the arbiters of other clusters may be, with other credentials
+            self._wait(self._client.ensure_path_async(parent, acl=OPEN_ACL_UNSAFE))
         self._wait(self._client.ensure_path_async(self._path))
+        self._restrict(self._path)
         both = self._client.transaction()
         both.create(self._record, encode(new))
         both.create(self._initialised, _INITIALISED)
@@ -160,6 +189,15 @@ class _Session:
         if any(isinstance(failure, NodeExistsError) for failure in failures):
             return False
         raise failures[0]
+
+    def _restrict(self, node: str) -> None:
+        """Give a node to the user of the credentials; one that is missing is no error."""
+        if self._acl is None:
+            return
+        with contextlib.suppress(NoNodeError):
+            found, _ = self._wait(self._client.get_acls_async(node))
+            if found != self._acl:
+                self._wait(self._client.set_acls_async(node, self._acl))
 
     def _wait(self, answer: Any) -> Any:
         return answer.get(timeout=max(0.0, self._deadline - time.monotonic()))

@@ -19,7 +19,7 @@ from tests.broker_stub.store.contents import ORDERS, declare, messages
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "store-test", str(tmp_path)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "store-test", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True, timeout=10).returncode:
         pytest.skip("may not mount a file system")
     yield tmp_path

@@ -10,6 +10,8 @@ from typing import Self
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from broker_stub.election.arbiter import ArbiterUnavailableError, open_arbiter
 from broker_stub.election.generation import ArbiterRecord
@@ -168,3 +170,72 @@ async def test_a_node_that_somebody_made_before_is_a_place_for_a_new_record(
     arbiter = open_arbiter(zookeeper.url(path))
     assert await arbiter.read() == ArbiterRecord()
     assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+
+
+# -- credentials ------------------------------------------------------------------------------------
+
+
+def with_credentials(zookeeper: ZooKeeper, path: str, user: str = "us%40er", word: str = "p%2Fw%3A") -> str:
+    return f"zookeeper:{user}:{word}@{zookeeper.address}{path}"
+
+
+def refused_to(client: KazooClient, path: str) -> None:
+    """Whoever has not the credentials may do nothing with a node but see that it is there."""
+    for node in (f"{path}/record", f"{path}/initialised"):
+        for call in (
+            lambda node=node: client.get(node),
+            lambda node=node: client.set(node, b"forged"),
+            lambda node=node: client.delete(node),
+            lambda node=node: client.set_acls(node, OPEN_ACL_UNSAFE),
+        ):
+            with pytest.raises(NoAuthError):
+                call()
+    with pytest.raises(NoAuthError):
+        client.create(f"{path}/another", b"")
+
+
+async def test_nobody_without_the_credentials_reads_or_writes_the_record(
+    zookeeper: ZooKeeper, path: str, client: KazooClient
+) -> None:
+    arbiter = open_arbiter(with_credentials(zookeeper, path))
+    assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+    assert await open_arbiter(with_credentials(zookeeper, path)).compare_and_set(FIRST, SECOND)
+    refused_to(client, path)
+    for url in (zookeeper.url(path), with_credentials(zookeeper, path, word="planted")):
+        stranger = open_arbiter(url)
+        for call in (stranger.read(), stranger.compare_and_set(SECOND, ArbiterRecord(3, "c"))):
+            with pytest.raises(ArbiterUnavailableError, match=r"nodes in .* are another user's") as refused:
+                await call
+            assert "planted" not in str(refused.value)
+    assert await arbiter.read() == SECOND
+
+
+async def test_the_nodes_of_an_arbiter_without_credentials_become_theirs_who_bring_some(
+    zookeeper: ZooKeeper, path: str, client: KazooClient
+) -> None:
+    assert await open_arbiter(zookeeper.url(path)).compare_and_set(ArbiterRecord(), FIRST)
+    arbiter = open_arbiter(with_credentials(zookeeper, path))
+    assert await arbiter.read() == FIRST
+    assert await arbiter.compare_and_set(FIRST, SECOND)
+    refused_to(client, path)
+    assert await arbiter.read() == SECOND
+
+
+async def test_clusters_with_different_credentials_are_side_by_side(
+    zookeeper: ZooKeeper, paths: Iterator[int]
+) -> None:
+    parent = f"/shared-{next(paths)}"
+    for name in ("one", "two"):
+        arbiter = open_arbiter(with_credentials(zookeeper, f"{parent}/{name}", user=name))
+        assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+
+
+async def test_a_connection_that_is_lost_in_a_set_with_credentials_is_no_refusal(
+    zookeeper: ZooKeeper, path: str
+) -> None:
+    async with Cut(zookeeper, SECOND.claim.join('""').encode(), forwards=True) as proxy:
+        arbiter = open_arbiter(f"zookeeper:u:p@127.0.0.1:{proxy.port}{path}")
+        assert await arbiter.compare_and_set(ArbiterRecord(), FIRST)
+        assert await arbiter.compare_and_set(FIRST, SECOND)
+        assert proxy.cuts == 1
+        assert await arbiter.read() == SECOND
