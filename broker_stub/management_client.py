@@ -6,6 +6,7 @@ Rules
   names, or learn that it cannot.
 * Every call has a timeout.  A member that cannot be reached, does not answer or drops the connection
   raises ``MemberUnreachableError``; one that answers with a refusal, ``MemberRefusedError``.
+* A listener that is no member learns nothing of the password (``amqp.password_mechanisms``).
 
 Source: AMQP Management 1.0, working draft 16, section 2.
 """
@@ -22,11 +23,13 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub.admission.user_database import DEFAULT_ADMIN, PASSWORD_MECHANISMS
+from broker_stub.admission.user_database import DEFAULT_ADMIN
 from broker_stub.amqp.conditions import NOT_ALLOWED, UNAUTHORIZED_ACCESS
 from broker_stub.amqp.node_names import MANAGEMENT, MEMBER_TYPE
+from broker_stub.amqp.password_mechanisms import is_verified_by_ca, no_mechanism_text, password_mechanisms
 from broker_stub.election.roles import Role
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine import sasl
 from haclient.engine.links import DeliveryPointer, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -121,7 +124,8 @@ class AdminClient:
         """Connect to a member.
 
         :param timeout: seconds for the connection, and for each call.
-        :param tls: for an address with TLS; ``None`` trusts the system's authorities.
+        :param tls: for an address with TLS; ``None`` trusts the system's authorities, and
+            excludes PLAIN.
         :raises MemberUnreachableError: when it cannot be reached in time.
         :raises MemberRefusedError: when it refuses the connection.
         """
@@ -145,7 +149,7 @@ class AdminClient:
             hostname=self.address.host,
             user=credentials.user,
             password=credentials.password,
-            mechanisms=PASSWORD_MECHANISMS,
+            mechanisms=password_mechanisms(verified_by_ca=self.address.tls and is_verified_by_ca(tls)),
         )
         context = (tls or ssl.create_default_context()) if self.address.tls else None
         _socket, engine = await self._loop.create_connection(
@@ -330,7 +334,10 @@ class AdminClient:
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Fail all calls: the connection has ended."""
         if reason.condition is not None and reason.condition.name == UNAUTHORIZED_ACCESS:
-            self._fail(MemberRefusedError(f"{self.address}: {reason}"))
+            text = str(reason)
+            if engine.greeting is not None and sasl.mechanism(engine.transport) in {None, "none"}:
+                text = no_mechanism_text(engine.greeting.mechanisms)
+            self._fail(MemberRefusedError(f"{self.address}: {text}"))
         else:
             self._fail(MemberUnreachableError(f"{self.address}: {reason}"))
         if not self._ended.done():

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from broker_stub.amqp.password_mechanisms import password_options
 from broker_stub.election.arbiter import open_arbiter
 from broker_stub.member.member import ClusterOptions, ClusterSetup
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS
@@ -86,10 +87,12 @@ class ClusterArguments:
 
     def _factory(self, members: tuple[Endpoint, ...]) -> aio.ConnectionFactory:
         where = ",".join(str(member) for member in members) or self.broker_url
+        options = ClusterURL.parse(_cluster_url(where)).options
         connect = functools.partial(
             aio.ConnectionFactory,
             _cluster_url(where),
             credentials=self.credentials,
+            **password_options(options, tls_ca=self.tls_ca is not None),
             desired_capabilities=(CAPABILITY,),
             startup_deadline=None,
             backoff_max=LONGEST_PAUSE,

@@ -11,18 +11,21 @@ Rules
 * Events are accepted in the order in which they became safe.
 * An event of a connection that is lost is not accepted any more: its second copy is recognised.
 * When the source refuses (there is no such queue, another link took over) the link retries later.
+* Only a source that has SCRAM, or TLS that ``tls_ca`` verifies, can be sent a password.
 * The password is read before every attempt; while its file cannot be used, that is the link's error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from typing import Any
 
 from broker_stub.amqp.conditions import DECODE_ERROR
 from broker_stub.amqp.message_format import MalformedMessageError
+from broker_stub.amqp.password_mechanisms import password_options
 from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
@@ -106,14 +109,17 @@ class SiteLink:
     # -- the connection -------------------------------------------------------------------------
 
     def _connect(self) -> aio.Opening[aio.Connection]:
-        return aio.connect(
+        connect = functools.partial(
+            aio.connect,
             self._source.url,
             startup_deadline=None,
             telemetry="",
             desired_capabilities=(FOLLOW,),
             on_event=self._on_event,
-            credentials=None if self._source.password_file is None else self._credentials,
         )
+        if self._source.password_file is None:
+            return connect()
+        return connect(credentials=self._credentials, **password_options(self._source.url.options))
 
     async def _credentials(self) -> Credentials:
         path = self._source.password_file

@@ -21,6 +21,7 @@ from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import member, running, until
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import ADMIN, send
+from tests.broker_stub.rogue import rogue
 from tests.broker_stub.sites.clusters import (
     LINK,
     NAME,
@@ -248,6 +249,19 @@ async def test_the_commands_refuse_a_password_in_the_url() -> None:
         refused = await manage(*command)
         assert (refused.exit_code, "--from-password-file PATH" in refused.stderr) == (2, True)
         assert "planted" not in refused.output
+
+
+async def test_a_link_shows_a_rogue_source_nothing_of_its_password(tmp_path: Path) -> None:
+    password = "z!Q?7#w~Vk$3^p;M|x@9"
+    async with (
+        rogue("PLAIN", "ANONYMOUS") as other,
+        running(password_files=PasswordFiles(tmp_path)) as broker,
+    ):
+        path = write_password(tmp_path / "password", password)
+        follow(broker, as_user(f"{other.address}/?sasl_mechanisms=PLAIN&{_SOON}"), path)
+        await until(lambda: "may use SCRAM-SHA-256" in link(broker)["error"])
+    assert other.heard
+    assert not other.knows_of(password)
 
 
 async def test_a_link_that_an_older_version_stored_with_a_password_does_not_begin() -> None:
