@@ -54,7 +54,7 @@ from haclient.engine.settings import (
     DEFAULT_MAX_MESSAGE_SIZE,
     Settings,
 )
-from haclient.engine.tls import TlsFiles, server_domain
+from haclient.engine.tls import TlsFiles, server_context, server_domain
 from haclient.telemetry import TelemetrySettings
 from haclient.version import package_version
 
@@ -174,7 +174,8 @@ class Broker:
             heartbeat=options.heartbeat,
             max_frame_size=options.max_frame_size,
             max_message_size=options.max_message_size,
-            tls_domain=None if options.tls is None else server_domain(options.tls),
+            tls_domain=server_domain(options.tls) if options.tls and options.tls.ca else None,
+            tls_context=server_context(options.tls) if options.tls and not options.tls.ca else None,
             sasl_server=options.auth.sasl_server(),
         )
 

@@ -93,7 +93,7 @@ def handshake(settings: Settings) -> float:
 
 def _client_settings(settings: Settings) -> Settings:
     domain = None
-    if settings.tls_domain is not None:
+    if settings.tls_domain is not None or settings.tls_context is not None:
         domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
         domain.set_peer_authentication(proton.SSLDomain.ANONYMOUS_PEER)
     return Settings(container_id="calibration", mechanisms=("ANONYMOUS",), tls_domain=domain)
@@ -165,7 +165,7 @@ class _End:
 
     # -- the socket -----------------------------------------------------------------------------
 
-    def set_write_buffer_limits(self, high: int | None = None) -> None:
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """The buffer has no limit."""
 
     def is_closing(self) -> bool:

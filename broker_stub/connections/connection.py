@@ -54,6 +54,7 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.replication import backup
 from broker_stub.sites.site_link import FOLLOW
+from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -194,7 +195,7 @@ class ClientConnection:
             engine.abort(proton.Condition(UNAUTHORIZED_ACCESS, "the client skipped SASL"))
             return
         self.user = server.auth.user(engine.transport)
-        desired = [str(name) for name in engine.connection.remote_desired_capabilities or ()]
+        desired = peer_fields.desired_capabilities(engine.connection)
         self.admin = server.auth.is_admin(self.user) and FOLLOW not in desired
         self.opened_at = self._loop.time()
         self.replicates = backup.CAPABILITY in desired

@@ -30,8 +30,7 @@ def mirror(link: SenderLink | ReceiverLink) -> None:
 
 def properties(link: SenderLink) -> dict[str, Any]:
     """The properties of the peer's Attach, by plain string."""
-    found = link.endpoint.remote_properties
-    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+    return peer_fields.properties(link.endpoint)
 
 
 class NodeProperties(TypedDict):
@@ -46,11 +45,8 @@ NO_NODE_PROPERTIES = NodeProperties(replicate=None, site=None)
 
 def node_properties(terminus: proton.Terminus) -> NodeProperties:
     """``x-qpid-replicate`` and ``x-qpid-site-replicate`` of the node properties."""
-    data = terminus.properties
-    data.rewind()
-    found = data.get_object() if data.next() else None
-    given = found.items() if isinstance(found, dict) else ()
-    texts = {str(key): str(item) for key, item in given if item is not None}
+    given = peer_fields.node_properties(terminus)
+    texts = {key: str(item) for key, item in given.items() if item is not None}
     return NodeProperties(replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY))
 
 
@@ -79,9 +75,6 @@ def refuse_filters(source: proton.Terminus) -> None:
 
     :raises AddressRefusedError: when there is a filter.
     """
-    data = source.filter
-    data.rewind()
-    found = data.get_object() if data.next() else None
-    if found:
-        names = ", ".join(str(name) for name in found) if isinstance(found, dict) else str(found)
+    if peer_fields.has_filter(source):
+        names = ", ".join(peer_fields.filters(source))
         raise AddressRefusedError(NOT_IMPLEMENTED, f"filters are not supported: {names}")

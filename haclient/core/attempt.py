@@ -236,7 +236,7 @@ class Attempt:
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Handle the end of the connection before its adoption."""
-        params, greeting = self.params, engine.greeting
+        params, greeting = self.params, engine.incoming.greeting
         assert params is not None
         if isinstance(reason.error, ConnectionError) and greeting is not None and not greeting.data:
             self._fail(failures.from_silence(tls=self.endpoint.tls))

@@ -17,9 +17,9 @@ from proton import SASL
 
 from haclient.cluster_url.endpoint import AMQP_PORT, AMQPS_PORT, Endpoint, Origin
 from haclient.discovery.evidence import Failure, FailureReason
-from haclient.engine.greeting import Greeting
 from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
+from haclient.engine.wire.greeting import Greeting
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"

@@ -8,6 +8,7 @@
 * ``codec``       a message to bytes and back
 * ``settings``    what one connection is opened with
 * ``tls``, ``sasl``  transport security and authentication
+* ``wire``        a peer's bytes before proton: TLS of a server, the order of frames, the greeting
 
 Nothing here knows about clusters: an engine lives as long as its socket and is never reused.
 

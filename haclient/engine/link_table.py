@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import proton
-from cproton_ffi import lib
+from cproton_ffi import ffi, lib
 
 from haclient.engine import attach_size, peer_fields
 from haclient.engine.links import Link, ReceiverLink, SenderLink, answer
@@ -53,8 +53,13 @@ class LinkTable:
 
         :returns: whether there is such a link.
         """
+        wanted = name.encode()  # not as text: the name of a link that the peer attached may be any bytes
         for link in self.by_pointer.values():
-            if isinstance(link, kind) and link.closed_here and link.endpoint.name == name:
+            if (
+                isinstance(link, kind)
+                and link.closed_here
+                and ffi.string(lib.pn_link_name(link._pn)) == wanted
+            ):
                 self._then[link] = then
                 return True
         return False

@@ -30,6 +30,28 @@ def offered_capabilities(connection: proton.Connection) -> frozenset[str]:
     return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
 
 
+def desired_capabilities(connection: proton.Connection) -> frozenset[str]:
+    """The capabilities that the peer's Open asks for."""
+    found = _read(lambda: connection.remote_desired_capabilities)
+    return frozenset(map(str, found)) if isinstance(found, Iterable) else frozenset()
+
+
+def node_properties(terminus: proton.Terminus) -> dict[str, Any]:
+    """The dynamic node properties of a terminus, by plain string."""
+    found = _read(lambda: _value(terminus.properties))
+    return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
+
+
+def has_filter(source: proton.Terminus) -> bool:
+    """Whether a source has a filter, readable or not."""
+    data = source.filter
+    data.rewind()
+    kind = data.next()
+    return (
+        kind is not None and kind != proton.Data.NULL and not (kind == proton.Data.MAP and not data.get_map())
+    )
+
+
 def filters(source: proton.Terminus) -> dict[str, Any]:
     """The filters of a source, by plain string."""
     found = _read(lambda: _value(source.filter))

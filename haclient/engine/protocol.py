@@ -29,10 +29,8 @@ from typing import Any, cast
 
 import proton
 from cproton_ffi import ffi, lib
-from proton import symbol
 
 from haclient.engine import peer_fields
-from haclient.engine.greeting import Greeting
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
@@ -41,6 +39,8 @@ from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
 from haclient.engine.proton_objects import ProtonObjects
 from haclient.engine.sessions_apart import SessionsApart
 from haclient.engine.settings import Settings
+from haclient.engine.wire.incoming import IncomingBytes
+from haclient.engine.wire.server_tls import TlsSocket
 
 logger = logging.getLogger("haclient.engine")
 
@@ -62,8 +62,7 @@ class Engine(asyncio.Protocol):
         self.close_reason: CloseReason | None = None
         self.lingering: LingeringSocket | None = None
         """The socket, after ``leave``."""
-        self.greeting: Greeting | None = Greeting() if settings.sasl_server is None else None
-        """Client: what the peer has sent, until its Open."""
+        self.incoming = IncomingBytes(settings)
         self._loop = loop
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
@@ -96,6 +95,8 @@ class Engine(asyncio.Protocol):
         """asyncio: the socket is connected (and its TLS done, where asyncio does TLS)."""
         # uvloop's transports derive from nothing of asyncio's, so this cannot be an isinstance.
         self._socket = cast("asyncio.Transport", transport)
+        if self.settings.tls_context is not None:
+            self._socket = TlsSocket(self._socket, self.settings.tls_context)
         self._socket.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
         self._heartbeat.last_read = self._loop.time()
         self.wake()
@@ -104,14 +105,7 @@ class Engine(asyncio.Protocol):
         self, *, offered: tuple[str, ...] | None = None, properties: dict[str, Any] | None = None
     ) -> None:
         """Send Open.  Arguments left out are taken from the settings."""
-        connection, settings = self.connection, self.settings
-        properties = dict(settings.properties) if properties is None else properties
-        offered = settings.offered_capabilities if offered is None else offered
-        connection.properties = {symbol(key): value for key, value in properties.items()} or None
-        connection.offered_capabilities = [symbol(name) for name in offered] or None
-        connection.desired_capabilities = [symbol(name) for name in settings.desired_capabilities] or None
-        connection.open()  # writes them into C, and an idle connection needs them no more
-        connection.properties = connection.offered_capabilities = connection.desired_capabilities = None
+        self._objects.open(self.settings, offered=offered, properties=properties)
         self.wake()
 
     def begin(self) -> proton.Session:
@@ -218,8 +212,10 @@ class Engine(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: the peer sent bytes."""
         self._heartbeat.last_read = self._loop.time()
-        if self.greeting is not None:
-            self.greeting.add(data)
+        data, wrong = self.incoming.read(self._socket, data)
+        if wrong:
+            self.abort(proton.Condition("amqp:connection:framing-error", wrong))
+            return
         push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
         position, size = 0, len(data)
         while position < size and self.close_reason is None:
@@ -395,6 +391,8 @@ class Engine(asyncio.Protocol):
     def _guard(self, call: Any, *args: Any) -> None:
         try:
             call(*args)
+        except UnicodeDecodeError:
+            self.abort(proton.Condition("amqp:decode-error", "a text that the peer sent is not UTF-8"))
         except Exception as error:
             logger.exception("%s: connection ended: its owner failed", self.settings.container_id)
             self.abort(proton.Condition("amqp:internal-error", f"{type(error).__name__} in the owner"))
@@ -404,7 +402,7 @@ class Engine(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.greeting = None
+        self.incoming.greeting = None
         self.wake()
         self.owner.opened(self)
 

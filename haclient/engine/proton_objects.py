@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import proton
 from cproton_ffi import ffi, lib
+from proton import symbol
 
 from haclient.engine import sasl
 from haclient.engine.settings import Settings
@@ -31,6 +34,19 @@ class ProtonObjects:
                 tls.peer_hostname = settings.tls_name
         sasl.configure(self.transport, self.connection, settings)
         self.transport.bind(self.connection)
+
+    def open(
+        self, settings: Settings, *, offered: tuple[str, ...] | None, properties: dict[str, Any] | None
+    ) -> None:
+        """Make the Open; ``None`` is what the settings say."""
+        connection = self.connection
+        properties = dict(settings.properties) if properties is None else properties
+        offered = settings.offered_capabilities if offered is None else offered
+        connection.properties = {symbol(key): value for key, value in properties.items()} or None
+        connection.offered_capabilities = [symbol(name) for name in offered] or None
+        connection.desired_capabilities = [symbol(name) for name in settings.desired_capabilities] or None
+        connection.open()  # writes them into C, and an idle connection needs them no more
+        connection.properties = connection.offered_capabilities = connection.desired_capabilities = None
 
     def release(self) -> None:
         """Release the objects: links and sessions are freed with their connection."""

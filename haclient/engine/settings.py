@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,8 +56,8 @@ class Settings:
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
     :param plaintext: whether PLAIN may be used without encryption.
-    :param tls_domain: proton's TLS, used on the server side and for EXTERNAL; elsewhere TLS
-        is asyncio's (see ``tls``).
+    :param tls_domain: proton's TLS, used for EXTERNAL on both sides (see ``tls``).
+    :param tls_context: TLS of the server side without client certificates; a client's is asyncio's.
     :param sasl_server: the server side of SASL; ``None`` for a client.
     """
 
@@ -74,5 +75,6 @@ class Settings:
     offered_capabilities: tuple[str, ...] = ()
     desired_capabilities: tuple[str, ...] = ()
     tls_domain: SSLDomain | None = field(default=None, repr=False)
+    tls_context: ssl.SSLContext | None = field(default=None, repr=False)
     tls_name: str | None = None
     sasl_server: SaslServer | None = None

@@ -8,7 +8,7 @@ import trustme
 
 from broker_stub.admission import calibration
 from haclient.engine.settings import SaslServer, Settings
-from haclient.engine.tls import TlsFiles, server_domain
+from haclient.engine.tls import TlsFiles, server_context
 
 _WITH = ("SCRAM-SHA-256",)
 _ALSO = ("SCRAM-SHA-256", "ANONYMOUS")
@@ -29,7 +29,7 @@ def test_tls_is_measured_with_the_members_certificate(tmp_path: Path) -> None:
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     files = TlsFiles(certificate=str(tmp_path / "cert.pem"), key=str(tmp_path / "key.pem"))
-    settings = Settings(container_id="member", sasl_server=SaslServer(), tls_domain=server_domain(files))
+    settings = Settings(container_id="member", sasl_server=SaslServer(), tls_context=server_context(files))
     plain = min(calibration.handshake(PLAIN) for _ in range(10))
     assert min(calibration.handshake(settings) for _ in range(10)) > plain
 

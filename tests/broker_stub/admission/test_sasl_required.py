@@ -58,6 +58,7 @@ ATTACH = _frame(
     NULL,
     ZERO,
 )
+CLOSE = _frame(0x18)
 TRANSFER = _frame(0x14, ZERO, ZERO, b"\xa0\x01t", ZERO, TRUE, payload=b"\x00\x53\x77" + _text(b"taken"))
 OF_A_CLIENT = OPEN + BEGIN + ATTACH + TRANSFER
 WRONG_PLAIN = _frame(0x41, b"\xa3\x05PLAIN", b"\xa0\x0c\x00admin\x00wrong", kind=1)
@@ -196,3 +197,26 @@ async def test_a_member_that_nobody_could_enter_is_refused() -> None:
     assert (result.exit_code, "--no-anonymous needs --users" in result.stderr) == (2, True)
     with pytest.raises(ValueError, match="nobody could connect"):
         Auth(anonymous=False)
+
+
+@transport
+@pytest.mark.parametrize(
+    "sent",
+    [_frame(0x43, b"\xa0\x00", kind=1), ANONYMOUS + ANONYMOUS, _frame(0x40, b"\xa3\x05PLAIN", kind=1)],
+    ids=["response first", "two choices", "a server's frame"],
+)
+async def test_sasl_frames_out_of_order_end_their_connection_and_no_member(
+    tmp_path: Path, sent: bytes, *, tls: bool
+) -> None:
+    """The first of them killed the process, inside the SASL library."""
+    context = None
+    arguments: tuple[str, ...] = ("--role", "primary")
+    if tls:
+        certificate = Authority(tmp_path / "ca").issue("127.0.0.1")
+        context = certificate.authority.client_context()
+        arguments += ("--tls-cert", str(certificate.chain), "--tls-key", str(certificate.key))
+    async with member(tmp_path, *arguments) as address:
+        await answer(address, context, SASL_HEADER + sent)
+        assert (await answer(address, context, SASL_HEADER + ANONYMOUS + AMQP_HEADER + OPEN + CLOSE)).count(
+            AMQP_HEADER
+        ) == 1

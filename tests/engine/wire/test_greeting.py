@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from haclient.engine.greeting import MOST_BYTES, Greeting
+from haclient.engine.wire.greeting import MOST_BYTES, Greeting
 
 SASL = b"AMQP\x03\x01\x00\x00"
 # A mechanisms frame as AMQP 1.0 part 5, section 5.3.3.1 describes it: an array of symbols.

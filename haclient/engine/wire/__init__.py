@@ -1,0 +1,1 @@
+"""What is read of a peer's bytes before, or beside, proton."""

@@ -1,0 +1,142 @@
+"""A peer's frames in the standard's order, and in no other, however their bytes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from haclient import aio
+from haclient.engine.wire.frame_order import FrameOrder
+from haclient.errors import HaclientError
+from haclient.testing.peers.listening import Peer
+from tests.engine.pair import Owner, opened, serving
+
+SASL, AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+ANONYMOUS = b"\xa3\x09ANONYMOUS"
+
+
+def frame(body: bytes, *, kind: int = 0, extended: bytes = b"") -> bytes:
+    """A frame as AMQP 1.0 part 2, section 2.3.1 has it."""
+    offset = 2 + len(extended) // 4
+    return (8 + len(extended) + len(body)).to_bytes(4) + bytes((offset, kind, 0, 0)) + extended + body
+
+
+def sasl(code: int, fields: bytes = b"\x45", *, wide: bool = False, extended: bytes = b"") -> bytes:
+    """A SASL frame (part 5, section 5.3.3)."""
+    descriptor = b"\x00\x80" + code.to_bytes(8) if wide else b"\x00\x53" + bytes((code,))
+    return frame(descriptor + fields, kind=1, extended=extended)
+
+
+MECHANISMS, INIT, CHALLENGE, RESPONSE, OUTCOME = (sasl(code) for code in range(0x40, 0x45))
+OPEN, EMPTY = frame(b"\x00\x53\x10\xc0\x03\x01\xa1\x00"), frame(b"")
+OF_CLIENTS = (
+    SASL + INIT + AMQP + OPEN + EMPTY,
+    SASL + INIT + RESPONSE + RESPONSE + AMQP + OPEN,
+    SASL + sasl(0x41, wide=True) + AMQP + OPEN,
+    SASL + sasl(0x41, extended=b"text") + AMQP + OPEN,
+    AMQP + OPEN + EMPTY + frame(bytes(3000)),
+)
+OF_SERVERS = (
+    SASL + MECHANISMS + OUTCOME + AMQP + OPEN,
+    SASL + MECHANISMS + CHALLENGE + CHALLENGE + OUTCOME + AMQP,
+    AMQP + OPEN,
+)
+WRONG_OF_CLIENTS = (
+    SASL + RESPONSE,
+    SASL + INIT + INIT,
+    SASL + INIT + RESPONSE + INIT,
+    SASL + MECHANISMS,
+    SASL + sasl(0x43, wide=True),
+    SASL + sasl(0x43, extended=b"text"),
+    SASL + OPEN,
+    SASL + frame(b"", kind=1),
+    SASL + frame(b"\x00\xa3\x09sasl-init\x45", kind=1),
+    SASL + (1 << 20).to_bytes(4) + b"\x02\x01\x00\x00",
+    SASL + b"\x00\x00\x00\x07\x02\x01\x00\x00",
+    SASL + INIT + AMQP + OPEN + RESPONSE,
+    AMQP + INIT,
+)
+WRONG_OF_SERVERS = (
+    SASL + CHALLENGE,
+    SASL + OUTCOME,
+    SASL + MECHANISMS + MECHANISMS,
+    SASL + INIT,
+    AMQP + CHALLENGE,
+)
+
+
+def verdict(data: bytes, cuts: list[int], *, server: bool) -> str:
+    """What is wrong with the bytes, in chunks that end at the cuts."""
+    order, start = FrameOrder(server=server), 0
+    for end in (*sorted(cut % len(data) for cut in cuts), len(data)):
+        if wrong := order.add(data[start:end]):
+            return wrong
+        start = end
+    return ""
+
+
+CUTS = st.lists(st.integers(0, 200), max_size=12)
+
+
+@given(st.sampled_from([(data, True) for data in OF_CLIENTS] + [(data, False) for data in OF_SERVERS]), CUTS)
+def test_the_standard_s_order_passes(sent: tuple[bytes, bool], cuts: list[int]) -> None:
+    data, server = sent
+    assert verdict(data, cuts, server=server) == ""
+    assert verdict(data, list(range(len(data))), server=server) == ""
+
+
+@given(
+    st.sampled_from(
+        [(data, True) for data in WRONG_OF_CLIENTS] + [(data, False) for data in WRONG_OF_SERVERS]
+    ),
+    CUTS,
+)
+def test_any_other_is_named(sent: tuple[bytes, bool], cuts: list[int]) -> None:
+    data, server = sent
+    assert "SASL frame" in verdict(data, cuts, server=server)
+    assert "SASL frame" in verdict(data, list(range(len(data))), server=server)
+
+
+@given(st.binary(max_size=200), CUTS, st.booleans())
+def test_any_bytes_get_a_verdict(data: bytes, cuts: list[int], server: bool) -> None:
+    """proton refuses what is neither of the two headers."""
+    if data:
+        wrong = verdict(data, cuts, server=server)
+        assert not wrong or data.startswith((SASL, AMQP))
+
+
+@pytest.mark.parametrize("sent", WRONG_OF_CLIENTS)
+async def test_a_server_ends_that_connection_and_serves_the_next(sent: bytes) -> None:
+    async with serving() as (peer, owners):
+        await _write(peer, sent)
+        await owners[0].until(lambda: owners[0].close_reasons)
+        assert owners[0].close_reasons[0].condition is not None
+        assert owners[0].close_reasons[0].condition.name == "amqp:connection:framing-error"
+        other = Owner()
+        engine = await opened(other, peer.host, peer.port)
+        await other.until(lambda: other.session)
+        engine.abort()
+
+
+@pytest.mark.parametrize("sent", WRONG_OF_SERVERS)
+async def test_a_client_s_error_says_so(sent: bytes) -> None:
+    async def lie(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(lie, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(HaclientError, match="SASL"):
+            await aio.connect(f"amqp://user:secret@127.0.0.1:{port}/?max_attempts=1")
+
+
+async def _write(peer: Peer, data: bytes) -> None:
+    _, writer = await asyncio.open_connection(peer.host, peer.port)
+    writer.write(data)
+    await writer.drain()
+    writer.close()
