@@ -83,6 +83,11 @@ class Expiry:
         """Seconds until a message expires, ``None`` when it never does."""
         return None if message.expires_at is None else max(0.0, message.expires_at - self._clock())
 
+    @property
+    def next(self) -> float | None:
+        """When the next message may expire, by the queue's clock; ``None`` for never."""
+        return self._soonest[0][0] if self._soonest else None
+
     def overdue(self) -> Iterator[int]:
         """The numbers of the expired ones, each once."""
         now = self._clock()

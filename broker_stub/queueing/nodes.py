@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
+from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
@@ -109,6 +110,7 @@ class Addresses:
         self._by_identity: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
         self._exchange_identities: dict[str, Exchange] = {}
+        self._expiring = ExpirySchedule()
         self.watcher: Watcher | None = None
         self.site: SiteWatcher | None = None
 
@@ -199,6 +201,7 @@ class Addresses:
             replicate=mode,
             site=site,
             now_ms=self.now_ms,
+            on_expiring=self._expiring.note,
         )
         return self._add(queue)
 
@@ -223,6 +226,7 @@ class Addresses:
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
         self._by_identity.pop(queue.identity, None)
+        self._expiring.discard(queue)
         queue.close()
         for exchange in self._exchanges.values():
             exchange.remove_queue(queue)
@@ -232,7 +236,16 @@ class Addresses:
     def temporary(self, owner: object) -> Queue:
         """A new queue with a name of its own, for one connection."""
         name = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
-        return self._add(Queue(name, self._clock, limits=self._limits, exclusive_to=owner, temporary=True))
+        queue = Queue(
+            name,
+            self._clock,
+            limits=self._limits,
+            exclusive_to=owner,
+            temporary=True,
+            now_ms=self.now_ms,
+            on_expiring=self._expiring.note,
+        )
+        return self._add(queue)
 
     def delete_temporary(self, owner: object, queues: set[Queue]) -> None:
         """A connection has ended: delete its temporary queues."""
@@ -241,9 +254,11 @@ class Addresses:
                 self.delete(queue)
 
     def expire(self) -> None:
-        """Drop what is too old in every queue."""
-        for queue in self._queues.values():
+        """Drop what is too old in the queues that have such a message."""
+        for queue in self._expiring.due(self._clock()):
             count = queue.expire()
+            if queue.next_expiry is not None:
+                self._expiring.note(queue, queue.next_expiry)
             if count:
                 logger.debug("%s: %d messages expired", queue.name, count)
 

@@ -62,6 +62,7 @@ class Queue:
     :param site: which events another site gets of it.
     :param exclusive_to: the only connection that may take from it, ``None`` for any.
     :param temporary: lives as long as that connection.
+    :param on_expiring: called with the time, by the clock, at which ``expire`` is due for a message.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Queue:
         replicate: Replicate = Replicate.NONE,
         site: SiteMode = SiteMode.NONE,
         now_ms: Callable[[], int] = lambda: 0,
+        on_expiring: Callable[[Queue, float], None] = lambda _queue, _expires_at: None,
     ) -> None:
         self.name = name
         self.identity = identity or str(uuid.uuid4())
@@ -97,6 +99,7 @@ class Queue:
         self._messages: dict[int, Message] = {}
         self._ready_list = ReadyList(self._drop_expired)
         self._expiry = Expiry(clock, now_ms)
+        self._on_expiring = on_expiring
         self._consumers: set[Consumer] = set()
         self._waiting: deque[Consumer] = deque()
         self._browse_consumers = BrowseConsumers(self._messages, self._expiry.is_expired)
@@ -175,6 +178,7 @@ class Queue:
             lifetime = envelope.ttl_ms / 1000
         if lifetime is not None or envelope.expiry_ms:
             self._expiry.within(message, lifetime)
+            self._expires(message)
         self._append(message)
         self.counters.enqueued += 1
         for observer in self._observers:
@@ -347,6 +351,7 @@ class Queue:
         message.set_count(count)
         if expires_at_ms or envelope.expiry_ms:
             self._expiry.at(message, expires_at_ms)
+            self._expires(message)
         if envelope.duplicate_id is not None:
             self.duplicates.add(envelope.duplicate_id, number)
         self._append(message)
@@ -391,9 +396,22 @@ class Queue:
     def correct_lifetimes(self, left: Iterable[tuple[int, int]]) -> list[Message]:
         """Take from the primary what messages have left to live, in milliseconds; those that had another."""
         present = ((self._messages.get(number), lifetime) for number, lifetime in left)
-        return [
+        corrected = [
             each for each, lifetime in present if each is not None and self._expiry.correct(each, lifetime)
         ]
+        for message in corrected:
+            self._expires(message)
+        return corrected
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When ``expire`` is due next, by the clock; ``None`` for never."""
+        return self._expiry.next
+
+    def _expires(self, message: Message) -> None:
+        if message.expires_at is not None:
+            self._expiry.compact(self._messages)
+            self._on_expiring(self, message.expires_at)
 
     def _drop_expired(self, message: Message) -> bool:
         over = self._expiry.is_expired(message)
