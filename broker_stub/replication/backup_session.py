@@ -40,6 +40,8 @@ logger = logging.getLogger("broker_stub.replication")
 # Events on their way to a backup at most, of all queues; each is acknowledged on its own.
 _CREDIT = 5000
 _COMMANDS = 100
+# Events that are taken from the link with one call; the rest waits there.
+_AT_ONCE = 200
 
 
 class ReplicationTarget(Protocol):
@@ -122,7 +124,7 @@ class BackupSession:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._execute_commands(control, have), name="control")
             group.create_task(self._apply_events(data), name="data")
-            group.create_task(self._acknowledge(), name="acknowledge")
+            group.create_task(self._acknowledge(data), name="acknowledge")
 
     async def _attach_control(self) -> aio.Receiver:
         attached: list[proton.Receiver] = []
@@ -185,19 +187,22 @@ class BackupSession:
     # -- events ---------------------------------------------------------------------------------
 
     async def _apply_events(self, data: aio.Receiver) -> None:
-        async for delivery in data:
-            event = wire.decode(delivery.data)
-            queue = self._queues.get(event.queue)
-            if queue is None:
-                raise SessionEndedError("the primary sent an event of a queue that was not reported to it")
-            if isinstance(event, wire.Event) and event.operation == wire.ENDED:
-                del self._queues[event.queue]
-                await delivery.accept()
-                continue
-            self._applied.append((self._target.apply(queue, event), delivery))
+        while True:
+            for delivery in await data.receive_many(_AT_ONCE):
+                event = wire.decode(delivery.data)
+                queue = self._queues.get(event.queue)
+                if queue is None:
+                    raise SessionEndedError(
+                        "the primary sent an event of a queue that was not reported to it"
+                    )
+                if isinstance(event, wire.Event) and event.operation == wire.ENDED:
+                    del self._queues[event.queue]
+                    await delivery.accept()
+                else:
+                    self._applied.append((self._target.apply(queue, event), delivery))
             self._arrived.set()
 
-    async def _acknowledge(self) -> None:
+    async def _acknowledge(self, data: aio.Receiver) -> None:
         applied = self._applied
         while True:
             await self._arrived.wait()
@@ -205,8 +210,10 @@ class BackupSession:
             while applied:
                 await self._target.committed(applied[0][0])
                 sequence = applied[0][0]
+                committed = []
                 while applied and applied[0][0] <= sequence:
-                    await applied.popleft()[1].accept()
+                    committed.append(applied.popleft()[1])
+                await data.accept_many(committed)
 
 
 def _retrieve(sent: asyncio.Future[Outcome]) -> None:

@@ -298,7 +298,7 @@ class QueueFeed:
             self._head,
             message.number,
             message.failover_delivery_count,
-            self.queue.lifetime_ms(message),
+            0 if message.expires_at is None else self.queue.lifetime_ms(message),
             message.data,
         )
         self._sent_to = message.number

@@ -48,7 +48,9 @@ _QUEUE, _ID, _COUNT, _LIFETIME = b"\xa3\x01q\x98", b"\xa3\x01i\x80", b"\xa3\x01c
 # Everything behind the size byte, which counts itself out (part 1, section 1.6.23).
 _QUEUE_SIZE = _QUEUE_HEAD.size - len(_SECTION) - 1
 _QUEUE_ITEMS, _MESSAGE_ITEMS = 2, 8
-_BODY = _QUEUE_HEAD.size + _MESSAGE_HEAD.size
+_BOTH_HEADS = struct.Struct(_QUEUE_HEAD.format + _MESSAGE_HEAD.format.removeprefix(">"))
+_ITEMS_AT = len(_SECTION) + 1
+_MESSAGE_NAMES = (_QUEUE_SIZE + _MESSAGE_HEAD.size, _QUEUE, _ID, _COUNT, _LIFETIME)
 _MAX_UINT = 0xFFFFFFFF
 # Milliseconds: with any time of day it is still within the 63 bits of a store.
 _MAX_LIFETIME = 2**62
@@ -147,17 +149,20 @@ def decode(data: bytes) -> ReplicatedMessage | Event:
     """
     if not data.startswith(_SECTION):
         return _decode_event(data, b"")
-    if len(data) < _QUEUE_HEAD.size:
-        raise ValueError("a replication event that ends in its annotations")
-    _, size, items, name, queue = _QUEUE_HEAD.unpack_from(data)
-    if items == _MESSAGE_ITEMS and size == _QUEUE_SIZE + _MESSAGE_HEAD.size and len(data) >= _BODY:
-        id_name, identifier, count_name, count, lifetime_name, lifetime = _MESSAGE_HEAD.unpack_from(
-            data, _QUEUE_HEAD.size
-        )
-        if (name, id_name, count_name, lifetime_name) == (_QUEUE, _ID, _COUNT, _LIFETIME):
-            return ReplicatedMessage(identifier, count, 0, data[_BODY:], min(lifetime, _MAX_LIFETIME), queue)
-    elif items == _QUEUE_ITEMS and size == _QUEUE_SIZE and name == _QUEUE:
-        return _decode_event(data[_QUEUE_HEAD.size :], queue)
+    try:
+        if data[_ITEMS_AT] == _MESSAGE_ITEMS:
+            _, size, _, name, queue, *annotations = _BOTH_HEADS.unpack_from(data)
+            id_name, identifier, count_name, count, lifetime_name, lifetime = annotations
+            if (size, name, id_name, count_name, lifetime_name) == _MESSAGE_NAMES:
+                return ReplicatedMessage(
+                    identifier, count, 0, data[_BOTH_HEADS.size :], min(lifetime, _MAX_LIFETIME), queue
+                )
+        else:
+            _, size, items, name, queue = _QUEUE_HEAD.unpack_from(data)
+            if (size, items, name) == (_QUEUE_SIZE, _QUEUE_ITEMS, _QUEUE):
+                return _decode_event(data[_QUEUE_HEAD.size :], queue)
+    except (struct.error, IndexError) as error:
+        raise ValueError("a replication event that ends in its annotations") from error
     raise ValueError("a replication event with other annotations than queue, id, count and lifetime")
 
 
