@@ -266,6 +266,12 @@ def resident_kib(pid: int) -> int:
     raise ValueError(f"process {pid} has no resident memory")
 
 
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process, all threads, from Linux's ``/proc``."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
 def many_sockets() -> Iterator[None]:
     """Allow as many open files as the system lets us; child processes inherit it."""

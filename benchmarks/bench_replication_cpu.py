@@ -1,0 +1,160 @@
+"""The processors' seconds of both members for 10,000 replicated durable sends, before and after a change.
+
+    python benchmarks/bench_replication_cpu.py --before REVISION
+
+The revision is checked out into a temporary worktree.  Both sides take turns, each time with fresh processes
+and fresh stores: a pair with stores, warmed up, then the sends of one pipelined client.  Which side begins
+changes from pair to pair.  What is compared is the seconds of the members, so the client of each side does
+not count, and other work on the machine counts little; the mean of the ratios (geometric) has its 95 %
+interval, by Student's t.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import measure
+
+import haclient
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, MemberState
+from haclient import aio
+
+_BAR = 1.05
+_UNIT = 10_000
+_WARM_UP = 2000
+_TREE = Path(__file__).resolve().parent.parent
+# Seconds for one side of one pair.
+_PATIENCE = 300.0
+# Student's t for a two-sided interval of 95 %, by degrees of freedom; beyond them that of the normal
+# distribution.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
+_NORMAL95 = 1.96
+
+
+# -- one side, in a process of its own ------------------------------------------------------------------
+
+
+async def _send(sender: aio.Sender, body: bytes, count: int) -> None:
+    futures = [await sender.submit(haclient.Message(body=body, durable=True)) for _ in range(count)]
+    await sender.flush()
+    assert all(future.result().accepted for future in futures)
+
+
+async def measure_side(messages: int, size: int) -> dict[str, float]:
+    """Seconds of the members, and on the wall, for ``_UNIT`` sends."""
+    body = b"x" * size
+    async with LocalCluster(LocalClusterOptions()) as pair, aio.connect(pair.url) as connection:
+        await pair.wait_until(lambda _: any(each.state is MemberState.READY for each in pair.members), 60)
+        sender = await connection.create_sender("bench")
+        await _send(sender, body, _WARM_UP)
+        pids = [each.process.pid for each in pair.members]
+        assert all(pids), "both members run"
+        before, began = sum(_cpu_seconds(pid) for pid in pids), time.perf_counter()
+        await _send(sender, body, messages)
+        wall = time.perf_counter() - began
+        cpu = sum(_cpu_seconds(pid) for pid in pids) - before
+    return {"cpu": cpu * _UNIT / messages, "wall": wall * _UNIT / messages}
+
+
+def _cpu_seconds(pid: int | None) -> float:
+    """Of a process, without the help of ``measure``: the tree of the other side may have another."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# -- both sides -------------------------------------------------------------------------------------
+
+
+def run_side(tree: Path, arguments: argparse.Namespace) -> dict[str, float]:
+    """Measure the code of a tree."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--side"]
+    command += ["--messages", str(arguments.messages), "--size", str(arguments.size)]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(
+        command, cwd=tree, env=environment, stdout=subprocess.PIPE, timeout=_PATIENCE, check=True
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@contextlib.contextmanager
+def worktree(revision: str) -> Iterator[Path]:
+    """The files of a revision."""
+    with tempfile.TemporaryDirectory(prefix="bench-before-") as scratch:
+        tree = Path(scratch) / "tree"
+        git = ("git", "-C", str(_TREE), "worktree")
+        subprocess.run((*git, "add", "--quiet", "--detach", str(tree), revision), check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run((*git, "remove", "--force", str(tree)), check=True)
+
+
+def interval(ratios: list[float]) -> tuple[float, float, float]:
+    """The geometric mean of the ratios, and where it is with 95 % confidence."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = statistics.fmean(logs)
+    if len(logs) == 1:
+        return ratios[0], 0.0, math.inf
+    freedom = len(logs) - 1
+    t = _T95[freedom - 1] if freedom <= len(_T95) else _NORMAL95
+    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def compare(before: Path, arguments: argparse.Namespace) -> dict[str, list[float]]:
+    """Let both sides take turns; the ratios after to before."""
+    ratios: dict[str, list[float]] = {"cpu": [], "wall": []}
+    print(f"\n  {'pair':>4}{'cpu before':>12}{'cpu after':>12}{'wall before':>13}{'wall after':>12}")
+    for number in range(1, arguments.rounds + 1):
+        trees = [before, _TREE] if number % 2 else [_TREE, before]
+        sides = {tree: run_side(tree, arguments) for tree in trees}
+        old, new = sides[before], sides[_TREE]
+        for what, found in ratios.items():
+            found.append(new[what] / old[what])
+        print(
+            f"  {number:>4}{old['cpu']:>12.2f}{new['cpu']:>12.2f}{old['wall']:>13.2f}{new['wall']:>12.2f}",
+            flush=True,
+        )
+    return ratios
+
+
+def main() -> None:
+    parser = measure.argument_parser(__doc__, messages=20_000, rounds=10, size=100)
+    parser.add_argument("--before", metavar="REVISION", help="what to compare with; nothing runs without")
+    parser.add_argument("--side", action="store_true", help=argparse.SUPPRESS)
+    arguments = measure.parse_arguments(parser)
+    if arguments.side:
+        logging.getLogger("haclient").setLevel(logging.ERROR)
+        logging.getLogger("broker_stub").setLevel(logging.ERROR)
+        print(json.dumps(asyncio.run(measure_side(arguments.messages, arguments.size))))
+        return
+    measure.print_header("Both members' processors for 10,000 replicated durable sends", arguments)
+    if arguments.before is None:
+        print("\n  --before REVISION says what this is compared with")
+        return
+    with worktree(arguments.before) as before:
+        ratios = compare(before, arguments)
+    print()
+    for what, name in (("cpu", "processors"), ("wall", "wall")):
+        mean, low, high = interval(ratios[what])
+        print(f"  {name}: after/before {mean:.3f}, 95 % interval {low:.3f} to {high:.3f}")
+    _, _, high = interval(ratios["cpu"])
+    measure.print_bar("processors, the upper bound", high, _BAR, at_least=False)
+
+
+if __name__ == "__main__":
+    main()
