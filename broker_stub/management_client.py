@@ -335,8 +335,8 @@ class AdminClient:
         """Fail all calls: the connection has ended."""
         if reason.condition is not None and reason.condition.name == UNAUTHORIZED_ACCESS:
             text = str(reason)
-            if engine.greeting is not None and sasl.mechanism(engine.transport) in {None, "none"}:
-                text = no_mechanism_text(engine.greeting.mechanisms)
+            if engine.incoming.greeting is not None and sasl.mechanism(engine.transport) in {None, "none"}:
+                text = no_mechanism_text(engine.incoming.greeting.mechanisms)
             self._fail(MemberRefusedError(f"{self.address}: {text}"))
         else:
             self._fail(MemberUnreachableError(f"{self.address}: {reason}"))
