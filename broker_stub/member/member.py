@@ -186,7 +186,14 @@ class Member:
             await factory.close()
 
     def _follow(self) -> None:
-        self._backup = backup.Backup(self._applier, self._factories[-1], self._options.name, self._pause)
+        self._backup = backup.Backup(
+            self._applier,
+            self._factories[-1],
+            self._options.name,
+            self._pause,
+            store=self._store,
+            timeout=self._options.backup_timeout,
+        )
         self._backup.start()
 
     async def _stop_following(self) -> None:

@@ -5,7 +5,8 @@ Rules
 * It waits for those that were ready under the old primary beside it, never for that one itself:
   in a pair it serves at once.
 * A member that was primary last has no others in its store, and waits for none.
-* The wait is for redundancy only, so it ends after a time.
+* The wait is for redundancy only, so it ends after a time.  That is counted in looks: replicas that came
+  while this process was paused are seen first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+
+from broker_stub.replication.commit_watch import LOOKS
 
 logger = logging.getLogger("broker_stub.member.member")
 
@@ -29,7 +32,9 @@ class RedundancyWait:
         self._expected = expected
         self._on_end = on_end
         self._ended = False
-        self._timer = asyncio.get_running_loop().call_later(timeout, self._end)
+        self._pause = timeout / LOOKS
+        self._looks = 0
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
         if expected:
             logger.info("recovering: waiting for the replicas %s", ", ".join(sorted(expected)))
 
@@ -42,6 +47,13 @@ class RedundancyWait:
         """The member serves no longer."""
         self._ended = True
         self._timer.cancel()
+
+    def _look(self) -> None:
+        self._looks += 1
+        if self._looks >= LOOKS:
+            self._end()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
 
     def _end(self) -> None:
         self.cancel()

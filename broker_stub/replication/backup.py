@@ -3,7 +3,8 @@
 Theory of operation
 -------------------
 ``run`` repeats for ever: find the primary (a member that is not primary answers this connection with
-redirect or refusal), and follow it until the connection is lost (``backup_session``).
+redirect or refusal), and follow it until the connection is lost (``backup_session``), or until its own store
+has stopped to commit: such a member has nothing of what it is sent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from broker_stub.replication.backup_session import BackupSession, ReplicationTarget, SessionEndedError
+from broker_stub.replication.commit_watch import LOOKS, Commits, CommitWatch
 from broker_stub.store import StoreFailedError
 from haclient import aio, events
 from haclient.errors import HaclientError
@@ -32,11 +34,22 @@ class Backup:
     :param factory: of connections with ``CAPABILITY``, to the broker URL.
     :param name: this member's name.
     :param pause: seconds to wait before the next session, asked each time.
+    :param store: this member's, to see that it goes on.
+    :param timeout: seconds without a commit after which it does not.
     """
 
     def __init__(
-        self, target: ReplicationTarget, factory: aio.ConnectionFactory, name: str, pause: Callable[[], float]
+        self,
+        target: ReplicationTarget,
+        factory: aio.ConnectionFactory,
+        name: str,
+        pause: Callable[[], float],
+        *,
+        store: Commits,
+        timeout: float,
     ) -> None:
+        self._store = store
+        self._timeout = timeout
         self._target = target
         self._pause = pause
         self._factory = factory
@@ -89,6 +102,13 @@ class Backup:
         async with asyncio.TaskGroup() as group:
             group.create_task(_until_lost(connection_events), name="watch the primary")
             group.create_task(session.run(), name="follow the primary")
+            group.create_task(self._watch_store(), name="watch the own store")
+
+    async def _watch_store(self) -> None:
+        watch = CommitWatch(self._store)
+        while not watch.look():  # noqa: ASYNC110 - what does not happen announces nothing
+            await asyncio.sleep(self._timeout / LOOKS)
+        raise SessionEndedError(f"the own store has committed nothing for {self._timeout:g} s")
 
 
 def _leaves(group: BaseExceptionGroup) -> Iterator[BaseException]:

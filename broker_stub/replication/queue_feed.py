@@ -62,6 +62,7 @@ class QueueFeed:
         "_corrections",
         "_data",
         "_dequeued",
+        "_difference",
         "_ended",
         "_flush",
         "_head",
@@ -90,6 +91,8 @@ class QueueFeed:
         self._begun = False
         self._ended = False
         self._outbox: deque[Any] = deque()
+        self._difference = 0
+        """How many of its first items are what the replica lacked; the rest has happened since."""
         self._consumed: dict[int, bytes] = {}
         """The duplicate-detection ids of messages that left before they were sent."""
         self._dequeued: list[int] = []
@@ -101,10 +104,9 @@ class QueueFeed:
     def begin(self, have: Iterable[tuple[int, int]]) -> None:
         """The replica says what it has."""
         self._begun = True
-        self._outbox.clear()
+        self._clear_outbox()
         self._dequeued.clear()
         self._acquired.clear()
-        self._consumed.clear()
         present = {number for first, last in have for number in range(first, last + 1)}
         ids = self.queue.ids()
         kept = set(itertools.takewhile(present.__contains__, ids))
@@ -133,6 +135,7 @@ class QueueFeed:
         if progress is not None:
             self._correct(wire.encode_event(self.key, "marks", progress.plain()))
         self._outbox.append(_CAUGHT_UP)
+        self._difference = len(self._outbox)
         self._pass_end_of_catch_up()
         self._pump()
 
@@ -174,7 +177,7 @@ class QueueFeed:
         """The queue is gone: nothing of it is waited for; whether the replica has said what it has."""
         if self._flush is not None:
             self._flush.cancel()
-        self._outbox.clear()
+        self._clear_outbox()
         for number in (*self.waited_for, *self.unacknowledged):
             self._acknowledged(number)
         self._ended = True
@@ -206,7 +209,7 @@ class QueueFeed:
         if not self._outbox and self._data.free:
             self._send(message)
         else:
-            self._outbox.append(number)
+            self._append(number)
             self._data.schedule(self)
 
     def dequeued(self, queue: Queue, message: Message) -> None:
@@ -216,6 +219,7 @@ class QueueFeed:
         duplicate_id = message.envelope.duplicate_id
         if duplicate_id is not None and message.number > self._sent_to:
             self._consumed[message.number] = duplicate_id
+            self._replica.backlog.keep(duplicate_id)
         if queue.site_listener is not None and queue.site is SiteMode.ALL and self._replica.waiting:
             return  # the event of it says so, and this replica is waited for to have that
         self._dequeued.append(message.number)
@@ -236,6 +240,7 @@ class QueueFeed:
             self._flush.cancel()
             self._flush_ids()
         self._correct(wire.encode_event(self.key, "marks", progress.plain()))
+        self._replica.backlog.add(self._outbox[-1])
         self._pump()
         return -self._corrections
 
@@ -253,9 +258,35 @@ class QueueFeed:
         self._flush = None
         for operation, ids in (("acquired", self._acquired), ("dequeued", self._dequeued)):
             for chunk in _chunks(ids):
-                self._outbox.append(wire.encode_ids(self.key, operation, chunk))
+                self._append(wire.encode_ids(self.key, operation, chunk))
             ids.clear()
         self._pump()
+
+    # -- the outbox -----------------------------------------------------------------------------
+
+    def _append(self, item: Any) -> None:
+        self._outbox.append(item)
+        if self._is_backlog(item):
+            self._replica.backlog.add(item)
+
+    def _is_backlog(self, item: Any) -> bool:
+        """Producers that wait for it send no more than their credit: such a message needs no other bound."""
+        return not isinstance(item, int) or item not in self.waited_for
+
+    def _take(self) -> Any:
+        item = self._outbox.popleft()
+        if self._difference:
+            self._difference -= 1
+        elif self._is_backlog(item):
+            self._replica.backlog.remove(item)
+        return item
+
+    def _clear_outbox(self) -> None:
+        while self._outbox:
+            self._take()
+        for duplicate_id in self._consumed.values():
+            self._replica.backlog.release(duplicate_id)
+        self._consumed.clear()
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -274,7 +305,7 @@ class QueueFeed:
         outbox, data = self._outbox, self._data
         while outbox and most > 0 and data.takes:
             most -= 1
-            item = outbox.popleft()
+            item = self._take()
             if isinstance(item, bytes):
                 data.send(self, None, item)
             elif isinstance(item, tuple):
@@ -283,6 +314,7 @@ class QueueFeed:
             elif (message := self.queue.message(item)) is not None:
                 self._send(message)
             elif (duplicate_id := self._consumed.pop(item, None)) is not None:
+                self._replica.backlog.release(duplicate_id)
                 data.send(self, item, self._duplicates([(duplicate_id, item)]))
             else:
                 self._acknowledged(item)
@@ -290,7 +322,7 @@ class QueueFeed:
 
     def _pass_end_of_catch_up(self) -> None:
         if self._outbox and self._outbox[0] is _CAUGHT_UP:
-            self._outbox.popleft()
+            self._take()
             self._replica.feed_caught_up(self)
 
     def _send(self, message: Message) -> None:

@@ -14,6 +14,8 @@ Phases
   joined; every change since then is a command behind the last piece.
 * What happens for each message, command or acknowledgement does not depend on the number of queues.
   ``_lacking`` are those whose content the replica has not been sent: a queue leaves it once.
+* Progress is counted in looks, never by the clock (``commit_watch``), and in every phase: while it catches up
+  it always owes something.
 * It counts as ready from the moment the generation is *sent*: it may have stored it even if
   its acknowledgement never arrives, and so dropping it then needs rule 2.
 """
@@ -24,7 +26,7 @@ import asyncio
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import proton
@@ -32,6 +34,7 @@ import proton
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
+from broker_stub.replication.backlog import Backlog
 from broker_stub.replication.data_link import DataLink, OutgoingConnection
 from broker_stub.replication.queue_feed import QueueFeed
 from haclient.engine.links import SenderLink
@@ -73,17 +76,13 @@ class Replica:
     """One backup.
 
     :param name: its member name.
-    :param clock: monotonic seconds.
     """
 
-    def __init__(
-        self, name: str, owner: ReplicaOwner, connection: OutgoingConnection, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, name: str, owner: ReplicaOwner, connection: OutgoingConnection) -> None:
         self.name = name
         self.phase = Phase.CATCHING_UP
         self._owner = owner
         self._connection = connection
-        self._clock = clock
         self.data = DataLink(connection, self.fail)
         self.lag = 0
         """Events that it has not acknowledged, sent or not, apart from those that no one waits for."""
@@ -96,18 +95,23 @@ class Replica:
         """One for each command that was sent."""
         self._wired = False
         self._draining: set[tuple[QueueFeed, int]] = set()
-        self._moved_at = clock()
+        self._moved = False
+        self._idle_looks = 0
         self._due = 0
+        self.backlog = Backlog()
 
     @property
     def waiting(self) -> bool:
         """Whether new messages wait for its acknowledgement."""
         return self.phase in (Phase.WAITING, Phase.READY)
 
-    def stalled_for(self) -> float:
-        """Seconds without any acknowledgement although some are due; 0 when none is."""
-        due = self._due or self._executing or self._commands
-        return self._clock() - self._moved_at if due else 0.0
+    def look(self) -> int:
+        """One more look at it: how many in a row have found that it owes something and does not move."""
+        catches_up = self.phase in (Phase.CATCHING_UP, Phase.FINAL_CATCH_UP)
+        owes = catches_up or self._due or self._draining or self._executing or self._commands
+        self._idle_looks = self._idle_looks + 1 if owes and not self._moved else 0
+        self._moved = False
+        return self._idle_looks
 
     # -- commands ---------------------------------------------------------------------------------
 
@@ -135,8 +139,6 @@ class Replica:
         if self.phase is Phase.DROPPED:
             waiter.set_exception(ReplicaLostError(self.name))
             return waiter
-        if not self._commands and not self._executing:
-            self._moved_at = self._clock()
         self._commands.append((wire.encode_command(operation, arguments), waiter))
         self._send_commands()
         return waiter
@@ -178,6 +180,7 @@ class Replica:
 
     def begin_queue(self, key: bytes, have: Iterable[tuple[int, int]]) -> None:
         """The replica says what it has of a queue; one that is gone ends for it, too."""
+        self._moved = True
         feed, queue = self._feeds.get(key), self._lacking.get(key)
         if feed is None and queue is not None:
             feed = self._add_feed(queue, key)
@@ -210,6 +213,8 @@ class Replica:
 
     def pump(self) -> None:
         """The connection takes more."""
+        # A large message on a slow network is progress; but whom clients wait for must also acknowledge.
+        self._moved = self._moved or not self.waiting
         self._send_commands()
         self.data.pump()
 
@@ -232,14 +237,12 @@ class Replica:
         return {(b, number) for b in self._feeds.values() for number in b.unacknowledged}
 
     def expect(self) -> None:
-        """A message waits for this replica: its time to answer runs."""
-        if not self._due:
-            self._moved_at = self._clock()
+        """A message waits for this replica."""
         self._due += 1
 
     def acknowledged(self, feed: QueueFeed, number: int, message: Message | None) -> None:
         """The replica has a message, or the queue has it no more."""
-        self._moved_at = self._clock()
+        self._moved = True
         if self._draining:
             self._draining.discard((feed, number))
             self._check_drained()
@@ -303,7 +306,7 @@ class Replica:
         if outcome is None or not outcome.accepted:
             self.fail("it refused a command")
         elif self._executing:
-            self._moved_at = self._clock()
+            self._moved = True
             waiter = self._executing.popleft()
             if not waiter.done():
                 waiter.set_result(None)

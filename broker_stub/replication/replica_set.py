@@ -11,7 +11,9 @@ Rules
 -----
 * From the drop of a ready replica until ``ShrinkInSync`` is done the guard is suspended.
 * What waits for a dropped replica is released only then.
-* A replica that owes acknowledgements and sends none for ``backup_timeout`` is dropped.
+* A replica that owes something and makes no progress for ``backup_timeout`` is dropped, and so is one that
+  falls behind by more than a bound: it comes again, and goes on from what it has.  Both are looked at
+  ``LOOKS`` times in that time.
 * A primary whose store commits nothing for that long, although it should, steps down: it would
   settle nothing for ever, and look alive.
 """
@@ -31,6 +33,7 @@ from broker_stub.election import generation_steps as steps
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.queueing.message import SAFE, Message
 from broker_stub.queueing.queue import Queue
+from broker_stub.replication.commit_watch import LOOKS, Commits, CommitWatch
 from broker_stub.replication.data_link import OutgoingConnection
 from broker_stub.replication.replica import Phase, Replica
 from haclient.engine.links import SenderLink
@@ -38,8 +41,6 @@ from haclient.engine.links import SenderLink
 logger = logging.getLogger("broker_stub.replication")
 
 _SHRINKING = "shrinking the in-sync set"
-# How often the acknowledgements that are due are looked at, as a part of the time-out.
-_TICKS = 10
 
 
 class SteppedDownError(Exception):
@@ -63,18 +64,6 @@ class PrimaryTerm(Protocol):
 
     def step_down(self, reason: str) -> None:
         """Serve no longer."""
-
-
-class Commits(Protocol):
-    """The store, as far as a primary watches it."""
-
-    @property
-    def sequence(self) -> int:
-        """The last operation that it was given."""
-
-    @property
-    def committed(self) -> int:
-        """The last one that is durable."""
 
 
 class ReplicaSet:
@@ -107,9 +96,7 @@ class ReplicaSet:
         self._term = term
         self._arbiter = arbiter
         self._guard = guard
-        self._store = store
-        self._idle_ticks = 0
-        self._committed = store.committed
+        self._commits = CommitWatch(store)
         self._wiring = wiring
         self._queues = queues
         self._timeout = backup_timeout
@@ -123,7 +110,7 @@ class ReplicaSet:
         """By replica: its last command about wiring, which is executed after all those before it."""
         self._settling: set[asyncio.Future[None]] = set()
         self._ended = False
-        self._watch = self._loop.call_later(backup_timeout / _TICKS, self._tick)
+        self._watch = self._loop.call_later(backup_timeout / LOOKS, self._tick)
 
     @property
     def ready(self) -> frozenset[str]:
@@ -155,7 +142,7 @@ class ReplicaSet:
         former = self.replicas.get(name)
         if former is not None:
             self.replica_failed(former, "it joined again")
-        replica = Replica(name, self, connection, self._loop.time)
+        replica = Replica(name, self, connection)
         self.replicas[name] = replica
         self._machines[name] = rules.BecomeReady(name)
         control.owner = replica
@@ -275,22 +262,15 @@ class ReplicaSet:
         self._shrink_task.add_done_callback(self._shrink_ended)
 
     def _tick(self) -> None:
-        self._watch = self._loop.call_later(self._timeout / _TICKS, self._tick)
-        if self._store_hangs():
+        self._watch = self._loop.call_later(self._timeout / LOOKS, self._tick)
+        if self._commits.look():
             self._term.step_down(f"the store has committed nothing for {self._timeout:g} s")
             return
         for replica in tuple(self.replicas.values()):
-            if replica.stalled_for() > self._timeout:
+            if replica.look() > LOOKS:
                 self.replica_failed(replica, f"no acknowledgement for {self._timeout:g} s")
-
-    def _store_hangs(self) -> bool:
-        """Whether what it was given stays uncommitted.  Ticks are counted, for a process that was paused."""
-        store = self._store
-        if store.committed == store.sequence or store.committed != self._committed:
-            self._idle_ticks = 0
-        self._idle_ticks += 1
-        self._committed = store.committed
-        return self._idle_ticks > _TICKS
+            elif replica.backlog.full:
+                self.replica_failed(replica, f"it is too slow: {replica.backlog} wait to be sent to it")
 
     # -- shrinking the in-sync set --------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from proton import Message
 
 from tests.broker_stub.clients import Client
@@ -38,6 +40,31 @@ async def test_a_primary_that_wakes_after_its_successor_took_over_settles_nothin
         content = await stop_equal(b, a)
         assert not [data for _, data, _ in content["orders"] if b"tail" in data]
         assert len(content["orders"]) == 3
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_a_primary_that_wakes_keeps_the_backup_that_had_answered_it_meanwhile(
+    tmp_path: Path, loop: str
+) -> None:
+    """What it waited for longer than its time-out is in its sockets: it has not looked yet."""
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    async with Cluster(tmp_path, backup_timeout=3.0, arguments=("--loop", loop)) as cluster:
+        a, b = await cluster.pair()
+        client = await Client().connect(a.address)
+        link = await client.attach("sender", "s", "orders")
+        b.pause()
+        send_unsettled(link, 50)
+        await a.until(lambda status: depth(status, "orders") == 50)
+        a.pause()
+        b.resume()
+        await asyncio.sleep(4.0)  # longer than the time-out: that is what is tested
+        a.resume()
+        async with asyncio.timeout(30):
+            assert all([(await client.outcomes.get()).accepted for _ in range(50)])
+        status = await a.status()
+        assert (status.role, status.generation) == ("primary", 1)
+        assert "dropped" not in a.log
 
 
 async def test_what_it_took_unsettled_is_discarded_from_a_store_that_has_it(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Whether a store goes on committing, counted in looks.
+
+A process that was paused has a clock that runs and an event loop that does not: after it wakes, what it waits
+for may be there already, and nobody has looked.  So progress is measured in looks of the loop's timer, and
+never by the clock, here as for a replica (``replica``).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+LOOKS = 10
+"""Looks in a row without progress after which there is none; a time-out is divided by it."""
+
+
+class Commits(Protocol):
+    """A store, as far as it is watched."""
+
+    @property
+    def sequence(self) -> int:
+        """The last operation that it was given."""
+
+    @property
+    def committed(self) -> int:
+        """The last one that is durable."""
+
+
+class CommitWatch:
+    """Watches one store from now on."""
+
+    def __init__(self, store: Commits) -> None:
+        self._store = store
+        self._committed = store.committed
+        self._idle = 0
+
+    def look(self) -> bool:
+        """One more look; whether the store hangs."""
+        store = self._store
+        if store.committed == store.sequence or store.committed != self._committed:
+            self._idle = 0
+        self._idle += 1
+        self._committed = store.committed
+        return self._idle > LOOKS

@@ -1,0 +1,252 @@
+"""A replica that makes no progress, and one that makes too little: without a connection, look by look."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker_stub.amqp.message_format import inspect
+from broker_stub.queueing.message import Message
+from broker_stub.queueing.queue import Queue
+from broker_stub.replication import backlog, wire
+from broker_stub.replication.commit_watch import LOOKS, CommitWatch
+from broker_stub.replication.replica import Phase, Replica
+from haclient.outcome import ACCEPTED
+from tests.broker_stub.replication.test_queue_feed import Link, encoded
+
+
+class Primary:
+    """A replica's owner and its connection."""
+
+    congested = False
+
+    def __init__(self) -> None:
+        self.failed = ""
+        self.caught_up = False
+
+    def sent(self, size: int) -> None: ...
+
+    def close(self, why: str) -> None: ...
+
+    def acknowledged(self, message: Message) -> None:
+        message.pending_acks -= 1
+
+    def replica_started_waiting(self, replica: Replica) -> None: ...
+
+    def replica_caught_up(self, replica: Replica) -> None:
+        self.caught_up = True
+
+    def replica_failed(self, replica: Replica, reason: str) -> None:
+        self.failed = reason
+
+
+class Control:
+    """A control link."""
+
+    credit = 100
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+
+    def send(self, data: bytes, token: Any) -> None:
+        self.commands.append(data)
+
+
+class Pair:
+    """A queue, and a replica of it whose links a test moves."""
+
+    def __init__(self, messages: int = 0) -> None:
+        self.queue = Queue("q", lambda: 0.0)
+        self.put(messages)
+        self.primary = Primary()
+        owner: Any = self.primary
+        self.replica, self.control, self.data = Replica("b", owner, owner), Control(), Link()
+        control: Any = self.control
+        self.replica.begin(control, iter([{"queues": []}]), [self.queue])
+        data: Any = self.data
+        self.replica.data.attach(data)
+
+    def put(self, count: int, **properties: str) -> None:
+        for _ in range(count):
+            data = encoded(properties.get("duplicate_id", "")) if properties else b"\x00\x53\x77\x40"
+            self.queue.enqueue(data, lambda _: None, None, inspect(data))
+
+    def looks(self) -> int:
+        """So many looks as a time-out has, and one more: how many in a row have found nothing."""
+        return [self.replica.look() for _ in range(LOOKS + 1)][-1]
+
+    async def execute(self) -> None:
+        """The replica has executed what it was sent."""
+        control: Any = self.control
+        for _ in self.control.commands:
+            self.replica.settled(control, None, ACCEPTED)
+        self.control.commands.clear()
+        await asyncio.sleep(0)
+
+    def report(self) -> None:
+        self.replica.begin_queue(wire.key(self.queue.identity), [])
+
+    async def ready(self) -> None:
+        await self.execute()
+        await self.execute()
+        self.report()
+        self.data.credit = 1000
+        self.replica.pump()
+        self.data.settle_all()
+        assert self.primary.caught_up
+        self.replica.phase = Phase.READY
+
+
+async def test_a_replica_that_executes_nothing_is_seen_in_as_many_looks() -> None:
+    assert Pair().looks() > LOOKS
+
+
+async def test_a_replica_that_says_nothing_of_its_queues_is_seen() -> None:
+    pair = Pair()
+    await pair.execute()
+    await pair.execute()
+    assert pair.replica.look() == 0
+    assert pair.looks() > LOOKS
+
+
+async def test_a_replica_whose_store_hangs_while_it_catches_up_is_seen() -> None:
+    pair = Pair(messages=10)
+    await pair.execute()
+    await pair.execute()
+    pair.report()
+    pair.data.credit = 1000
+    pair.replica.pump()
+    assert len(pair.data.sent) == 10
+    assert pair.replica.look() == 0
+    assert pair.looks() > LOOKS
+
+
+async def test_in_the_final_catch_up_as_well() -> None:
+    pair = Pair(messages=10)
+    await pair.execute()
+    await pair.execute()
+    pair.report()
+    pair.data.credit = 1000
+    pair.replica.pump()
+    assert pair.replica.phase is Phase.FINAL_CATCH_UP
+    pair.replica.look()
+    assert pair.looks() > LOOKS
+    pair.data.settle_all()
+    assert pair.replica.look() == 0
+
+
+async def test_each_acknowledgement_is_progress_however_slow() -> None:
+    pair = Pair(messages=100)
+    await pair.execute()
+    await pair.execute()
+    pair.report()
+    for _ in range(100):
+        assert max(pair.replica.look() for _ in range(LOOKS)) <= LOOKS
+        pair.data.credit = 1
+        pair.data.owner.credit_given(pair.data)
+        pair.data.settle_all()
+    assert pair.primary.caught_up
+
+
+async def test_a_ready_replica_that_owes_nothing_may_be_silent_for_ever() -> None:
+    pair = Pair(messages=3)
+    await pair.ready()
+    pair.replica.look()
+    assert pair.looks() == 0
+
+
+async def test_a_ready_replica_that_owes_something_is_seen_and_so_is_the_hand_over() -> None:
+    pair = Pair()
+    await pair.ready()
+    pair.replica.look()
+    pair.put(1)
+    assert pair.looks() > LOOKS
+    pair.data.settle_all()
+    assert pair.replica.look() == 0
+    assert pair.looks() == 0
+    pair.replica.command("number", {"number": 1, "ready": []})
+    assert pair.looks() > LOOKS
+    await pair.execute()
+    assert pair.replica.look() == 0
+
+
+# -- how far behind ---------------------------------------------------------------------------------
+
+
+async def test_a_replica_falls_behind_in_events_only_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it lacked at first is no part of it, and what it was sent counts no more."""
+    monkeypatch.setattr(backlog, "_MOST_EVENTS", 10)
+    pair = Pair(messages=100)
+    await pair.execute()
+    await pair.execute()
+    pair.report()
+    assert (pair.replica.backlog.events, pair.replica.backlog.full) == (0, False)
+    pair.put(10)
+    assert not pair.replica.backlog.full
+    pair.put(1)
+    assert pair.replica.backlog.full
+    pair.data.credit = 200
+    pair.replica.pump()
+    assert (pair.replica.backlog.events, pair.replica.backlog.size, len(pair.data.sent)) == (0, 0, 111)
+
+
+async def test_what_comes_and_goes_unsent_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog, "_MOST_BYTES", 5000)
+    pair = Pair()
+    await pair.execute()
+    await pair.execute()
+    pair.report()
+    for number in range(200):
+        pair.put(1, duplicate_id=f"{number:0>50}")
+        pair.queue.discard(pair.queue.ids())
+        await asyncio.sleep(0)
+    assert pair.replica.backlog.full
+    assert pair.replica.backlog.size > 200 * 50
+    pair.data.credit = 1000
+    pair.replica.pump()
+    assert (pair.replica.backlog.events, pair.replica.backlog.size) == (0, 0)
+
+
+async def test_a_deleted_queue_is_no_backlog_any_more() -> None:
+    pair = Pair(messages=3)
+    await pair.execute()
+    await pair.execute()
+    pair.report()
+    pair.put(5, duplicate_id="x")
+    pair.queue.discard(pair.queue.ids()[-1:])
+    await asyncio.sleep(0)
+    assert pair.replica.backlog.events > 0
+    pair.replica.remove(pair.queue)
+    assert (pair.replica.backlog.events, pair.replica.backlog.size) == (0, 0)
+
+
+async def test_messages_that_clients_wait_for_are_no_backlog() -> None:
+    """They are as many as the clients have credit for: dropping a good replica for a burst helps nobody."""
+    pair = Pair()
+    await pair.ready()
+    pair.data.credit = 0
+    pair.put(50)
+    assert pair.replica.backlog.events == 0
+    pair.data.credit = 100
+    pair.replica.pump()
+    assert (pair.replica.backlog.events, len(pair.data.sent)) == (0, 50)
+
+
+# -- the own store ----------------------------------------------------------------------------------
+
+
+class Store:
+    sequence = committed = 0
+
+
+def test_a_store_hangs_that_commits_nothing_of_what_it_has() -> None:
+    store = Store()
+    watch = CommitWatch(store)
+    assert not any(watch.look() for _ in range(100))
+    store.sequence = 5
+    assert [watch.look() for _ in range(LOOKS + 1)] == [False] * (LOOKS - 1) + [True] * 2
+    store.committed = 3
+    assert not any(watch.look() for _ in range(LOOKS))
+    assert watch.look()
