@@ -41,6 +41,7 @@ from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
 from broker_stub.replication.replica_set import ReplicaSet
+from broker_stub.replication.wire import MOST_OVERHEAD
 from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.reconcile import reconcile
@@ -86,6 +87,7 @@ class BrokerOptions:
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
     :param admission: how fast clients are admitted, and how many may be parked or unfinished.
+    :param max_message_size: bytes; less than a backup takes, or it could not be replicated.
     :param heartbeat: seconds of silence after which a client is lost.
     :param stop_timeout: seconds that clients have to answer the Close when the member stops.
     :param telemetry: where to write admissions and role changes; ``None`` for nowhere.
@@ -108,7 +110,7 @@ class BrokerOptions:
     admission: AdmissionOptions = DEFAULT_ADMISSION
     heartbeat: float = DEFAULT_HEARTBEAT
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE - MOST_OVERHEAD
     stop_timeout: float = 2.0
     telemetry: TelemetrySettings | None = None
     password_files: PasswordFiles = NO_PASSWORD_FILES

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-from broker_stub.replication.commit_watch import LOOKS
+from broker_stub.replication.commit_watch import TICKS
 
 logger = logging.getLogger("broker_stub.member.member")
 
@@ -32,9 +32,9 @@ class RedundancyWait:
         self._expected = expected
         self._on_end = on_end
         self._ended = False
-        self._pause = timeout / LOOKS
-        self._looks = 0
-        self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+        self._pause = timeout / TICKS
+        self._ticks = 0
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._tick)
         if expected:
             logger.info("recovering: waiting for the replicas %s", ", ".join(sorted(expected)))
 
@@ -48,12 +48,12 @@ class RedundancyWait:
         self._ended = True
         self._timer.cancel()
 
-    def _look(self) -> None:
-        self._looks += 1
-        if self._looks >= LOOKS:
+    def _tick(self) -> None:
+        self._ticks += 1
+        if self._ticks >= TICKS:
             self._end()
         else:
-            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._tick)
 
     def _end(self) -> None:
         self.cancel()

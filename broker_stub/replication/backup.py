@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from broker_stub.replication.backup_session import BackupSession, ReplicationTarget, SessionEndedError
-from broker_stub.replication.commit_watch import LOOKS, Commits, CommitWatch
+from broker_stub.replication.commit_watch import TICKS, Commits, CommitWatch
 from broker_stub.store import StoreFailedError
 from haclient import aio, events
 from haclient.errors import HaclientError
@@ -106,8 +106,8 @@ class Backup:
 
     async def _watch_store(self) -> None:
         watch = CommitWatch(self._store)
-        while not watch.look():  # noqa: ASYNC110 - what does not happen announces nothing
-            await asyncio.sleep(self._timeout / LOOKS)
+        while not watch.tick():  # noqa: ASYNC110 - what does not happen announces nothing
+            await asyncio.sleep(self._timeout / TICKS)
         raise SessionEndedError(f"the own store has committed nothing for {self._timeout:g} s")
 
 

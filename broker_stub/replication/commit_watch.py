@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-LOOKS = 10
+TICKS = 10
 """Looks in a row without progress after which there is none; a time-out is divided by it."""
 
 
@@ -33,11 +33,11 @@ class CommitWatch:
         self._committed = store.committed
         self._idle = 0
 
-    def look(self) -> bool:
+    def tick(self) -> bool:
         """One more look; whether the store hangs."""
         store = self._store
         if store.committed == store.sequence or store.committed != self._committed:
             self._idle = 0
         self._idle += 1
         self._committed = store.committed
-        return self._idle > LOOKS
+        return self._idle > TICKS

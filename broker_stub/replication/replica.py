@@ -96,7 +96,7 @@ class Replica:
         self._wired = False
         self._draining: set[tuple[QueueFeed, int]] = set()
         self._moved = False
-        self._idle_looks = 0
+        self._idle_ticks = 0
         self._due = 0
         self.backlog = Backlog()
 
@@ -105,13 +105,13 @@ class Replica:
         """Whether new messages wait for its acknowledgement."""
         return self.phase in (Phase.WAITING, Phase.READY)
 
-    def look(self) -> int:
+    def tick(self) -> int:
         """One more look at it: how many in a row have found that it owes something and does not move."""
         catches_up = self.phase in (Phase.CATCHING_UP, Phase.FINAL_CATCH_UP)
         owes = catches_up or self._due or self._draining or self._executing or self._commands
-        self._idle_looks = self._idle_looks + 1 if owes and not self._moved else 0
+        self._idle_ticks = self._idle_ticks + 1 if owes and not self._moved else 0
         self._moved = False
-        return self._idle_looks
+        return self._idle_ticks
 
     # -- commands ---------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ Rules
 * What waits for a dropped replica is released only then.
 * A replica that owes something and makes no progress for ``backup_timeout`` is dropped, and so is one that
   falls behind by more than a bound: it comes again, and goes on from what it has.  Both are looked at
-  ``LOOKS`` times in that time.
+  ``TICKS`` times in that time.
 * A primary whose store commits nothing for that long, although it should, steps down: it would
   settle nothing for ever, and look alive.
 """
@@ -33,7 +33,7 @@ from broker_stub.election import generation_steps as steps
 from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
 from broker_stub.queueing.message import SAFE, Message
 from broker_stub.queueing.queue import Queue
-from broker_stub.replication.commit_watch import LOOKS, Commits, CommitWatch
+from broker_stub.replication.commit_watch import TICKS, Commits, CommitWatch
 from broker_stub.replication.data_link import OutgoingConnection
 from broker_stub.replication.replica import Phase, Replica
 from haclient.engine.links import SenderLink
@@ -110,7 +110,7 @@ class ReplicaSet:
         """By replica: its last command about wiring, which is executed after all those before it."""
         self._settling: set[asyncio.Future[None]] = set()
         self._ended = False
-        self._watch = self._loop.call_later(backup_timeout / LOOKS, self._tick)
+        self._watch = self._loop.call_later(backup_timeout / TICKS, self._tick)
 
     @property
     def ready(self) -> frozenset[str]:
@@ -262,12 +262,12 @@ class ReplicaSet:
         self._shrink_task.add_done_callback(self._shrink_ended)
 
     def _tick(self) -> None:
-        self._watch = self._loop.call_later(self._timeout / LOOKS, self._tick)
-        if self._commits.look():
+        self._watch = self._loop.call_later(self._timeout / TICKS, self._tick)
+        if self._commits.tick():
             self._term.step_down(f"the store has committed nothing for {self._timeout:g} s")
             return
         for replica in tuple(self.replicas.values()):
-            if replica.look() > LOOKS:
+            if replica.tick() > TICKS:
                 self.replica_failed(replica, f"no acknowledgement for {self._timeout:g} s")
             elif replica.backlog.full:
                 self.replica_failed(replica, f"it is too slow: {replica.backlog} wait to be sent to it")

@@ -38,6 +38,9 @@ HAVE = "$replication/have"
 MEMBER_PROPERTY = "haclient:member"
 VERSION_PROPERTY = "haclient:replication-version"
 ENDED = "ended"
+MOST_OVERHEAD = 8 * 1024
+"""Bytes that a client's message gets at most on its way to any backup of any site, where the queue has the
+longest name.  A client's limit is below a backup's by as much."""
 
 # Section 0x71 (delivery annotations) with a map8; keys are one-letter symbols: q: uuid (0x98), the queue;
 # i: ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the lifetime that is left.

@@ -334,7 +334,7 @@ async def calls_for_one_message(count: int) -> tuple[int, int]:
         replica.pump()
         replica.remove(queues[0])
         assert replica.lag == 0
-        replica.look()
+        replica.tick()
     finally:
         sys.setprofile(None)
     return calls, table.walks

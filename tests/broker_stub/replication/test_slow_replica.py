@@ -11,7 +11,7 @@ from broker_stub.amqp.message_format import inspect
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import backlog, wire
-from broker_stub.replication.commit_watch import LOOKS, CommitWatch
+from broker_stub.replication.commit_watch import TICKS, CommitWatch
 from broker_stub.replication.replica import Phase, Replica
 from haclient.outcome import ACCEPTED
 from tests.broker_stub.replication.test_queue_feed import Link, encoded
@@ -75,7 +75,7 @@ class Pair:
 
     def looks(self) -> int:
         """So many looks as a time-out has, and one more: how many in a row have found nothing."""
-        return [self.replica.look() for _ in range(LOOKS + 1)][-1]
+        return [self.replica.tick() for _ in range(TICKS + 1)][-1]
 
     async def execute(self) -> None:
         """The replica has executed what it was sent."""
@@ -100,15 +100,15 @@ class Pair:
 
 
 async def test_a_replica_that_executes_nothing_is_seen_in_as_many_looks() -> None:
-    assert Pair().looks() > LOOKS
+    assert Pair().looks() > TICKS
 
 
 async def test_a_replica_that_says_nothing_of_its_queues_is_seen() -> None:
     pair = Pair()
     await pair.execute()
     await pair.execute()
-    assert pair.replica.look() == 0
-    assert pair.looks() > LOOKS
+    assert pair.replica.tick() == 0
+    assert pair.looks() > TICKS
 
 
 async def test_a_replica_whose_store_hangs_while_it_catches_up_is_seen() -> None:
@@ -119,8 +119,8 @@ async def test_a_replica_whose_store_hangs_while_it_catches_up_is_seen() -> None
     pair.data.credit = 1000
     pair.replica.pump()
     assert len(pair.data.sent) == 10
-    assert pair.replica.look() == 0
-    assert pair.looks() > LOOKS
+    assert pair.replica.tick() == 0
+    assert pair.looks() > TICKS
 
 
 async def test_in_the_final_catch_up_as_well() -> None:
@@ -131,10 +131,10 @@ async def test_in_the_final_catch_up_as_well() -> None:
     pair.data.credit = 1000
     pair.replica.pump()
     assert pair.replica.phase is Phase.FINAL_CATCH_UP
-    pair.replica.look()
-    assert pair.looks() > LOOKS
+    pair.replica.tick()
+    assert pair.looks() > TICKS
     pair.data.settle_all()
-    assert pair.replica.look() == 0
+    assert pair.replica.tick() == 0
 
 
 async def test_each_acknowledgement_is_progress_however_slow() -> None:
@@ -143,7 +143,7 @@ async def test_each_acknowledgement_is_progress_however_slow() -> None:
     await pair.execute()
     pair.report()
     for _ in range(100):
-        assert max(pair.replica.look() for _ in range(LOOKS)) <= LOOKS
+        assert max(pair.replica.tick() for _ in range(TICKS)) <= TICKS
         pair.data.credit = 1
         pair.data.owner.credit_given(pair.data)
         pair.data.settle_all()
@@ -153,23 +153,23 @@ async def test_each_acknowledgement_is_progress_however_slow() -> None:
 async def test_a_ready_replica_that_owes_nothing_may_be_silent_for_ever() -> None:
     pair = Pair(messages=3)
     await pair.ready()
-    pair.replica.look()
+    pair.replica.tick()
     assert pair.looks() == 0
 
 
 async def test_a_ready_replica_that_owes_something_is_seen_and_so_is_the_hand_over() -> None:
     pair = Pair()
     await pair.ready()
-    pair.replica.look()
+    pair.replica.tick()
     pair.put(1)
-    assert pair.looks() > LOOKS
+    assert pair.looks() > TICKS
     pair.data.settle_all()
-    assert pair.replica.look() == 0
+    assert pair.replica.tick() == 0
     assert pair.looks() == 0
     pair.replica.command("number", {"number": 1, "ready": []})
-    assert pair.looks() > LOOKS
+    assert pair.looks() > TICKS
     await pair.execute()
-    assert pair.replica.look() == 0
+    assert pair.replica.tick() == 0
 
 
 # -- how far behind ---------------------------------------------------------------------------------
@@ -244,9 +244,9 @@ class Store:
 def test_a_store_hangs_that_commits_nothing_of_what_it_has() -> None:
     store = Store()
     watch = CommitWatch(store)
-    assert not any(watch.look() for _ in range(100))
+    assert not any(watch.tick() for _ in range(100))
     store.sequence = 5
-    assert [watch.look() for _ in range(LOOKS + 1)] == [False] * (LOOKS - 1) + [True] * 2
+    assert [watch.tick() for _ in range(TICKS + 1)] == [False] * (TICKS - 1) + [True] * 2
     store.committed = 3
-    assert not any(watch.look() for _ in range(LOOKS))
-    assert watch.look()
+    assert not any(watch.tick() for _ in range(TICKS))
+    assert watch.tick()
