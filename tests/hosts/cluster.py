@@ -37,7 +37,7 @@ _HEARTBEAT, _BACKUP_TIMEOUT = 2.0, 2.5
 _PORT, _ZOOKEEPER_PORT = 5672, 2181
 _PATH = "/haclient"
 # Of the usual load: messages cross a switch in user space, and ten processes share the machine.
-_SHARE = 0.1
+_SHARE = 0.2
 _OPTIONS = ClusterOptions(
     members=len(MEMBERS), arbiter="zookeeper", heartbeat=_HEARTBEAT, backup_timeout=_BACKUP_TIMEOUT
 )

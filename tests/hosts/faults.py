@@ -33,7 +33,7 @@ from tests.hosts.switch import CLEAR, Conditions
 
 _EVERYBODY = (*MEMBERS, ARBITER, *CLIENT_HOSTS)
 # Of the wrong promotions, those that are forced.
-_FORCED = 0.1
+_FORCED = 0.15
 # Acknowledgements that were on their way to clients when the last wrong primary stepped down.
 _UNDER_WAY = 1.0
 _SETTLED_IN = re.compile(r"settled in generations? (\d+)")
@@ -158,8 +158,11 @@ def _both_ways(rng: random.Random) -> list[Pair]:
     """Between some members and some of the others: those who reach both sides bridge them."""
     members = _part(MEMBERS, rng, least_left=1)
     others = _part([host for host in _EVERYBODY if host not in members], rng)
-    there = [(member, other) for member in members for other in others]
-    return there + [(other, member) for member, other in there]
+    return [pair for member in members for pair in _between(member, others)]
+
+
+def _between(host: str, others: Sequence[str]) -> list[Pair]:
+    return [pair for other in others for pair in ((host, other), (other, host))]
 
 
 def _part(hosts: Sequence[str], rng: random.Random, *, least_left: int = 0) -> list[str]:
@@ -181,10 +184,16 @@ async def _while(ground: Ground, pairs: list[Pair], conditions: Conditions) -> A
 
 @fault("member killed", hold=0.0, longer=3.0)
 async def killed(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
+    """Half of the time just after it was cut off from the other members: what it settles alone is lost."""
     members = ground.site.members
     victim = _victim(ground, rng)
-    await members.kill(victim)
-    yield
+    async with AsyncExitStack() as stack:
+        if rng.random() < 0.5:
+            pairs = _between(victim.name, [name for name in MEMBERS if name != victim.name])
+            await stack.enter_async_context(_while(ground, pairs, Conditions(cut=True)))
+            await asyncio.sleep(rng.uniform(0, LONGEST))
+        await members.kill(victim)
+        yield
     members.start(victim)
 
 
@@ -226,17 +235,15 @@ def _victim(ground: Ground, rng: random.Random) -> Member:
 
 @fault("wrong promotion", longer=4.0)
 async def usurped(ground: Ground, rng: random.Random) -> AsyncIterator[None]:
-    """Of any member, perhaps of one that is cut off, at any moment of that."""
+    """Of any member: as it is, cut off from anybody, or cut off from the other members alone."""
     member = rng.choice(ground.site.members.members)
     force = rng.random() < _FORCED
-    if rng.random() < 0.5:
-        await _promote(ground, member, force=force)
-        yield
-        return
-    others = _part([host for host in _EVERYBODY if host != member.name], rng)
-    pairs = [pair for other in others for pair in ((member.name, other), (other, member.name))]
+    others = [host for host in _EVERYBODY if host != member.name]
+    cut_off = rng.choice(([], _part(others, rng), [host for host in others if host in MEMBERS]))
+    pairs = _between(member.name, cut_off)
     async with _while(ground, pairs, Conditions(cut=True)):
-        await asyncio.sleep(rng.uniform(0, LONGEST))
+        if pairs:
+            await asyncio.sleep(rng.uniform(0, LONGEST))
         await _promote(ground, member, force=force)
         yield
 
