@@ -58,6 +58,7 @@ class Load:
     :param names: of the cluster's client addresses, for ``History.serving``.
     :param prefix: of the names of producers and consumers, where several processes have a load each.
     :param share: of the usual number of messages a second.
+    :param kept: messages that a producer may leave in a queue without consumers, where each loss shows.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Load:
         names: dict[str, str],
         prefix: str = "",
         share: float = 1.0,
+        kept: int = _KEPT_MOST,
     ) -> None:
         self._url = url
         self._history = history
@@ -76,6 +78,7 @@ class Load:
         self._names = names
         self._prefix = prefix
         self._share = share
+        self._kept = kept
         self._producing = asyncio.Event()
         self._consuming = asyncio.Event()
         self._stack = AsyncExitStack()
@@ -96,7 +99,7 @@ class Load:
             self._history,
             random.Random(self._rng.random()),
             pause=1 / (_KEPT_RATE * self._share),
-            most=_KEPT_MOST,
+            most=self._kept,
             body=lambda name: encode(name, 100),
         )
         work = producer.run(self._url, self._producing)
@@ -174,7 +177,7 @@ class Load:
         burst = max(1, round(rate / _BURSTS_PER_SECOND))
         pending: dict[asyncio.Future[Outcome], Name] = {}
         number = 0
-        most = _KEPT_MOST if queue == KEPT_QUEUE else _FOR_EVER
+        most = self._kept if queue == KEPT_QUEUE else _FOR_EVER
         while number < most and not self._producing.is_set():
             for _ in range(rng.randint(1, 2 * burst)):
                 message = Name(name, number)

@@ -27,7 +27,7 @@ async def run(options: dict[str, Any]) -> None:
     process = options["process"]
     with Path(options["journal"]).open("a") as file:
         journal = Journal(file, process)
-        facts = {"seed": options["seed"], "names": options["names"], "share": options["share"]}
+        facts = {key: options[key] for key in ("seed", "names", "share", "kept")}
         async with Load(options["url"], journal, prefix=f"{process}/", **facts) as load:
             sys.stdout.write("ready\n")
             sys.stdout.flush()

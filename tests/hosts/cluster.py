@@ -38,6 +38,8 @@ _PORT, _ZOOKEEPER_PORT = 5672, 2181
 _PATH = "/haclient"
 # Of the usual load: messages cross a switch in user space, and ten processes share the machine.
 _SHARE = 0.2
+# No end before that of the run: what consumers got before it was settled is never missed.
+_KEPT = 10**6
 _OPTIONS = ClusterOptions(
     members=len(MEMBERS), arbiter="zookeeper", heartbeat=_HEARTBEAT, backup_timeout=_BACKUP_TIMEOUT
 )
@@ -133,6 +135,7 @@ class Site:
                 "seed": seed,
                 "names": self.members.names,
                 "share": _SHARE,
+                "kept": _KEPT,
             }
             with (self.folder / f"{host}.log").open("wb") as log:
                 command = (sys.executable, "-m", "tests.hosts.client", json.dumps(options))
