@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million model check format bench clean
+.PHONY: help setup demo test test-interop test-pacemaker test-pacemaker-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,17 @@ test: setup  ## the whole test suite, by two processes
 test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
 	@scripts/setup_interop.sh
 	@$(PYTHON) -m pytest tests/interop $(PYTEST_ARGS)
+
+test-pacemaker: setup  ## install Pacemaker and Corosync, and test with clusters of two and three nodes: 20 minutes, root
+	@scripts/setup_pacemaker.sh
+	@$(PYTHON) -m pytest -m pacemaker tests/pacemaker $(PYTEST_ARGS)
+
+test-pacemaker-short: setup  ## the same for one pair whose primary dies, and then hangs: a minute
+	@scripts/setup_pacemaker.sh
+	@$(PYTHON) -m pytest -m "pacemaker and not soak" tests/pacemaker $(PYTEST_ARGS)
+
+monitors: setup  ## MONITORS=1000 monitors of the agent beside full load: how many of them failed, and the slowest
+	@$(PYTHON) -m tests.broker_stub.resource_agents.monitors --count $(or $(MONITORS),1000)
 
 calls: setup  ## 10,000 calls over each API, cancelled and timed out at random; SEED=n makes others
 	@CALLS_SEED=$(or $(SEED),14) $(PYTHON) -m pytest -m soak -s tests/failover/test_ten_thousand_calls.py

@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,11 @@ NEVER = "-INFINITY"
 # An eligible member that is not connected to a primary is as complete as a ready one.  But while a member is
 # ready there is a primary, which the eligible one does not reach: the ready one is the better choice.
 FRESH, ELIGIBLE, READY, PRIMARY = "10", "50", "100", "1000"
-# Seconds for the status.  A manager takes a longer silence for a hang, and kills the member; the slowest
-# of a thousand answers beside full load must be below it (``make test-pacemaker`` prints it).
+# Seconds for the status.  The agent takes a longer silence of a process that does nothing for a hang, and it
+# is killed; one that works is asked again (``make monitors`` counts those that would be killed).
 PATIENCE = 2.0
+# Seconds for the arbiter, however late the member answered.
+_LEAST = 0.5
 
 
 def score(role: str, *, eligible: bool, was_in_sync: bool = True) -> str:
@@ -85,9 +88,10 @@ async def read_role_and_score(
 ) -> tuple[str, str]:
     """Read a member's role and compute its score.
 
-    :param patience: seconds for the member's answer; ``timeout`` for the arbiter's.
+    :param patience: seconds for the member's answer; ``timeout`` for that and the arbiter's.
     :raises MemberUnreachableError, MemberRefusedError: see there.
     """
+    began = time.monotonic()
     tls = ssl.create_default_context(cafile=str(tls_ca)) if tls_ca else None
     try:
         async with asyncio.timeout(patience):
@@ -96,7 +100,8 @@ async def read_role_and_score(
                 status = await client.status()
     except TimeoutError:
         raise MemberUnreachableError(f"{member}: no answer within {patience:g} s") from None
-    eligible = status.role == Role.CONNECTING and await _is_eligible_now(status.facts, arbiter, timeout)
+    left = max(timeout - (time.monotonic() - began), _LEAST)
+    eligible = status.role == Role.CONNECTING and await _is_eligible_now(status.facts, arbiter, left)
     was_in_sync = bool(status.facts.get("replication", {}).get("was_in_sync", True))
     return status.role, score(status.role, eligible=eligible, was_in_sync=was_in_sync)
 
@@ -144,8 +149,8 @@ def main(
                 arbiter,
                 credentials,
                 tls_ca,
-                patience=min(patience, timeout / 2),
-                timeout=timeout / 2,
+                patience=min(patience, timeout),
+                timeout=timeout,
             )
         )
     except ValueError as error:

@@ -1,0 +1,118 @@
+"""Monitors a primary beside full load, as Pacemaker does, and counts those that would have had it killed.
+
+    python -m tests.broker_stub.resource_agents.monitors --count 1000
+
+The agent starts a pair of members; clients in processes of their own send as fast as they can.  Each monitor
+is one run of the agent: if it fails, Pacemaker would kill a primary that works.  Prints the count and the
+slowest, and exits with 1 if any monitor failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from haclient import Message, aio
+from tests.broker_stub.resource_agents.nodes import PASSWORD, Node, cluster
+
+_PROMOTED = 8
+_BODY = b"x" * 1000
+# More than the cores of most machines that run this: each has always something to send.
+_CLIENTS = 4
+_READY = 60.0
+_TIMEOUT_MS = 20_000
+"""Of a monitor on the page."""
+
+
+def _flood(url: str, queue: str) -> None:
+    async def send_and_receive() -> None:
+        async with aio.connect(url) as connection:
+            sender = await connection.create_sender(queue)
+            receiver = await connection.create_receiver(queue, credit=500)
+
+            async def consume() -> None:
+                async for delivery in receiver:
+                    await delivery.accept()
+
+            consuming = asyncio.create_task(consume())
+            while not consuming.done():
+                await sender.submit(Message(body=_BODY, durable=True))
+
+    asyncio.run(send_and_receive())
+
+
+@contextlib.contextmanager
+def _load(node: Node) -> Iterator[None]:
+    url = f"amqp://cluster-admin:{PASSWORD}@{node.parameters['listen']}"
+    context = multiprocessing.get_context("spawn")
+    clients = [
+        context.Process(target=_flood, args=(url, f"queue-{number}"), daemon=True)
+        for number in range(_CLIENTS)
+    ]
+    for client in clients:
+        client.start()
+    try:
+        yield
+        dead = [client.pid for client in clients if not client.is_alive()]
+        if dead:
+            raise click.ClickException(f"{len(dead)} of the clients that made the load have ended")
+    finally:
+        for client in clients:
+            client.kill()
+            client.join()
+
+
+def _pair(nodes: list[Node]) -> Node:
+    """Start them, and make the first one the primary of a ready second."""
+    for node in nodes:
+        started = node.agent("start")
+        if started.code != 0:
+            raise click.ClickException(started.errors)
+    primary, backup = nodes
+    if primary.agent("promote").code != 0:
+        raise click.ClickException("the first member was not promoted")
+    deadline = time.monotonic() + _READY
+    while backup.score != "100":
+        if time.monotonic() > deadline:
+            raise click.ClickException("the second member did not become ready")
+        time.sleep(0.1)
+    return primary
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1), default=1000, show_default=True, help="Monitors to run.")
+def main(*, count: int) -> None:
+    """Count the monitors of a busy primary that fail."""
+    # The members outlive whoever started them, but for a regular end.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
+    times, failures = [], []
+    with tempfile.TemporaryDirectory(prefix="monitors-") as folder, cluster(Path(folder), "a", "b") as nodes:
+        primary = _pair(nodes)
+        with _load(primary):
+            for number in range(count):
+                began = time.monotonic()
+                result = primary.agent("monitor", timeout=_TIMEOUT_MS)
+                times.append(time.monotonic() - began)
+                if result.code != _PROMOTED:
+                    failures.append(f"monitor {number}: exit code {result.code}: {result.errors.strip()}")
+    click.echo(
+        f"{count} monitors beside full load: {len(failures)} failed; median {statistics.median(times):.2f} s,"
+        f" slowest {max(times):.2f} s, the interpreter's start included"
+    )
+    for failure in failures[:10]:
+        click.echo(failure, err=True)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

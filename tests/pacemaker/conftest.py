@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.pacemaker.installed import missing
+
+_MEASURED = pytest.StashKey[list[str]]()
+
+
+class Measured:
+    """Times that are printed when all tests have run."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def __call__(self, line: str) -> None:
+        self._lines.append(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_MEASURED] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    lines = config.stash.get(_MEASURED, [])
+    if lines:
+        terminalreporter.section("measured under Pacemaker")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Measured:
+    """Takes what was measured."""
+    return Measured(request.config.stash[_MEASURED])
+
+
+@pytest.fixture(autouse=True, scope="session")
+def needs_a_cluster() -> None:
+    """Whoever asks for these tests by their mark has run the script that installs what they need."""
+    if reason := missing():
+        pytest.fail(reason)

@@ -1,0 +1,17 @@
+"""What is missing for a cluster on this machine."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.hosts import lab
+
+_TOOLS = ("corosync", "pacemakerd", "crm_mon", "crm", "pcs", "nsenter", "setsid", "flock")
+
+
+def missing() -> str:
+    """A sentence, empty when nothing is missing."""
+    absent = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if absent:
+        return f"{', '.join(absent)} not found: scripts/setup_pacemaker.sh installs them"
+    return lab.missing()
