@@ -337,6 +337,11 @@ class Broker:
             self.become(self.membership.demote(primary))
             self.close_client_connections("this member is passive now")
 
+    async def check_arbiter(self) -> None:
+        """Read the arbiter, and step down if another member was made primary."""
+        if self.member is not None:
+            await self.member.check_arbiter()
+
     def close_client_connections(self, why: str) -> None:
         """Close every connection but the cluster-admin's that only manage.
 

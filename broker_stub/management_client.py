@@ -209,6 +209,10 @@ class AdminClient:
         """Make the member passive; it redirects its clients to ``primary`` if that is given."""
         return MemberStatus.of(await self.call("DEMOTE", primary=None if primary is None else str(primary)))
 
+    async def check_arbiter(self) -> MemberStatus:
+        """Have a primary read the arbiter now; it steps down if another member was made primary."""
+        return MemberStatus.of(await self.call("CHECK-ARBITER"))
+
     async def set_primary(self, primary: Endpoint | None, *, generation: int) -> MemberStatus:
         """Send a passive member the address of the primary."""
         where = None if primary is None else str(primary)

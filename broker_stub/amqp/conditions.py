@@ -16,6 +16,7 @@ NOT_FOUND = "amqp:not-found"
 NOT_IMPLEMENTED = "amqp:not-implemented"
 PRECONDITION_FAILED = "amqp:precondition-failed"
 RESOURCE_DELETED = "amqp:resource-deleted"
+RESOURCE_LOCKED = "amqp:resource-locked"
 RESOURCE_LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 UNAUTHORIZED_ACCESS = "amqp:unauthorized-access"
 

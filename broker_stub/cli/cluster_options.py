@@ -50,6 +50,7 @@ class ClusterArguments:
     tls_ca: Path | None
     name: str
     backup_timeout: float
+    arbiter_interval: float
     force_primary: bool
     secure_delete: bool = False
 
@@ -74,6 +75,7 @@ class ClusterArguments:
         options = ClusterOptions(
             name=self.name,
             backup_timeout=self.backup_timeout,
+            arbiter_interval=self.arbiter_interval,
             store=self.store,
             arbiter=without_secrets(self.arbiter),
             force_primary=self.force_primary,
@@ -132,6 +134,7 @@ class GivenOptions:
     """Which of the options that exclude or require each other are set."""
 
     arbiter: bool
+    name: bool
     primary_role: bool
     generation: bool
     primary: bool
@@ -180,5 +183,7 @@ def _contradictions_with_arbiter(given: GivenOptions) -> Iterator[str]:
         yield "--primary does not go with --arbiter: the member looks for the primary itself"
     if not given.broker_url and not given.members:
         yield "--arbiter needs --member or --broker-url, to search the primary there"
+    if not given.name:
+        yield "--arbiter needs --name: each member of a cluster has its own, and the primary knows it by that"
     if not given.password:
         yield "--arbiter needs --password-file: a backup connects to the primary as cluster-admin"

@@ -21,6 +21,7 @@ def _cluster(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "store", "memory, not replicated"
         return
     yield "claim", f"generation {_or_none(replication['number'])}, pending {_or_none(replication['pending'])}"
+    yield "cluster", replication["cluster"] or "none yet"
     for replica in replication["replicas"]:
         yield "replica", f"{replica['name']}: {replica['phase']}, lag {replica['lag']}"
     yield "store", replication["store"]

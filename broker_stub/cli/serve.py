@@ -35,6 +35,7 @@ from broker_stub.cli.options import (
 from broker_stub.cli.role_command import RoleCommand
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
+from broker_stub.member.member import StartRefusedError
 from broker_stub.permissions import UMASK
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
@@ -48,7 +49,10 @@ from haclient.telemetry.settings import VARIABLE
 
 @click.command()
 @click.option("--listen", type=ADDRESS, default="127.0.0.1:5672", show_default=True)
-@click.option("--name", default="member", show_default=True, help="This member's name.")
+@click.option(
+    "--name",
+    help="This member's name, unlike any other in the cluster; required with --arbiter.  [default: member]",
+)
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
 @click.option(
     "--role",
@@ -115,6 +119,13 @@ from haclient.telemetry.settings import VARIABLE
 )
 @click.option("--backup-timeout", type=float, default=10.0, show_default=True, help="Seconds.")
 @click.option(
+    "--arbiter-interval",
+    type=click.FloatRange(0, min_open=True),
+    default=3.0,
+    show_default=True,
+    help="Seconds after which a primary reads the arbiter again, and steps down for a newer primary.",
+)
+@click.option(
     "--replicate",
     type=click.Choice([str(mode) for mode in Replicate]),
     default="all",
@@ -139,7 +150,7 @@ from haclient.telemetry.settings import VARIABLE
 def serve(
     *,
     listen: Endpoint,
-    name: str,
+    name: str | None,
     cluster: str,
     role: str,
     generation: int | None,
@@ -169,6 +180,7 @@ def serve(
     broker_url: str | None,
     password_file: Path | None,
     backup_timeout: float,
+    arbiter_interval: float,
     force_primary: bool,
     replicate: str,
     telemetry: Path | None,
@@ -197,6 +209,7 @@ def serve(
     check(
         GivenOptions(
             arbiter=arbiter is not None,
+            name=bool(name),
             primary_role=role == Role.PRIMARY,
             generation=generation is not None,
             primary=primary is not None,
@@ -207,6 +220,7 @@ def serve(
             force_primary=force_primary,
         )
     )
+    name = name or "member"
     tls = None
     if tls_cert is not None and tls_key is not None:
         tls = TlsFiles(
@@ -257,6 +271,7 @@ def serve(
                 tls_ca=tls_ca,
                 name=name,
                 backup_timeout=backup_timeout,
+                arbiter_interval=arbiter_interval,
                 force_primary=force_primary,
                 secure_delete=secure_delete,
             )
@@ -324,7 +339,7 @@ async def _run(broker: Broker, *, as_json: bool) -> int:
         loop.add_signal_handler(signum, broker.request_stop)
     try:
         await broker.start()
-    except (OSError, MoveRefusedError) as error:
+    except (OSError, MoveRefusedError, StartRefusedError) as error:
         await broker.stop()
         click.echo(_error_text(error, options), err=True)
         return REFUSED
@@ -339,7 +354,9 @@ async def _run(broker: Broker, *, as_json: bool) -> int:
     return REFUSED if broker.failure else 0
 
 
-def _error_text(error: OSError | MoveRefusedError, options: BrokerOptions) -> str:
+def _error_text(error: OSError | MoveRefusedError | StartRefusedError, options: BrokerOptions) -> str:
+    if isinstance(error, StartRefusedError):
+        return f"{options.name} does not start: {error}"
     if isinstance(error, MoveRefusedError):
         return f"--force-primary: {error}"
     return f"cannot listen on {options.listen.authority}: {error.strerror or error}"

@@ -3,7 +3,8 @@
 Rules
 -----
 * They are for the cluster-admin, at the primary.
-* The control link comes first; a member that speaks another version of the wire is refused it.
+* The control link comes first; a member that speaks another version of the wire is refused it, and so is one
+  with the name of another.
 * A report of what the backup has is settled when the events of its queues have started, and gives new credit
   then: so the primary starts a few hundred queues at a time, however many there are.
 """
@@ -15,7 +16,7 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.amqp.conditions import NOT_FOUND, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS
+from broker_stub.amqp.conditions import NOT_FOUND, NOT_IMPLEMENTED, RESOURCE_LOCKED, UNAUTHORIZED_ACCESS
 from broker_stub.connections import terminus
 from broker_stub.connections.server import ConnectionServer
 from broker_stub.queueing.nodes import AddressRefusedError
@@ -95,13 +96,22 @@ class ReplicaLinks:
 
     def _join(self, engine: Engine, link: SenderLink, replica_set: ReplicaSet) -> None:
         properties = terminus.properties(link)
-        name = str(properties.get(wire.MEMBER_PROPERTY) or self._connection.user)
+        name, identity = (
+            str(properties.get(key) or "") for key in (wire.MEMBER_PROPERTY, wire.IDENTITY_PROPERTY)
+        )
         version = properties.get(wire.VERSION_PROPERTY, 1)
         if version != wire.VERSION:
             raise AddressRefusedError(NOT_IMPLEMENTED, wire.other_version(f"the backup {name}", version))
-        link.endpoint.properties = {proton.symbol(wire.VERSION_PROPERTY): proton.uint(wire.VERSION)}
+        refusal = replica_set.refusal(name, identity)
+        if refusal is not None:
+            raise AddressRefusedError(RESOURCE_LOCKED, refusal)
+        link.endpoint.properties = {
+            proton.symbol(wire.VERSION_PROPERTY): proton.uint(wire.VERSION),
+            proton.symbol(wire.CLUSTER_PROPERTY): replica_set.held.cluster,
+            proton.symbol(wire.GENERATION_PROPERTY): proton.ulong(replica_set.held.generation),
+        }
         engine.attach(link)
-        self._replica = replica_set.join(name, self._connection, link)
+        self._replica = replica_set.join(name, identity, self._connection, link)
 
     # -- the owner of the link with the reports -------------------------------------------------
 

@@ -1,13 +1,15 @@
 """Who may be primary: generations, claims, and the order in which they are written.  No I/O.
 
-Everything that decides on generations is in this file.  The broker executes the steps that
-:class:`Promotion`, :class:`GoAlone` and :class:`BecomeReady` yield, and the model test in
-``tests/broker_stub/election/model`` explores the same objects with a crash between any two steps.
+The rules, and the machines that keep them; the decisions that they take are in ``decisions``.  The broker
+executes the steps that :class:`Promotion`, :class:`ShrinkInSync` and :class:`BecomeReady` yield, and the
+model test in ``tests/broker_stub/election/model`` explores the same objects with a crash between any two
+steps.
 
-The arbiter holds one record, *(generation, claim)*, changed only by compare-and-set.  A claim is an id
-that is never used twice.  A member keeps its own *generation* (or none) and at most one *pending*
-(generation, claim).  A member is *eligible* while its generation equals the arbiter's, or its pending equals
-the arbiter's whole record.
+The arbiter holds one record, *(generation, claim, cluster)*, changed only by compare-and-set.  A claim is an
+id that is never used twice; *cluster* is a UUID that the first promotion makes and that never changes.  A
+member keeps its own *generation* (or none) with its claim and its cluster, and at most one *pending*
+(generation, claim).  A member is *eligible* while its generation, claim and cluster equal the arbiter's, or
+its pending equals the arbiter's generation and claim.
 
 Rules
 -----
@@ -58,12 +60,40 @@ They keep two things true: every eligible member has every settled message, and 
    * *The pending too*: it may be the arbiter's record, and its holder an eligible member with half a store.
    * *No lower primary*: A takes over from B, which is paused, and settles alone, and restarts.  B wakes
      up; A would follow B and discard the only copy.
+
+5. **One cluster.**  A member follows only a primary of its store's cluster, and asks only an arbiter of that
+   cluster.  A store without a cluster takes the primary's, before it discards anything, if this member's own
+   arbiter holds the same one; and if the store is not empty, only if its generation is the one at which the
+   UUID was made (``origin``): only stores of the version that had no UUID are like that.
+
+   * *Follows*: started with the list of another cluster, a member would discard the only copy of its own.
+   * *Asks*: the generations of two clusters are small numbers, and are equal by chance.
+   * *The arbiter's*: the list alone may be wrong.
+   * *The claim with the generation*: an arbiter that is restored from a copy gives the same generation again.
+
+6. **Superseded.**  A primary that reads a record of its cluster that is neither the one it won nor the one
+   that it asks for, and not of a lower generation, steps down: somebody forced another member.  An arbiter
+   that cannot be read changes nothing, for a primary needs it only when a replica drops.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from broker_stub.election.decisions import (
+    adopt,
+    claimed,
+    erase,
+    hand_over,
+    known_generation,
+    may_follow,
+    may_promote,
+    must_shrink,
+    note_pending,
+    other_cluster,
+    propose,
+    superseded,
+)
 from broker_stub.election.generation_steps import (
     ArbiterRecord,
     AwaitDrained,
@@ -78,6 +108,7 @@ from broker_stub.election.generation_steps import (
     MakeClaim,
     NotePending,
     Pending,
+    PrimaryIdentity,
     PromotionStep,
     Refusal,
     Refused,
@@ -102,6 +133,7 @@ __all__ = [
     "MakeClaim",
     "NotePending",
     "Pending",
+    "PrimaryIdentity",
     "Promotion",
     "Refusal",
     "Refused",
@@ -114,79 +146,15 @@ __all__ = [
     "claimed",
     "erase",
     "hand_over",
+    "known_generation",
     "may_follow",
     "may_promote",
     "must_shrink",
     "note_pending",
+    "other_cluster",
     "propose",
+    "superseded",
 ]
-
-# --- Decisions ----------------------------------------------------------------------------------
-
-
-def may_promote(state: GenerationState, record: ArbiterRecord) -> Refusal | None:
-    """Rule 1: whether this member is eligible."""
-    if state.generation == record.generation or _is_record(state.pending, record):
-        return None
-    own = "no generation" if state.generation is None else f"generation {state.generation}"
-    return Refusal(
-        f"the arbiter is at generation {record.generation} and this member has {own}:"
-        " messages that were settled since may be missing here"
-    )
-
-
-def may_follow(state: GenerationState, primary: int) -> Refusal | None:
-    """Rule 4: whether this member may erase what it knows and catch up from a primary.
-
-    :param primary: the generation that the primary says it serves in.
-    """
-    own = max(state.generation or 0, state.pending.generation if state.pending else 0)
-    if primary >= own:
-        return None
-    return Refusal(f"the primary is of generation {primary} and this member knows of generation {own}")
-
-
-def must_shrink(ready: frozenset[str], dropped: str) -> bool:
-    """Rule 2: whether a new generation is needed before anything is settled without that replica."""
-    return dropped in ready
-
-
-def propose(record: ArbiterRecord | int, claim: str) -> Pending:
-    """What to ask the arbiter for next."""
-    return Pending((record if isinstance(record, int) else record.generation) + 1, claim)
-
-
-def adopt(state: GenerationState, record: ArbiterRecord) -> GenerationState:
-    """A member that is eligible by its pending takes that generation."""
-    return GenerationState(record.generation) if _is_record(state.pending, record) else state
-
-
-def note_pending(state: GenerationState, pending: Pending) -> GenerationState:
-    """Remember what is being asked for, in place of what was before."""
-    return replace(state, pending=pending)
-
-
-def claimed(state: GenerationState, pending: Pending) -> GenerationState:
-    """After the compare-and-set: the generation is this member's."""
-    return replace(state, generation=pending.generation, pending=None)
-
-
-def hand_over(state: GenerationState, generation: int) -> GenerationState:
-    """A ready replica gets the generation; a late one never takes it back."""
-    if state.generation is not None and state.generation > generation:
-        return state
-    later = state.pending if state.pending and state.pending.generation > generation else None
-    return GenerationState(generation, later)
-
-
-def erase(state: GenerationState) -> GenerationState:
-    """Before catch-up discards anything: this member is not eligible."""
-    return replace(state, generation=None, pending=None)
-
-
-def _is_record(pending: Pending | None, record: ArbiterRecord) -> bool:
-    return pending is not None and (pending.generation, pending.claim) == (record.generation, record.claim)
-
 
 # --- Machines: each has its ``step``, and gets the step's result ----------------------------------
 
@@ -202,38 +170,52 @@ class Promotion:
 
     state: GenerationState
     record: ArbiterRecord
-    pending: Pending
+    wanted: ArbiterRecord
     step: PromotionStep
 
     @classmethod
-    def begin(cls, state: GenerationState, record: ArbiterRecord, claim: str) -> Promotion:
+    def begin(cls, state: GenerationState, record: ArbiterRecord, claim: str, cluster: str) -> Promotion:
         """What a member does on a promote command, when it follows no primary any more.
 
         :param record: what the arbiter holds now.
         :param claim: an id that was never used.
+        :param cluster: a UUID that was never used, for a cluster that has none yet.
         """
         refusal = may_promote(state, record)
         if refusal is not None:
-            return cls(state, record, propose(record, claim), Refused(refusal))
-        return cls.forced(adopt(state, record), record, claim)
+            return cls(state, record, record, Refused(refusal))
+        return cls._begin(adopt(state, record), record, propose(record, claim), cluster)
 
     @classmethod
-    def forced(cls, state: GenerationState, record: ArbiterRecord, claim: str) -> Promotion:
-        """``--force-primary``: the same without asking rule 1.
+    def forced(cls, state: GenerationState, record: ArbiterRecord, claim: str, cluster: str) -> Promotion:
+        """``--force-primary``: the same without asking rule 1; another cluster's arbiter still refuses.
 
-        What this store lacks is lost, and so is what a primary that still runs goes on to settle: nothing
-        tells it, as long as none of its ready replicas drops.  It must be stopped first.
+        What this store lacks is lost, and so is what a primary that still runs settles until it reads the
+        arbiter again (rule 6).  It should be stopped first.
         """
-        pending = propose(record, claim)
+        wrong = other_cluster(state, record)
+        if wrong is not None:
+            return cls(state, record, record, Refused(wrong))
+        # Above all that this member knows of: the arbiter may have been restored from an older copy.
+        pending = propose(max(record.generation, known_generation(state)), claim)
+        return cls._begin(state, record, pending, cluster)
+
+    @classmethod
+    def _begin(
+        cls, state: GenerationState, record: ArbiterRecord, pending: Pending, cluster: str
+    ) -> Promotion:
+        name = record.cluster or state.cluster
+        origin = record.origin if name else record.generation
+        wanted = ArbiterRecord(pending.generation, pending.claim, name or cluster, origin)
         state = note_pending(state, pending)
-        return cls(state, record, pending, WritePending(state))
+        return cls(state, record, wanted, WritePending(state))
 
     def finished(self, step: object) -> Promotion:
         """A step was executed."""
         if step == self.step and isinstance(step, WritePending):
-            return replace(self, step=CompareAndSet(self.record, _record_of(self.pending)))
+            return replace(self, step=CompareAndSet(self.record, self.wanted))
         if step == self.step and isinstance(step, WriteGeneration):
-            return replace(self, step=Done(_record_of(self.pending)))
+            return replace(self, step=Done(self.wanted))
         return self
 
     def compared(self, *, won: bool) -> Promotion:
@@ -241,13 +223,13 @@ class Promotion:
         if not isinstance(self.step, CompareAndSet):
             return self
         if not won:
-            return self.unreachable(f"generation {self.pending.generation} was taken by another member")
-        state = claimed(self.state, self.pending)
+            return self.unreachable(f"generation {self.wanted.generation} was taken by another member")
+        state = claimed(self.wanted)
         return replace(self, state=state, step=WriteGeneration(state))
 
     def unreachable(self, reason: str) -> Promotion:
         """The arbiter did not answer.  Whether it did as asked shows at the next promotion."""
-        asked = f"this member asked for generation {self.pending.generation} after {self.record.generation}"
+        asked = f"this member asked for generation {self.wanted.generation} after {self.record.generation}"
         return replace(self, step=Refused(Refusal(f"{asked}: {reason}")))
 
 
@@ -300,7 +282,7 @@ class ShrinkInSync:
         if isinstance(self.step, MakeClaim | NotePending | AwaitNoted | WritePending):
             return replace(self, remaining=remaining, pending=None, step=MakeClaim())
         # Should it come back at once, it is in catch-up: the generation must not reach it on its new link.
-        step = HandOver(remaining, self.held.generation) if isinstance(self.step, HandOver) else self.step
+        step = HandOver(remaining, self.held) if isinstance(self.step, HandOver) else self.step
         return replace(self, remaining=remaining, again=True, step=step)
 
     def finished(self, step: object) -> ShrinkInSync:
@@ -311,10 +293,10 @@ class ShrinkInSync:
             case NotePending(replicas):
                 return replace(self, step=AwaitNoted(replicas))
             case WritePending():
-                return replace(self, step=CompareAndSet(self.held, _record_of(self.pending)))
+                return replace(self, step=CompareAndSet(self.held, self._wanted(self.pending)))
             case WriteGeneration():
-                held = _record_of(self.pending)
-                return replace(self, held=held, step=HandOver(self.remaining, held.generation))
+                held = self._wanted(self.pending)
+                return replace(self, held=held, step=HandOver(self.remaining, held))
             case HandOver() if self.again:
                 return ShrinkInSync.begin(self.state, self.held, self.remaining)
             case HandOver():
@@ -327,12 +309,15 @@ class ShrinkInSync:
             return self
         if not won:
             return self.unreachable(f"generation {self.pending.generation} was taken by another member")
-        state = claimed(self.state, self.pending)
+        state = claimed(self._wanted(self.pending))
         return replace(self, state=state, step=WriteGeneration(state))
 
     def unreachable(self, reason: str) -> ShrinkInSync:
         """The arbiter did not answer, or a durable write failed: settle nothing more."""
         return replace(self, step=StepDown(f"generation {self.held.generation} has ended: {reason}"))
+
+    def _wanted(self, pending: Pending) -> ArbiterRecord:
+        return replace(self.held, generation=pending.generation, claim=pending.claim)
 
     def _write(self, pending: Pending) -> ShrinkInSync:
         state = note_pending(self.state, pending)
@@ -356,10 +341,10 @@ class BecomeReady:
         """Whether rule 2 applies when it drops: from the moment before the generation is sent."""
         return isinstance(self.step, HandOver | IsReady)
 
-    def finished(self, step: object, *, generation: int | None = None) -> BecomeReady:
+    def finished(self, step: object, *, record: ArbiterRecord | None = None) -> BecomeReady:
         """A step was executed.
 
-        :param generation: with ``AwaitNoShrink``: the generation of the primary now.
+        :param record: with ``AwaitNoShrink``: the record of the primary now.
         """
         if step != self.step:
             return self
@@ -368,12 +353,8 @@ class BecomeReady:
                 return replace(self, step=AwaitDrained())
             case AwaitDrained():
                 return replace(self, step=AwaitNoShrink())
-            case AwaitNoShrink() if generation is not None:
-                return replace(self, step=HandOver(frozenset((self.replica,)), generation))
+            case AwaitNoShrink() if record is not None:
+                return replace(self, step=HandOver(frozenset((self.replica,)), record))
             case HandOver():
                 return replace(self, step=IsReady())
         return self
-
-
-def _record_of(pending: Pending) -> ArbiterRecord:
-    return ArbiterRecord(pending.generation, pending.claim)

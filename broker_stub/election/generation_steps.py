@@ -10,10 +10,16 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class ArbiterRecord:
-    """What the arbiter holds; an arbiter that was never used holds (0, "")."""
+    """What the arbiter holds; an arbiter that was never used holds (0, "").
+
+    :param cluster: the cluster's UUID; empty in a record of a version that had none.
+    :param origin: the generation of the arbiter when the UUID was made.
+    """
 
     generation: int = 0
     claim: str = ""
+    cluster: str = ""
+    origin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +31,31 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class PrimaryIdentity:
+    """What a primary says of itself to a member that wants to follow it.
+
+    :param cluster: the UUID of its cluster; empty for a version that has none.
+    """
+
+    generation: int
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationState:
     """What one member has durably.
 
     :param generation: the generation of whose settled messages it has all; ``None`` when that is not
         known (in catch-up, after the loss of its store).  A store that was never part of a cluster has 0.
+    :param claim: the claim of ``generation``; empty where that is 0, erased, or of a version without it.
+    :param cluster: the UUID of the cluster that the content belongs to; empty in a store that was never part
+        of one, or of a version without it.
     """
 
     generation: int | None = 0
     pending: Pending | None = None
+    claim: str = ""
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +115,10 @@ class WriteGeneration:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Send the generation to these replicas; their acknowledgement is not awaited."""
+    """Send the record to these replicas; their acknowledgement is not awaited."""
 
     replicas: frozenset[str]
-    generation: int
+    record: ArbiterRecord
 
 
 @dataclass(frozen=True, slots=True)

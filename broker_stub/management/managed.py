@@ -31,6 +31,9 @@ class Managed(Protocol):
     async def demote(self, primary: Endpoint | None = None) -> None:
         """Become passive."""
 
+    async def check_arbiter(self) -> None:
+        """Read the arbiter, and step down if another member was made primary."""
+
     def follow(self, primary: Endpoint | None, *, generation: int = 0) -> None:
         """Take the address of the primary."""
 

@@ -16,6 +16,7 @@ class MemberOperations:
             "UPDATE": self._update,
             "PROMOTE": self._promote,
             "DEMOTE": self._demote,
+            "CHECK-ARBITER": self._check_arbiter,
             "SET-PRIMARY": self._set_primary,
             "STOP": self._stop,
         }
@@ -38,6 +39,10 @@ class MemberOperations:
 
     async def _demote(self, request: Request) -> Response:
         await self._broker.demote(request.address("primary"))
+        return Response(self._broker.status())
+
+    async def _check_arbiter(self, _request: Request) -> Response:
+        await self._broker.check_arbiter()
         return Response(self._broker.status())
 
     async def _set_primary(self, request: Request) -> Response:

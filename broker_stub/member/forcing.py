@@ -8,7 +8,8 @@ from __future__ import annotations
 from broker_stub.election.generation import ArbiterRecord, GenerationState, may_promote
 
 _NOT_FENCED = (
-    "No primary was fenced: one that still runs must be stopped, and what it settles from now on is lost."
+    "No primary was fenced: one that still runs steps down when it reads the arbiter again, within seconds,"
+    " and what it settles until then is lost."
 )
 
 

@@ -28,15 +28,17 @@ from broker_stub.durability import restore
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Persister
 from broker_stub.election import generation as rules
-from broker_stub.election.arbiter import Arbiter, ArbiterUnavailableError
+from broker_stub.election.arbiter import Arbiter, ArbiterMissingError, ArbiterUnavailableError
 from broker_stub.election.roles import Membership, Move, MoveRefusedError, Role
 from broker_stub.member import promotion
+from broker_stub.member.arbiter_watch import ArbiterWatch
 from broker_stub.member.forcing import forced_loss
 from broker_stub.member.redundancy_wait import RedundancyWait
 from broker_stub.member.wiring import Wiring
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import apply, backup, definitions
+from broker_stub.replication.backup_session import MemberIdentity
 from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
 from broker_stub.store import Store, StoreFailedError
 from haclient import aio
@@ -56,6 +58,7 @@ class ClusterOptions:
     """How a member takes part in its cluster.
 
     :param name: the member's name, unlike any other in the cluster.
+    :param arbiter_interval: seconds after which a primary reads the arbiter again.
     :param backup_timeout: seconds without an acknowledgement after which a replica is dropped, and
         that a new primary waits for the other replicas.
     :param store: which store it has, and ``arbiter`` which arbiter: for its status.
@@ -64,9 +67,14 @@ class ClusterOptions:
 
     name: str
     backup_timeout: float = 10.0
+    arbiter_interval: float = 3.0
     store: str = "memory"
     arbiter: str = ""
     force_primary: bool = False
+
+
+class StartRefusedError(Exception):
+    """This member must not start: its arbiter is missing, or another cluster's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,19 +156,29 @@ class Member:
         self._moving = asyncio.Lock()
         self._ended: str | None = None
         """Why this member can be nothing any more."""
+        self._empty = False
+        """Whether the store had no queue and no exchange at the start: for one of no cluster yet."""
         self._redundancy_wait: RedundancyWait | None = None
+        self._watch: ArbiterWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         store.on_failed(self._store_failed)
 
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read the store, and follow the primary."""
+        """Read the store, and follow the primary.
+
+        :raises StartRefusedError: when the arbiter is missing, or another cluster's.
+        """
         if self._store.corruption:
             logger.error("the store is replaced by an empty one: %s", self._store.corruption)
         snapshot = await self._store.load()
-        self.state = rules.GenerationState(snapshot.generation, snapshot.pending)
+        self.state = rules.GenerationState(
+            snapshot.generation, snapshot.pending, snapshot.claim, snapshot.cluster
+        )
+        self._empty = not (snapshot.queues or snapshot.exchanges)
         self.others = snapshot.replicas
+        await self._check_arbiter()
         await restore.restore(self._addresses, self._persister, self._store, snapshot)
         self._addresses.watcher = Wiring(self._persister, lambda: self.replica_set)
         self._set(replace(self.membership, generation=self.state.generation or 0))
@@ -169,13 +187,24 @@ class Member:
         else:
             self._follow()
 
+    async def _check_arbiter(self) -> None:
+        """An arbiter that does not answer is no reason not to start: it is needed for moves alone."""
+        try:
+            wrong = rules.other_cluster(self.state, await self._arbiter.read())
+        except ArbiterMissingError as error:
+            raise StartRefusedError(str(error)) from error
+        except ArbiterUnavailableError as error:
+            logger.warning("the arbiter cannot be read, and this member not be promoted: %s", error)
+        else:
+            if wrong is not None:
+                raise StartRefusedError(str(wrong))
+
     async def stop(self) -> None:
         """Stop following and leading; the store stays open for its owner to close."""
         self._ended = self._ended or "this member stops"
         async with self._moving:
             await self._stop_following()
-            if self._redundancy_wait is not None:
-                self._redundancy_wait.cancel()
+            self._cancel_waits()
             if self.replica_set is not None:
                 replica_set, self.replica_set = self.replica_set, None
                 self._guard.finish()
@@ -185,11 +214,18 @@ class Member:
         for factory in self._factories:
             await factory.close()
 
+    def _cancel_waits(self) -> None:
+        if self._redundancy_wait is not None:
+            self._redundancy_wait.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
     def _follow(self) -> None:
         self._backup = backup.Backup(
             self._applier,
             self._factories[-1],
-            self._options.name,
+            MemberIdentity(self._options.name, str(self._store.identity)),
             self._pause,
             store=self._store,
             timeout=self._options.backup_timeout,
@@ -276,9 +312,27 @@ class Member:
             wiring=lambda: definitions.wiring_of(self._addresses),
             queues=self._applier.replicated_queues,
             backup_timeout=self._options.backup_timeout,
+            name=self._options.name,
+        )
+        self._watch = ArbiterWatch(
+            self._arbiter,
+            held=lambda: self.replica_set.held if self.replica_set is not None else record,
+            superseded=self._superseded,
+            step_down=self.step_down,
+            interval=self._options.arbiter_interval,
         )
         self._set(serving)
         self._recover()
+
+    def _superseded(self, record: rules.ArbiterRecord) -> str | None:
+        return None if self.replica_set is None else self.replica_set.superseded(record)
+
+    async def check_arbiter(self) -> None:
+        """Read the arbiter now, and step down if another member was made primary."""
+        if self._watch is not None:
+            await self._watch.check()
+        async with self._moving:
+            pass  # a step down that the record began has ended
 
     def _recover(self) -> None:
         """Wait for the other replicas of the old primary; being ready under this one is no reason to wait."""
@@ -319,8 +373,7 @@ class Member:
         logger.warning("steps down: %s", reason)
         self._guard.finish()
         replica_set, self.replica_set = self.replica_set, None
-        if self._redundancy_wait is not None:
-            self._redundancy_wait.cancel()
+        self._cancel_waits()
         self._set(self.membership.demote(primary))
         self._host.close_client_connections(reason)
         if replica_set is not None:
@@ -337,11 +390,23 @@ class Member:
     async def write_state(self, state: rules.GenerationState) -> None:
         """Write generation and pending durably, in one commit."""
         written = self._store.write_pending(state.pending)
+        self._store.write_cluster(state.cluster, state.claim).add_done_callback(_retrieve)
         self._store.write_generation(state.generation).add_done_callback(_retrieve)
         # Now: the caller may be cancelled, and the store writes it all the same.
         self.state = state
         await written
         await self._store.when_committed(self._store.sequence)
+
+    async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
+        """Why a primary must not be followed; asks the arbiter when the store belongs to no cluster yet."""
+        record = None
+        if not self.state.cluster:
+            try:
+                record = await self._arbiter.read()
+            except ArbiterUnavailableError as error:
+                logger.warning("whether the primary is of this cluster is not known: %s", error)
+        refusal = rules.may_follow(self.state, primary, arbiter=record, empty=self._empty)
+        return None if refusal is None else str(refusal)
 
     def found_primary(self, primary: Endpoint | None, generation: int) -> None:
         """A primary is followed."""
@@ -407,6 +472,8 @@ class Member:
         replicas = self.replica_set.replicas.values() if self.replica_set is not None else ()
         return {
             "number": self.state.generation,
+            "cluster": self.state.cluster,
+            "number_claim": self.state.claim,
             "pending": None if self.state.pending is None else self.state.pending.generation,
             "claim": None if self.state.pending is None else self.state.pending.claim,
             "was_in_sync": self._was_in_sync,

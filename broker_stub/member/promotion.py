@@ -36,7 +36,7 @@ async def promote(
     """
     record = await arbiter.read()
     begin = rules.Promotion.forced if force else rules.Promotion.begin
-    promotion = begin(candidate.state, record, str(uuid.uuid4()))
+    promotion = begin(candidate.state, record, str(uuid.uuid4()), str(uuid.uuid4()))
     while True:
         match promotion.step:
             case rules.WritePending(state) | rules.WriteGeneration(state):

@@ -56,6 +56,9 @@ class BackupHost(Protocol):
     async def write_state(self, state: rules.GenerationState) -> None:
         """Write generation and pending durably."""
 
+    async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
+        """Why a primary must not be followed."""
+
     def found_primary(self, primary: Endpoint | None, generation: int) -> None:
         """A primary is followed."""
 
@@ -98,27 +101,26 @@ class Applier:
 
     # -- generation -----------------------------------------------------------------------------
 
-    def refusal_reason(self, generation: int) -> str | None:
+    async def refusal_reason(self, primary: rules.PrimaryIdentity) -> str | None:
         """Why this primary must not be followed."""
-        refusal = rules.may_follow(self._host.state, generation)
-        return None if refusal is None else str(refusal)
+        return await self._host.refusal_reason(primary)
 
-    async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
+    async def begin_catch_up(self, endpoint: Endpoint | None, primary: rules.PrimaryIdentity) -> None:
         """A primary is found: this member is not eligible until it gets a generation again."""
-        await self._host.write_state(rules.erase(self._host.state))
+        await self._host.write_state(rules.erase(self._host.state, primary.cluster))
         self._definitions.begin()
-        address = None if primary is None else Endpoint(primary.host, primary.port, tls=primary.tls)
-        self._host.found_primary(address, generation)
+        address = None if endpoint is None else Endpoint(endpoint.host, endpoint.port, tls=endpoint.tls)
+        self._host.found_primary(address, primary.generation)
 
     async def note_pending(self, generation: int, claim: str) -> None:
         """The primary is about to make a claim."""
         pending = rules.Pending(generation, claim)
         await self._host.write_state(rules.note_pending(self._host.state, pending))
 
-    async def take_generation(self, generation: int, ready: tuple[str, ...]) -> None:
+    async def take_generation(self, record: rules.ArbiterRecord, ready: tuple[str, ...]) -> None:
         """The primary hands over its generation."""
-        await self._host.write_state(rules.hand_over(self._host.state, generation))
-        self._host.caught_up(generation, ready)
+        await self._host.write_state(rules.hand_over(self._host.state, record))
+        self._host.caught_up(record.generation, ready)
 
     async def lost_primary(self) -> None:
         """The session has ended."""

@@ -13,11 +13,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from broker_stub.replication.backup_session import BackupSession, ReplicationTarget, SessionEndedError
+from broker_stub.replication.backup_session import (
+    BackupSession,
+    FollowRefusedError,
+    MemberIdentity,
+    ReplicationTarget,
+    SessionEndedError,
+)
 from broker_stub.replication.commit_watch import TICKS, Commits, CommitWatch
 from broker_stub.store import StoreFailedError
 from haclient import aio, events
-from haclient.errors import HaclientError
+from haclient.errors import HaclientError, LinkRefused
 
 logger = logging.getLogger("broker_stub.replication")
 
@@ -32,7 +38,7 @@ class Backup:
     """Follows whichever member is primary.
 
     :param factory: of connections with ``CAPABILITY``, to the broker URL.
-    :param name: this member's name.
+    :param own: who this member is.
     :param pause: seconds to wait before the next session, asked each time.
     :param store: this member's, to see that it goes on.
     :param timeout: seconds without a commit after which it does not.
@@ -42,7 +48,7 @@ class Backup:
         self,
         target: ReplicationTarget,
         factory: aio.ConnectionFactory,
-        name: str,
+        own: MemberIdentity,
         pause: Callable[[], float],
         *,
         store: Commits,
@@ -53,7 +59,8 @@ class Backup:
         self._target = target
         self._pause = pause
         self._factory = factory
-        self._name = name
+        self._own = own
+        self._refusal = ""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -86,7 +93,7 @@ class Backup:
                     await self._session(connection)
             except* (SessionEndedError, HaclientError, ValueError) as over:
                 for reason in _leaves(over):
-                    logger.info("following no primary: %s", reason)
+                    self._report(reason)
             except* StoreFailedError:
                 self._stopping = True  # the member ends
             except* Exception:
@@ -96,9 +103,16 @@ class Backup:
                 await self._target.lost_primary()
                 await asyncio.sleep(self._pause())
 
+    def _report(self, reason: BaseException) -> None:
+        """Log why no primary is followed: what an operator has to mend as an error, once."""
+        refused = isinstance(reason, FollowRefusedError | LinkRefused) and str(reason) != self._refusal
+        logger.log(logging.ERROR if refused else logging.INFO, "following no primary: %s", reason)
+        if refused:
+            self._refusal = str(reason)
+
     async def _session(self, connection: aio.Connection) -> None:
         connection_events = connection.events()
-        session = BackupSession(self._target, connection, self._name)
+        session = BackupSession(self._target, connection, self._own)
         async with asyncio.TaskGroup() as group:
             group.create_task(_until_lost(connection_events), name="watch the primary")
             group.create_task(session.run(), name="follow the primary")

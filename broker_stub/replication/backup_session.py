@@ -9,8 +9,9 @@ store has committed it.
 
 Rules
 -----
-* The version of the wire is compared, and the generation is erased, before anything that the primary sends is
-  looked at (rule 4 of ``generation``).
+* The version of the wire, the cluster and the generation of the primary are in its Attach.  Nothing is erased
+  before they are compared, and nothing that the primary sends is looked at before the own generation is
+  erased (rules 4 and 5 of ``generation``).
 * Commands are executed one after the other, each durably before the next one.  The pieces of the wiring are
   one command, whose end is ``wired``.
 * A queue has events between the backup's report of it and ``ended``.  What is still on its way when the queue
@@ -24,10 +25,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import proton
 
+from broker_stub.election.generation_steps import ArbiterRecord, PrimaryIdentity
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from haclient import aio
@@ -50,10 +53,10 @@ class ReplicationTarget(Protocol):
     async def lost_primary(self) -> None:
         """No primary is followed: ``connecting``."""
 
-    def refusal_reason(self, generation: int) -> str | None:
-        """Why a primary of that generation must not be followed."""
+    async def refusal_reason(self, primary: PrimaryIdentity) -> str | None:
+        """Why that primary must not be followed."""
 
-    async def begin_catch_up(self, primary: Endpoint | None, generation: int) -> None:
+    async def begin_catch_up(self, endpoint: Endpoint | None, primary: PrimaryIdentity) -> None:
         """A primary is found: erase the generation, ``catchup``."""
 
     def add_wiring(self, piece: Mapping[str, Any]) -> None:
@@ -68,7 +71,7 @@ class ReplicationTarget(Protocol):
     async def note_pending(self, generation: int, claim: str) -> None:
         """Write down a claim that the primary is about to make."""
 
-    async def take_generation(self, generation: int, others: tuple[str, ...]) -> None:
+    async def take_generation(self, record: ArbiterRecord, others: tuple[str, ...]) -> None:
         """The primary handed over its generation: ``ready``."""
 
     def replicated_queues(self) -> tuple[Queue, ...]:
@@ -91,16 +94,31 @@ class SessionEndedError(Exception):
     """The connection to the primary is lost, or the primary is not what it should be."""
 
 
+class FollowRefusedError(SessionEndedError):
+    """This member and the primary do not belong together: an operator has to do something."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberIdentity:
+    """Which member this is.
+
+    :param uuid: its store's: two members never have the same one.
+    """
+
+    name: str
+    uuid: str
+
+
 class BackupSession:
     """What a backup does over one connection.
 
-    :param name: this member's name.
+    :param own: who this member is.
     """
 
-    def __init__(self, target: ReplicationTarget, connection: aio.Connection, name: str) -> None:
+    def __init__(self, target: ReplicationTarget, connection: aio.Connection, own: MemberIdentity) -> None:
         self._target = target
         self._connection = connection
-        self._name = name
+        self._own = own
         self._queues: dict[bytes, Queue] = {}
         """Those that the primary may send events of, by ``wire.key``."""
         self._applied: deque[tuple[int, aio.Delivery]] = deque()
@@ -112,13 +130,12 @@ class BackupSession:
         :raises SessionEndedError: when this primary must not be followed.
         """
         connection = self._connection
-        generation = connection.generation or 0
-        refusal_reason = self._target.refusal_reason(generation)
+        control, primary = await self._attach_control()
+        refusal_reason = await self._target.refusal_reason(primary)
         if refusal_reason is not None:
-            raise SessionEndedError(refusal_reason)
-        control = await self._attach_control()
-        logger.info("following %s, generation %d", connection.endpoint, generation)
-        await self._target.begin_catch_up(connection.endpoint, generation)
+            raise FollowRefusedError(f"{connection.endpoint}: {refusal_reason}")
+        logger.info("following %s, generation %d", connection.endpoint, primary.generation)
+        await self._target.begin_catch_up(connection.endpoint, primary)
         data = await connection.create_receiver(wire.DATA, credit=_CREDIT)
         have = await connection.create_sender(wire.HAVE)
         async with asyncio.TaskGroup() as group:
@@ -126,21 +143,26 @@ class BackupSession:
             group.create_task(self._apply_events(data), name="data")
             group.create_task(self._acknowledge(data), name="acknowledge")
 
-    async def _attach_control(self) -> aio.Receiver:
+    async def _attach_control(self) -> tuple[aio.Receiver, PrimaryIdentity]:
         attached: list[proton.Receiver] = []
 
         def introduce(link: proton.Receiver) -> None:
             link.properties = {
-                proton.symbol(wire.MEMBER_PROPERTY): self._name,
+                proton.symbol(wire.MEMBER_PROPERTY): self._own.name,
+                proton.symbol(wire.IDENTITY_PROPERTY): self._own.uuid,
                 proton.symbol(wire.VERSION_PROPERTY): proton.uint(wire.VERSION),
             }
             attached.append(link)
 
         control = await self._connection.create_receiver(wire.CONTROL, credit=_COMMANDS, configure=introduce)
-        version = peer_fields.properties(attached[-1]).get(wire.VERSION_PROPERTY, 1)
+        said = peer_fields.properties(attached[-1])
+        version = said.get(wire.VERSION_PROPERTY, 1)
         if version != wire.VERSION:
-            raise SessionEndedError(wire.other_version("the primary", version))
-        return control
+            raise FollowRefusedError(wire.other_version("the primary", version))
+        cluster, generation = said.get(wire.CLUSTER_PROPERTY), said.get(wire.GENERATION_PROPERTY)
+        if not isinstance(cluster, str) or not cluster or not isinstance(generation, int):
+            raise FollowRefusedError("the primary does not say of which cluster and generation it is")
+        return control, PrimaryIdentity(generation, cluster)
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -164,7 +186,10 @@ class BackupSession:
                 await target.note_pending(int(arguments["number"]), str(arguments["claim"]))
             case "number":
                 others = tuple(str(name) for name in arguments["ready"])
-                await target.take_generation(int(arguments["number"]), others)
+                record = ArbiterRecord(
+                    int(arguments["number"]), str(arguments["claim"]), str(arguments["cluster"])
+                )
+                await target.take_generation(record, others)
             case "queue":
                 await target.change_wiring(command.operation, arguments)
                 queue = target.replicated_queue(str(arguments["identity"]))

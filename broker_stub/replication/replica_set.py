@@ -14,6 +14,8 @@ Rules
 * A replica that owes something and makes no progress for ``backup_timeout`` is dropped, and so is one that
   falls behind by more than a bound: it comes again, and goes on from what it has.  Both are looked at
   ``TICKS`` times in that time.
+* A member's name belongs to the store that joined under it: the same store replaces its half-open
+  predecessor, another one is refused.
 * A primary whose store commits nothing for that long, although it should, steps down: it would
   settle nothing for ever, and look alive.
 """
@@ -75,6 +77,7 @@ class ReplicaSet:
         joins.
     :param queues: those that are replicated.
     :param backup_timeout: seconds.
+    :param name: this member's.
     """
 
     def __init__(
@@ -89,10 +92,13 @@ class ReplicaSet:
         wiring: Callable[[], Iterator[Mapping[str, Any]]],
         queues: Callable[[], Iterable[Queue]],
         backup_timeout: float,
+        name: str = "",
     ) -> None:
         self.state = state
         self.held = held
         self.replicas: dict[str, Replica] = {}
+        self._name = name
+        self._identities: dict[str, str] = {}
         self._term = term
         self._arbiter = arbiter
         self._guard = guard
@@ -137,11 +143,26 @@ class ReplicaSet:
 
     # -- joining --------------------------------------------------------------------------------
 
-    def join(self, name: str, connection: OutgoingConnection, control: SenderLink) -> Replica:
-        """A backup attached its control link; one of the same name is replaced."""
+    def refusal(self, name: str, identity: str) -> str | None:
+        """Why a member must not join.
+
+        :param identity: its store's UUID.
+        """
+        if not name or not identity:
+            return "a backup says its name and its store's identity"
+        if name == self._name or (name in self.replicas and self._identities[name] != identity):
+            return (
+                f"another member of this cluster is named {name!r}"
+                f"{' and is its primary' if name == self._name else ''}: give each member its own --name"
+            )
+        return None
+
+    def join(self, name: str, identity: str, connection: OutgoingConnection, control: SenderLink) -> Replica:
+        """A backup that ``refusal`` lets in attached its control link; its former one is replaced."""
         former = self.replicas.get(name)
         if former is not None:
             self.replica_failed(former, "it joined again")
+        self._identities[name] = identity
         replica = Replica(name, self, connection)
         self.replicas[name] = replica
         self._machines[name] = rules.BecomeReady(name)
@@ -205,8 +226,8 @@ class ReplicaSet:
         self._advance(replica.name, rules.AwaitDrained())
         self._make_ready()
 
-    def _advance(self, name: str, step: object, generation: int | None = None) -> None:
-        self._machines[name] = self._machines[name].finished(step, generation=generation)
+    def _advance(self, name: str, step: object, record: rules.ArbiterRecord | None = None) -> None:
+        self._machines[name] = self._machines[name].finished(step, record=record)
 
     def _make_ready(self) -> None:
         """Hand the generation to every replica that waits for it, unless a new one is being claimed."""
@@ -215,7 +236,7 @@ class ReplicaSet:
         made_ready = False
         for name, machine in tuple(self._machines.items()):
             if isinstance(machine.step, rules.AwaitNoShrink):
-                self._advance(name, rules.AwaitNoShrink(), self.held.generation)
+                self._advance(name, rules.AwaitNoShrink(), self.held)
                 self.replicas[name].phase = Phase.READY
                 self._advance(name, self._machines[name].step)
                 made_ready = True
@@ -229,7 +250,7 @@ class ReplicaSet:
         for name in names:
             replica = self.replicas.get(name)
             if replica is not None:
-                replica.command("number", {"number": self.held.generation, "ready": ready})
+                replica.command("number", {**_fields(self.held), "ready": ready})
 
     # -- dropping -------------------------------------------------------------------------------
 
@@ -251,6 +272,12 @@ class ReplicaSet:
         else:
             for message in replica.drop():
                 self._guard.acknowledged(message)
+
+    def superseded(self, record: rules.ArbiterRecord) -> str | None:
+        """Why this primary must step down after the arbiter was read: rule 6."""
+        if self._shrink is None:
+            return rules.superseded(self.held, None, record)
+        return rules.superseded(self._shrink.held, self._shrink.pending, record)
 
     def _shrink_without(self, name: str) -> None:
         if self._shrink is not None:
@@ -309,8 +336,8 @@ class ReplicaSet:
                 self._update_shrink(lambda shrink: shrink.finished(step))
             case rules.CompareAndSet(expected, new):
                 await self._compare_and_set(expected, new)
-            case rules.HandOver(replicas, generation):
-                self.held = rules.ArbiterRecord(generation, self.held.claim)
+            case rules.HandOver(replicas, record):
+                self.held = record
                 self._hand_over(replicas)
                 self._update_shrink(lambda shrink: shrink.finished(step))
 
@@ -350,6 +377,10 @@ class ReplicaSet:
             self._guard.acknowledged(message)
         self._guard.resume(_SHRINKING)
         self._make_ready()
+
+
+def _fields(record: rules.ArbiterRecord) -> dict[str, Any]:
+    return {"number": record.generation, "claim": record.claim, "cluster": record.cluster}
 
 
 def _settle(waiter: asyncio.Future[None]) -> None:

@@ -16,6 +16,8 @@ Rules
 * ``ended`` is the last event of a queue: no other follows.
 * Both sides say their ``VERSION`` in the Attach of ``CONTROL``, and refuse another one.  Version 1, without
   that property, had a link for each queue, and said where a lifetime ends by the primary's clock.
+* There the backup says its name and the UUID of its store, too, and the primary its cluster's UUID and its
+  generation.
 
 Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 3, sections 3.2.2 (delivery annotations)
 and 3.2.6 (data).
@@ -36,6 +38,9 @@ CONTROL = "$replication"
 DATA = "$replication/data"
 HAVE = "$replication/have"
 MEMBER_PROPERTY = "haclient:member"
+IDENTITY_PROPERTY = "haclient:member-identity"
+CLUSTER_PROPERTY = "haclient:cluster-uuid"
+GENERATION_PROPERTY = "haclient:generation"
 VERSION_PROPERTY = "haclient:replication-version"
 ENDED = "ended"
 MOST_OVERHEAD = 8 * 1024

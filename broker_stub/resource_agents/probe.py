@@ -74,7 +74,8 @@ def is_eligible(facts: Mapping[str, Any], record: ArbiterRecord) -> bool:
     pending = None
     if replication.get("pending") is not None:
         pending = Pending(replication["pending"], replication["claim"])
-    return may_promote(GenerationState(replication.get("number"), pending), record) is None
+    claim, cluster = (str(replication.get(key) or "") for key in ("number_claim", "cluster"))
+    return may_promote(GenerationState(replication.get("number"), pending, claim, cluster), record) is None
 
 
 async def read_role_and_score(

@@ -106,7 +106,8 @@ class Snapshot:
     """All of a store but the messages and the duplicate-detection ids.
 
     :param was_clean: the last life ended by ``close(clean=True)``; true for a store just made.
-    :param generation: the own one, ``None`` for erased.
+    :param generation: the own one, ``None`` for erased; ``claim`` is what it was won with.
+    :param cluster: the UUID of the cluster that the content belongs to, empty for none.
     :param replicas: the names of the other replicas that were ready under the primary of ``generation``;
         none where this member was that primary.
     """
@@ -114,6 +115,8 @@ class Snapshot:
     was_clean: bool = True
     generation: int | None = FIRST_GENERATION
     pending: Pending | None = None
+    claim: str = ""
+    cluster: str = ""
     replicas: tuple[str, ...] = ()
     queues: tuple[StoredQueue, ...] = ()
     exchanges: tuple[ExchangeRecord, ...] = ()
@@ -177,6 +180,9 @@ class Store(Protocol):
 
     def write_pending(self, pending: Pending | None) -> asyncio.Future[None]:
         """Set what is about to be claimed, or clear it."""
+
+    def write_cluster(self, cluster: str, claim: str) -> asyncio.Future[None]:
+        """Set the UUID of the cluster, and the claim of the own generation."""
 
     def put_replicas(self, names: Iterable[str]) -> int:
         """Set the other ready replicas."""

@@ -114,6 +114,12 @@ class MemoryStore(Committing):
         self._facts = replace(self._facts, pending=pending)
         return self.when_committed(self._appended())
 
+    def write_cluster(self, cluster: str, claim: str) -> asyncio.Future[None]:
+        """See ``Store``."""
+        self._check()
+        self._facts = replace(self._facts, cluster=cluster, claim=claim)
+        return self.when_committed(self._appended())
+
     def put_replicas(self, names: Iterable[str]) -> int:
         """See ``Store``."""
         self._check()

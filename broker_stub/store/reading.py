@@ -58,6 +58,9 @@ def snapshot(connection: sqlite3.Connection, *, was_clean: bool) -> Snapshot:
         was_clean=was_clean,
         generation=facts["number"],
         pending=None if pending is None else Pending(*pending),
+        # A version that knew no cluster wrote an empty one, and no claim.
+        claim=facts.get("claim", ""),
+        cluster=facts["cluster"],
         replicas=tuple(name for name, _address in facts["replicas"]),
         queues=tuple(
             StoredQueue(key, record, last_ids.get(key, 0), facts.get(progress_name(key), {}))

@@ -154,6 +154,11 @@ class SqliteStore(Committing):
         value = None if pending is None else [pending.generation, pending.claim]
         return self.when_committed(self._put_meta("pending", value))
 
+    def write_cluster(self, cluster: str, claim: str) -> asyncio.Future[None]:
+        """See ``Store``."""
+        self._put_meta("claim", claim)
+        return self.when_committed(self._put_meta("cluster", cluster))
+
     def put_replicas(self, names: Iterable[str]) -> int:
         """See ``Store``."""
         return self._put_meta("replicas", [[name, _NO_ADDRESS] for name in names])

@@ -1,4 +1,4 @@
-"""Who may be primary: one record, (generation, claim), changed only by compare-and-set.
+"""Who may be primary: one record, (generation, claim, cluster), changed only by compare-and-set.
 
 Rules
 -----
@@ -15,7 +15,7 @@ an object, for members in one process.
 
 from __future__ import annotations
 
-from broker_stub.election.arbiter.record import Arbiter, ArbiterUnavailableError
+from broker_stub.election.arbiter.record import Arbiter, ArbiterMissingError, ArbiterUnavailableError
 from broker_stub.election.arbiter.urls import open_arbiter
 
-__all__ = ["Arbiter", "ArbiterUnavailableError", "open_arbiter"]
+__all__ = ["Arbiter", "ArbiterMissingError", "ArbiterUnavailableError", "open_arbiter"]

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from broker_stub import fsync, permissions
-from broker_stub.election.arbiter.record import ArbiterUnavailableError, decode, encode
-from broker_stub.election.arbiter.threads import in_thread
+from broker_stub.election.arbiter.record import ArbiterMissingError, ArbiterUnavailableError, decode, encode
+from broker_stub.election.arbiter.threads import Threads
 from broker_stub.election.generation import ArbiterRecord
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ class DirectoryArbiter:
     def __init__(self, path: str | os.PathLike[str], *, timeout: float) -> None:
         self._path = Path(path)
         self._timeout = timeout
+        self._threads = Threads()
 
     async def read(self) -> ArbiterRecord:
         """The record."""
@@ -74,11 +75,16 @@ class DirectoryArbiter:
 
     async def _bounded(self, work: Callable[[float], T]) -> T:
         try:
-            return await in_thread(work, timeout=self._timeout)
+            return await self._threads.run(work, timeout=self._timeout)
         except TimeoutError:
             raise ArbiterUnavailableError(
                 f"{self._path} did not answer within {self._timeout:g} s: is its disk or share there?"
             ) from None
+        except FileNotFoundError as error:
+            raise ArbiterMissingError(
+                f"the arbiter's directory {self._path} does not exist: make it (mkdir), or mount the share"
+                " that it is in"
+            ) from error
         except OSError as error:
             raise ArbiterUnavailableError(f"{self._path} can't be used as arbiter: {error}") from error
 

@@ -13,32 +13,46 @@ T = TypeVar("T")
 
 # How much later than its own deadline the work is waited for (seconds): its own error says more.
 _GRACE = 0.5
+# Calls that may hang at the same time: a promotion, a shrink, and a few reads that were given up.
+_MOST_HANGING = 8
 
 
-async def in_thread(work: Callable[[float], T], *, timeout: float) -> T:
-    """Like ``asyncio.to_thread``, but neither the loop nor the interpreter waits for work that hangs.
+class Threads:
+    """Threads that nobody waits for, for the calls of one arbiter; at most a few hang at the same time."""
 
-    :param work: is given its deadline, by ``time.monotonic()``, and should end by itself then.
-    :param timeout: seconds until that deadline.
-    :raises TimeoutError: if it hangs; the thread is left to itself.
-    """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[Callable[[], T]] = loop.create_future()
-    deadline = time.monotonic() + timeout
+    def __init__(self) -> None:
+        self._free = threading.BoundedSemaphore(_MOST_HANGING)
 
-    def finish(outcome: Callable[[], T]) -> None:
-        if not ended.done():
-            ended.set_result(outcome)
+    async def run(self, work: Callable[[float], T], *, timeout: float) -> T:
+        """Like ``asyncio.to_thread``, but neither the loop nor the interpreter waits for work that hangs.
 
-    def run() -> None:
-        outcome = _outcome(work, deadline)
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(finish, outcome)
+        :param work: is given its deadline, by ``time.monotonic()``, and should end by itself then.
+        :param timeout: seconds until that deadline.
+        :raises TimeoutError: if it hangs, and the thread is left to itself; or if so many hang already.
+        """
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Callable[[], T]] = loop.create_future()
+        deadline = time.monotonic() + timeout
+        free = self._free
 
-    threading.Thread(target=run, name="arbiter", daemon=True).start()
-    async with asyncio.timeout(timeout + _GRACE):
-        outcome = await ended
-    return outcome()
+        def finish(outcome: Callable[[], T]) -> None:
+            if not ended.done():
+                ended.set_result(outcome)
+
+        def run() -> None:
+            try:
+                outcome = _outcome(work, deadline)
+            finally:
+                free.release()
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(finish, outcome)
+
+        if not free.acquire(blocking=False):
+            raise TimeoutError
+        threading.Thread(target=run, name="arbiter", daemon=True).start()
+        async with asyncio.timeout(timeout + _GRACE):
+            outcome = await ended
+        return outcome()
 
 
 def _outcome(work: Callable[[float], T], deadline: float) -> Callable[[], T]:

@@ -41,7 +41,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from broker_stub.election.arbiter.record import ArbiterUnavailableError, decode, encode
-from broker_stub.election.arbiter.threads import in_thread
+from broker_stub.election.arbiter.threads import Threads
 from broker_stub.election.generation import ArbiterRecord
 
 T = TypeVar("T")
@@ -68,6 +68,7 @@ class ZooKeeperArbiter:
         self._path = path
         self._timeout = timeout
         self._credentials = credentials
+        self._threads = Threads()
 
     async def read(self) -> ArbiterRecord:
         """The record."""
@@ -82,7 +83,9 @@ class ZooKeeperArbiter:
 
     async def _ask(self, question: Callable[[_Session], T]) -> T:
         try:
-            return await in_thread(lambda deadline: self._answer(question, deadline), timeout=self._timeout)
+            return await self._threads.run(
+                lambda deadline: self._answer(question, deadline), timeout=self._timeout
+            )
         except (TimeoutError, KazooTimeoutError):
             text = f"ZooKeeper at {self._hosts} did not answer within {self._timeout:g} s"
             raise ArbiterUnavailableError(text) from None

@@ -143,6 +143,7 @@ async def test_a_member_started_with_force_primary_takes_over_and_logs_what_that
 async def test_force_primary_without_an_arbiter_in_reach_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     a, _ = cluster.members
     (tmp_path / "arbiter").rmdir()
+    (tmp_path / "arbiter").touch()
     a.process = MemberProcess((*a.process._arguments, "--force-primary"), a.log_file)
     with pytest.raises(MemberStartError, match=r"exit code 1: --force-primary: .* can't be used as arbiter"):
         await a.start()

@@ -95,7 +95,8 @@ async def test_wrong_usage_is_reported_with_exit_code_2(arguments: tuple[str, ..
     assert (await run(*arguments)).exit_code == 2
 
 
-CLUSTER = ("--arbiter", "directory:/nonexistent", "--password-file", __file__, "--member", "127.0.0.1:1")
+NAMELESS = ("--arbiter", "directory:/nonexistent", "--password-file", __file__, "--member", "127.0.0.1:1")
+CLUSTER = (*NAMELESS, "--name", "a")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,9 @@ CLUSTER = ("--arbiter", "directory:/nonexistent", "--password-file", __file__, "
         ((*CLUSTER, "--role", "primary"), "broker-stub promote"),
         ((*CLUSTER, "--generation", "3"), "--generation does not go with --arbiter"),
         ((*CLUSTER, "--primary", "127.0.0.1:1"), "--primary does not go with --arbiter"),
-        (CLUSTER[:4], "--arbiter needs --member"),
+        (NAMELESS, "--arbiter needs --name"),
+        ((*NAMELESS, "--name", ""), "--arbiter needs --name"),
+        (CLUSTER[:4] + CLUSTER[6:], "--arbiter needs --member"),
         (CLUSTER[:2] + CLUSTER[4:], "--arbiter needs --password-file"),
         ((*CLUSTER[2:], "--arbiter", "memory:"), "every member would win"),
         ((*CLUSTER[2:], "--arbiter", "etcd:x"), "'etcd:x' names no arbiter"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tarfile
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -106,11 +107,13 @@ async def test_generation_and_claim_are_known(restored: Restored) -> None:
 
 
 async def test_the_arbiter_has_its_record(restored: Restored) -> None:
-    """And the member is eligible by it: it takes the next generation."""
+    """And the member is eligible by it: it takes the next generation, and makes the cluster's UUID."""
     assert await restored.arbiter.read() == ArbiterRecord(1, CLAIM)
     await restored.member.promote()
-    assert (await restored.arbiter.read()).generation == 2
-    assert restored.member.state == GenerationState(2)
+    record = await restored.arbiter.read()
+    assert (record.generation, record.origin) == (2, 1)
+    assert uuid.UUID(record.cluster).version == 4
+    assert restored.member.state == GenerationState(2, None, record.claim, record.cluster)
 
 
 async def test_definitions_are_known(restored: Restored) -> None:

@@ -54,10 +54,11 @@ class Member:
     ) -> None:
         self.name = name
         self.address = address
+        self.arguments = tuple(arguments)
         self.store = folder / name
         self.log_file = folder / f"{name}.log"
         own = ("--listen", address.authority, "--name", name, "--store", str(self.store))
-        self.process = MemberProcess((*own, *arguments), self.log_file, wrapper=wrapper)
+        self.process = MemberProcess((*own, *self.arguments), self.log_file, wrapper=wrapper)
         self._admin: AdminClient | None = None
 
     @property
@@ -146,6 +147,15 @@ class Member:
         except TimeoutError:
             facts = None if status is None else status.facts
             raise AssertionError(f"{self.name} is not {what}: {facts}\n{self.log[-3000:]}") from None
+
+    async def said(self, text: str, times: int = 1) -> None:
+        """Wait until its log has a text so often."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while self.log.count(text) < times:  # noqa: ASYNC110 - another process writes it
+                    await asyncio.sleep(_LOOK_AGAIN)
+        except TimeoutError:
+            raise AssertionError(f"{self.name} has not said {text!r}:\n{self.log[-3000:]}") from None
 
     async def depth(self, queue: str) -> int | None:
         """Messages in a queue, ``None`` where there is no such queue."""

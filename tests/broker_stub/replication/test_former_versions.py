@@ -19,7 +19,7 @@ from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.site_state import SiteMode, SiteProgress
 from broker_stub.replication import wire
 from broker_stub.replication.backup import CAPABILITY
-from broker_stub.replication.backup_session import BackupSession, SessionEndedError
+from broker_stub.replication.backup_session import BackupSession, MemberIdentity, SessionEndedError
 from broker_stub.replication.definitions import Definitions, wiring_of
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
 from haclient import aio
@@ -167,7 +167,7 @@ async def test_a_backup_of_another_version_is_refused_before_it_is_a_replica(tmp
 class Untouched:
     """A backup's store that nobody may touch."""
 
-    def refusal_reason(self, generation: int) -> None: ...
+    async def refusal_reason(self, *_: object) -> None: ...
 
     async def begin_catch_up(self, *_: object) -> None:
         raise AssertionError("the generation was erased for a primary that cannot be followed")
@@ -177,4 +177,4 @@ async def test_a_primary_of_another_version_is_left_before_anything_is_erased() 
     target: Any = Untouched()
     async with primary() as old, aio.connect(f"amqp://{old.host}:{old.port}") as connection:
         with pytest.raises(SessionEndedError, match=r"the primary speaks version 1 .* version 2"):
-            await BackupSession(target, connection, "b").run()
+            await BackupSession(target, connection, MemberIdentity("b", "its store")).run()

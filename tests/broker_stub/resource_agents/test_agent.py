@@ -154,6 +154,15 @@ def test_a_pid_file_of_another_process_is_nobodys(node: Node) -> None:
     assert not node.pid_file.exists()
 
 
+def test_a_start_without_the_arbiters_folder_names_it_in_both_logs(node: Node) -> None:
+    missing = f"{node.folder}/not mounted/arbiter"
+    started = node.agent("start", arbiter=f"directory:{missing}")
+    assert started.code == GENERIC
+    for log in (started.errors, node.log.read_text()):
+        assert f"the arbiter's directory {missing} does not exist: make it" in log
+    assert node.agent("monitor").code == NOT_RUNNING
+
+
 def test_a_start_that_fails_tells_why(node: Node) -> None:
     failed = node.agent("start", options="--no-such-option")
     assert failed.code == GENERIC

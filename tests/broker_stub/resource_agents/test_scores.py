@@ -10,7 +10,8 @@ from broker_stub.election.generation import ArbiterRecord
 from broker_stub.election.roles import Role
 from broker_stub.resource_agents.probe import ELIGIBLE, FRESH, PRIMARY, READY, is_eligible, score
 
-RECORD = ArbiterRecord(7, "claim")
+OURS = {"cluster": "the UUID of this cluster", "number_claim": "claim"}
+RECORD = ArbiterRecord(7, "claim", OURS["cluster"])
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,11 @@ def test_the_rank_of_the_scores() -> None:
 @pytest.mark.parametrize(
     ("replication", "expected"),
     [
-        ({"number": 7, "pending": None, "claim": None}, True),
-        ({"number": 6, "pending": None, "claim": None}, False),
+        ({"number": 7, "pending": None, "claim": None, **OURS}, True),
+        ({"number": 7, "pending": None, "claim": None, **OURS, "number_claim": "another"}, False),
+        ({"number": 7, "pending": None, "claim": None, **OURS, "cluster": "another"}, False),
+        ({"number": 7, "pending": None, "claim": None}, False),
+        ({"number": 6, "pending": None, "claim": None, **OURS}, False),
         ({"number": 6, "pending": 7, "claim": "claim"}, True),
         ({"number": 6, "pending": 7, "claim": "another"}, False),
         ({"number": None, "pending": None, "claim": None}, False),

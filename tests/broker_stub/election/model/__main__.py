@@ -6,12 +6,12 @@ import argparse
 import sys
 import time
 
-from tests.broker_stub.election.model.invariants import ALL, SAFETY, Broken
+from tests.broker_stub.election.model.invariants import ALL, FORCED, SAFETY, Broken
 from tests.broker_stub.election.model.report import counter_example, summary
 from tests.broker_stub.election.model.rules import MUTANTS, RULES
 from tests.broker_stub.election.model.search import explore
 
-INVARIANTS = {"all": ALL, "safety": SAFETY, "heirs": SAFETY | {Broken.ELIGIBLE_LACKS}}
+INVARIANTS = {"all": ALL, "safety": SAFETY, "heirs": SAFETY | {Broken.ELIGIBLE_LACKS}, "forced": FORCED}
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
         watch=INVARIANTS[options.watch],
         late=options.late,
         wipes=options.wipes,
+        forces=options.forces,
         most_states=options.most_states,
     )
     sys.stdout.write(f"{summary(outcome, time.monotonic() - started)}\n{counter_example(outcome)}")
@@ -50,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         "--late", action="store_true", help="a compare-and-set may come when its member gave up"
     )
     parser.add_argument("--wipes", action="store_true", help="members may lose their disks")
+    parser.add_argument(
+        "--forces", action="store_true", help="members may be promoted by force; goes with --watch forced"
+    )
     parser.add_argument("--most-states", type=int, help="stop after so many")
     return parser
 

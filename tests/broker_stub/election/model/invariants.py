@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from broker_stub.election.generation import ArbiterRecord, may_promote
 from tests.broker_stub.election.model.members import Member
-from tests.broker_stub.election.model.moves import Move, carried_out
+from tests.broker_stub.election.model.moves import GOES_ON, STEPS_DOWN, Move, carried_out
 from tests.broker_stub.election.model.rules import RULES
 
 
@@ -20,12 +20,18 @@ class Broken(enum.StrEnum):
     ELIGIBLE_LACKS = "a member that may be promoted lacks a settled message"
     NONE_ELIGIBLE = "no member may be promoted any more"
     READY_NOT_ELIGIBLE = "a ready replica could not take over"
+    LOST = "no member has a settled message any more"
+    GOES_ON = "a primary goes on although it has read that another one was made"
+    STEPS_DOWN = "a primary steps down for a record of its own"
 
 
 # Those that issue 3 asks for, and all: the others see trouble before a promotion
 # makes it real, and that messages can be had only by force.
 SAFETY = frozenset((Broken.PRIMARY_LACKS, Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS))
 ALL = frozenset(Broken)
+# What holds although members are promoted by force: that loses what they lack.
+FORCED = frozenset((Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS, Broken.GOES_ON, Broken.STEPS_DOWN))
+_VERDICTS = {GOES_ON: Broken.GOES_ON, STEPS_DOWN: Broken.STEPS_DOWN}
 
 
 class Globals(NamedTuple):
@@ -40,6 +46,7 @@ class Globals(NamedTuple):
     settlers: tuple[tuple[int, str], ...] = ()
     late: bool = False
     shrank: bool = False
+    verdict: str = ""
 
     def after(self, move: Move, name: str) -> Globals:
         settlers = self.settlers
@@ -47,7 +54,8 @@ class Globals(NamedTuple):
             settlers = tuple(sorted({*settlers, (move.member.serving.held.generation, name)}))
         late = self.late if move.late is None else move.late
         shrank = move.record is not None and move.record.generation <= self.record.generation
-        return Globals(move.record or self.record, self.settled | move.settles, settlers, late, shrank)
+        record, settled = move.record or self.record, self.settled | move.settles
+        return Globals(record, settled, settlers, late, shrank, move.verdict)
 
     def kept(self, generations: frozenset[int]) -> Globals:
         """Without the generations in which nobody can settle any more: the arbiter's only grows."""
@@ -73,6 +81,8 @@ def of_globals(world: Globals) -> frozenset[Broken]:
     numbers = [number for number, _ in world.settlers]
     if len(set(numbers)) < len(numbers):
         broken.add(Broken.TWO_SETTLE)
+    if world.verdict:
+        broken.add(_VERDICTS[world.verdict])
     if world.shrank:
         broken.add(Broken.NUMBER_SHRINKS)
     return frozenset(broken)

@@ -19,8 +19,8 @@ from broker_stub.election.generation import (
 )
 
 NAMES = "ABC"
-# What a primary sends in order: a pending to note, or a number.
-Order = Pending | int
+# What a primary sends in order: a pending to note, or its record.
+Order = Pending | ArbiterRecord
 
 
 class Link(NamedTuple):
@@ -35,12 +35,14 @@ class Serving(NamedTuple):
 
     :param held: the record it won.
     :param taken: messages of clients that it has not settled, in its store or not.
+    :param seen: what it has read of the arbiter and not looked at.
     """
 
     held: ArbiterRecord
     links: tuple[Link | None, ...]
     taken: int = 0
     work: ShrinkInSync | None = None
+    seen: ArbiterRecord | None = None
 
     @property
     def ready(self) -> frozenset[str]:
@@ -74,7 +76,7 @@ class Member(NamedTuple):
     def generations(self) -> frozenset[int]:
         """Those in which it settles, or may do so without another compare-and-set."""
         if self.promotion is not None:
-            return frozenset((self.promotion.pending.generation,))
+            return frozenset((self.promotion.wanted.generation,))
         if self.serving is None:
             return frozenset()
         work = self.serving.work
@@ -110,6 +112,7 @@ def permuted(member: Member, order: tuple[int, ...], names: Mapping[str, str]) -
 def anonymous(member: Member) -> str:
     """A text that is the same for a member and for any permutation of it."""
     nobody = dict.fromkeys(NAMES, "?") | {f"claim of {name}": "claim" for name in NAMES}
+    nobody |= {f"cluster of {name}": "cluster" for name in NAMES}
     bare = renamed(member, nobody)
     if bare.serving is None:
         return repr(bare)

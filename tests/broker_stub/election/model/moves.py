@@ -5,6 +5,9 @@ A move changes one member, or a primary and one of its replicas; what it does to
 (``crash``, always possible) falls between any two of them.  Sent orders arrive later, also when the
 primary has given up the link or died.  Messages are stored and acknowledged in one move, and the primary
 remembers acknowledgements, for it may act on them when the replica has long gone.
+
+There is another cluster, whose primary and whose arbiter a member may be sent to at any time, whatever their
+generation is: an operator gave it the wrong list.  It has no moves of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +17,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker_stub.election import generation
-from broker_stub.election.generation import ArbiterRecord, BecomeReady, Pending, Promotion, ShrinkInSync
+from broker_stub.election.generation import (
+    ArbiterRecord,
+    BecomeReady,
+    Pending,
+    PrimaryIdentity,
+    Promotion,
+    ShrinkInSync,
+)
 from tests.broker_stub.election.model.members import NAMES, Link, Member, Order, Serving, renamed
-from tests.broker_stub.election.model.rules import DEAD, LATE, LIVE, RECORD, Rules
+from tests.broker_stub.election.model.rules import DEAD, LATE, LIVE, MADE_BY, OURS, RECORD, THEIRS, Rules
 
 
 class Effect(NamedTuple):
@@ -54,6 +64,7 @@ class Move(NamedTuple):
     :param record: the arbiter's, if it changes.
     :param late: whether a compare-and-set is on its way whose member has given up; ``None`` for no change.
     :param settles: the messages that are settled, a bit for each.
+    :param verdict: whether a primary that looks at what it has read is wrong: it goes on, or it steps down.
     """
 
     label: str
@@ -63,6 +74,10 @@ class Move(NamedTuple):
     record: ArbiterRecord | None = None
     settles: int = 0
     late: bool | None = None
+    verdict: str = ""
+
+
+GOES_ON, STEPS_DOWN = "goes on", "steps down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,7 @@ class Moves:
     :param generations: the arbiter goes no further.
     :param late: whether a compare-and-set may be carried out when its member has long given up.
     :param wipes: whether members may lose their disks.
+    :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
     """
 
     rules: Rules
@@ -80,6 +96,7 @@ class Moves:
     generations: int
     late: bool = False
     wipes: bool = False
+    forces: bool = False
 
     # --- One member ---------------------------------------------------------------------------
 
@@ -90,6 +107,8 @@ class Moves:
             yield self._crash(name, member)
         if member.serving is not None:
             yield from self._serve(name, member, member.serving, settled)
+            if self.forces:
+                yield self._reread(name, member, member.serving, record)
             if member.serving.work is not None:
                 yield from self._go_alone(name, member, member.serving, member.serving.work, record)
         elif member.promotion is not None:
@@ -98,6 +117,8 @@ class Moves:
             yield from self._begin_promotion(name, member, record)
             if member.follows is None and member.inbox:
                 yield Move(f"{name} carries out a late order", carried_out(self.rules, member))
+            if member.follows is None:
+                yield from self._follow_others(name, member, record)
         if self.wipes and member.crashed != NEW:
             crash = self._crash(name, member)
             yield crash._replace(label=f"{name} loses its disk and starts with a new one", member=NEW)
@@ -111,11 +132,46 @@ class Moves:
         if record.generation >= self.generations:
             return
         member = member.crashed if self.rules.leaves_first else member
-        promotion = self.rules.begin_promotion(member.durable, record, self.rules.claim(name))
-        if not isinstance(promotion.step, generation.Refused):
-            yield Move(
-                f"{name} is told to promote, reads {_text(record)}", member._replace(promotion=promotion)
-            )
+        own = self.rules.claim(name), MADE_BY + name
+        theirs = [ArbiterRecord(g, THEIRS, THEIRS) for g in range(1, self.generations)]
+        for read in (record, *theirs):
+            promotion = self.rules.begin_promotion(member.durable, read, *own)
+            if self.forces and read == record and isinstance(promotion.step, generation.Refused):
+                promotion = Promotion.forced(member.durable, read, *own)
+            if not isinstance(promotion.step, generation.Refused):
+                where = "another cluster's arbiter, " if read.cluster == THEIRS else ""
+                label = f"{name} is told to promote, reads {where}{_text(read)}"
+                yield Move(label, member._replace(promotion=promotion))
+
+    def _follow_others(self, name: str, member: Member, record: ArbiterRecord) -> Iterator[Move]:
+        """An operator gave it the list of another cluster."""
+        for g in range(1, self.generations + 1):
+            primary = PrimaryIdentity(g, THEIRS)
+            if self.rules.may_follow(member.durable, primary, record, not member.stored) is None:
+                erased = Member(self.rules.erase(member.durable, THEIRS))
+                label = f"{name} follows another cluster's primary of generation {g}, and discards all"
+                yield Move(label, erased)
+                handed_over = self.rules.hand_over(erased.durable, ArbiterRecord(g, THEIRS, THEIRS))
+                yield Move(f"{label}, and is ready there", Member(handed_over))
+
+    def _reread(self, name: str, member: Member, serving: Serving, record: ArbiterRecord) -> Move:
+        """It reads the arbiter, and looks later at what it read."""
+        seen, work = serving.seen, serving.work
+        if seen is None:
+            after = member._replace(serving=serving._replace(seen=record))
+            return Move(f"{name} reads {_text(record)} again", after)
+        held = serving.held if work is None else work.held
+        asked = None if work is None else work.pending
+        own = (seen.generation, seen.claim) in [
+            (each.generation, each.claim) for each in (held, asked) if each
+        ]
+        if self.rules.superseded(held, asked, seen) is not None:
+            down = self._crash(name, member)
+            label = f"{name} steps down for {_text(seen)}"
+            return down._replace(label=label, verdict=STEPS_DOWN if own else "")
+        wrong = not own and seen.generation >= held.generation
+        after = member._replace(serving=serving._replace(seen=None))
+        return Move(f"{name} goes on after {_text(seen)}", after, verdict=GOES_ON if wrong else "")
 
     def _promote(
         self, name: str, member: Member, promotion: Promotion, record: ArbiterRecord
@@ -123,7 +179,10 @@ class Moves:
         match promotion.step:
             case generation.WritePending(state):
                 after = member._replace(durable=state, promotion=promotion.finished(promotion.step))
-                yield Move(f"{name} writes pending {_text(promotion.pending)}", after)
+                yield Move(f"{name} writes pending {_text(promotion.wanted)}", after)
+            case generation.CompareAndSet(expected, new) if expected.cluster == THEIRS:
+                after = member._replace(promotion=promotion.compared(won=True))
+                yield Move(f"{name} compares-and-sets {_text(new)} at another cluster's arbiter", after)
             case generation.CompareAndSet(expected, new) if expected == record:
                 yield from self._leave_under_way(name, member)
                 after = member._replace(promotion=promotion.compared(won=True))
@@ -194,9 +253,9 @@ class Moves:
                 return
             case generation.WriteGeneration(state):
                 label, after = f"{name} writes number {state.generation}", member._replace(durable=state)
-            case generation.HandOver(replicas, number):
-                label = f"{name} sends number {number} to {_names(replicas)}"
-                effect = Effect(sender=name, replicas=replicas, order=number)
+            case generation.HandOver(replicas, held):
+                label = f"{name} sends {_text(held)} to {_names(replicas)}"
+                effect = Effect(sender=name, replicas=replicas, order=held)
             case _:
                 return
         after, renames = self._working(name, after, serving, work.finished(work.step))
@@ -239,8 +298,10 @@ class Moves:
             return
         number = primary.durable.generation
         assert number is not None
-        if self.rules.may_follow(replica.durable, number) is None:
-            erased = Member(self.rules.erase(replica.durable), replica.stored, one)
+        primary_identity = PrimaryIdentity(number, serving.held.cluster)
+        # The arbiter that gave a primary its record is of its cluster, and stays so.
+        if self.rules.may_follow(replica.durable, primary_identity, serving.held, not replica.stored) is None:
+            erased = Member(self.rules.erase(replica.durable, serving.held.cluster), replica.stored, one)
             linked = _linked(serving, two, Link(BecomeReady(two), 0))
             yield Move(f"{two} erases, follows {one}", primary._replace(serving=linked), erased)
 
@@ -299,26 +360,27 @@ class Moves:
                 yield self._hand_over(primary, serving, link, two, replica)
 
     def _hand_over(self, primary: Member, serving: Serving, link: Link, two: str, replica: Member) -> Move:
-        becoming = link.becoming.finished(link.becoming.step, generation=primary.durable.generation)
+        becoming = link.becoming.finished(link.becoming.step, record=serving.held)
         assert isinstance(becoming.step, generation.HandOver)
-        number = becoming.step.generation
+        held = becoming.step.record
         ready = link._replace(becoming=becoming.finished(becoming.step))
-        sent = replica._replace(inbox=(*replica.inbox, number))
+        sent = replica._replace(inbox=(*replica.inbox, held))
         after = primary._replace(serving=_linked(serving, two, ready))
-        return Move(f"the primary sends number {number} to {two}", after, sent)
+        return Move(f"the primary sends {_text(held)} to {two}", after, sent)
 
     def _execute(self, one: str, primary: Member, serving: Serving, two: str, replica: Member) -> Move:
         order, work = replica.inbox[0], serving.work
         renames: tuple[tuple[str, str], ...] = ()
         if work is not None and isinstance(order, Pending):
             primary, renames = self._working(one, primary, serving, work.noted(two, order))
-        label = f"{two} carries out {order if isinstance(order, int) else _text(order)}"
+        label = f"{two} carries out {'pending ' if isinstance(order, Pending) else ''}{_text(order)}"
         return Move(label, primary, self._claims(carried_out(self.rules, replica), renames), Effect(renames))
 
     # --- What they share -----------------------------------------------------------------------
 
     def _ended(self, name: str, now: str) -> tuple[tuple[str, str], ...]:
-        return ((LIVE + name, now),) if self.rules.renames else ()
+        cluster = DEAD if now == DEAD else OURS
+        return ((LIVE + name, now), (MADE_BY + name, cluster)) if self.rules.renames else ()
 
     def _claims(self, member: Member, renames: tuple[tuple[str, str], ...]) -> Member:
         renewed: Member = renamed(member, dict(renames)) if renames else member

@@ -6,9 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from broker_stub.election import generation
-from broker_stub.election.generation import ArbiterRecord, BecomeReady, GenerationState, Promotion, Refusal
+from broker_stub.election.generation import (
+    ArbiterRecord,
+    BecomeReady,
+    GenerationState,
+    Pending,
+    PrimaryIdentity,
+    Promotion,
+    Refusal,
+)
 
 LIVE, DEAD, RECORD, LATE = "claim of ", "dead", "record", "late"
+# UUIDs of clusters: one that a member may make, the one that was made, and that of another cluster.
+MADE_BY, OURS, THEIRS = "cluster of ", "ours", "theirs"
 
 
 def fresh(member: str) -> str:
@@ -30,16 +40,22 @@ class Rules:
     :param waits: whether a primary waits for the acknowledgements of a replica.
     :param drains: whether what was settled before that must be acknowledged before the number is sent.
     :param leaves_first: whether who is promoted first leaves its primary.
+    :param superseded: why a primary that read a record of the arbiter steps down.
     :param counts_from_sending: whether a replica is ready when the number is sent, or when it has it.
     """
 
     may_promote: Callable[[GenerationState, ArbiterRecord], Refusal | None] = generation.may_promote
-    may_follow: Callable[[GenerationState, int], Refusal | None] = generation.may_follow
+    may_follow: Callable[[GenerationState, PrimaryIdentity, ArbiterRecord, bool], Refusal | None] = (
+        lambda state, primary, arbiter, empty: generation.may_follow(
+            state, primary, arbiter=arbiter, empty=empty
+        )
+    )
     must_shrink: Callable[[frozenset[str], str], bool] = generation.must_shrink
-    erase: Callable[[GenerationState], GenerationState] = generation.erase
-    hand_over: Callable[[GenerationState, int], GenerationState] = generation.hand_over
+    erase: Callable[[GenerationState, str], GenerationState] = generation.erase
+    hand_over: Callable[[GenerationState, ArbiterRecord], GenerationState] = generation.hand_over
     note_pending: Callable[[GenerationState, generation.Pending], GenerationState] = generation.note_pending
-    begin_promotion: Callable[[GenerationState, ArbiterRecord, str], Promotion] = Promotion.begin
+    begin_promotion: Callable[[GenerationState, ArbiterRecord, str, str], Promotion] = Promotion.begin
+    superseded: Callable[[ArbiterRecord, Pending | None, ArbiterRecord], str | None] = generation.superseded
     begin_shrink: Callable[[GenerationState, ArbiterRecord, frozenset[str]], generation.ShrinkInSync] = (
         generation.ShrinkInSync.begin
     )
@@ -59,18 +75,62 @@ CLAIMS_REUSED = replace(RULES, claim=lambda member: LIVE + member, renames=False
 ONLY_THE_LAST = replace(RULES, must_shrink=lambda ready, dropped: ready == {dropped})
 
 
-def _promotion_without_adopting(state: GenerationState, record: ArbiterRecord, claim: str) -> Promotion:
+def _promotion_without_adopting(
+    state: GenerationState, record: ArbiterRecord, claim: str, cluster: str
+) -> Promotion:
     if generation.may_promote(state, record) is not None:
-        return Promotion.begin(state, record, claim)
-    return Promotion.forced(state, record, claim)
+        return Promotion.begin(state, record, claim, cluster)
+    return Promotion.forced(state, record, claim, cluster)
+
+
+def _promotion_by_any_arbiter(
+    state: GenerationState, record: ArbiterRecord, claim: str, cluster: str
+) -> Promotion:
+    if state.generation == record.generation:
+        state = replace(state, claim=record.claim, cluster=record.cluster)
+    return Promotion.begin(state, record, claim, cluster)
+
+
+def _followed_by_number_alone(
+    state: GenerationState, primary: PrimaryIdentity, arbiter: ArbiterRecord, empty: bool
+) -> Refusal | None:
+    state, arbiter = replace(state, cluster=primary.cluster), replace(arbiter, cluster=primary.cluster)
+    return generation.may_follow(state, primary, arbiter=arbiter, empty=empty)
+
+
+def _followed_without_the_arbiters_word(
+    state: GenerationState, primary: PrimaryIdentity, arbiter: ArbiterRecord, empty: bool
+) -> Refusal | None:
+    arbiter = replace(arbiter, cluster=primary.cluster)
+    return generation.may_follow(state, primary, arbiter=arbiter, empty=empty)
+
+
+def _followed_though_it_is_lower(
+    state: GenerationState, primary: PrimaryIdentity, arbiter: ArbiterRecord, empty: bool
+) -> Refusal | None:
+    known = replace(state, generation=None, pending=None)
+    return generation.may_follow(known, primary, arbiter=arbiter, empty=empty)
+
+
+def _superseded_by_its_own_claim(
+    held: ArbiterRecord, _asked: Pending | None, read: ArbiterRecord
+) -> str | None:
+    return generation.superseded(held, None, read)
 
 
 # The rest of the rules, one left out at a time.
 ANYBODY_PROMOTED = replace(RULES, may_promote=lambda _state, _record: None, begin_promotion=Promotion.forced)
 PENDING_NOT_ADOPTED = replace(RULES, begin_promotion=_promotion_without_adopting)
-PENDING_NOT_ERASED = replace(RULES, erase=lambda state: replace(state, generation=None))
-NUMBER_NOT_ERASED = replace(RULES, erase=lambda state: state)
-ANY_PRIMARY_FOLLOWED = replace(RULES, may_follow=lambda _state, _primary: None)
+PENDING_NOT_ERASED = replace(
+    RULES, erase=lambda state, cluster: replace(state, generation=None, claim="", cluster=cluster)
+)
+NUMBER_NOT_ERASED = replace(RULES, erase=lambda state, cluster: replace(state, cluster=cluster))
+ANY_PRIMARY_FOLLOWED = replace(RULES, may_follow=_followed_though_it_is_lower)
+ANY_CLUSTER_FOLLOWED = replace(RULES, may_follow=_followed_by_number_alone)
+ARBITER_NOT_COMPARED = replace(RULES, may_follow=_followed_without_the_arbiters_word)
+ANY_ARBITER_ASKED = replace(RULES, begin_promotion=_promotion_by_any_arbiter)
+ARBITER_NEVER_REREAD = replace(RULES, superseded=lambda _held, _asked, _read: None)
+SUPERSEDED_BY_ITSELF = replace(RULES, superseded=_superseded_by_its_own_claim)
 NEVER_ALONE = replace(RULES, must_shrink=lambda _ready, _dropped: False)
 WAITING_TOO_LATE = replace(RULES, waits=lambda becoming: becoming.ready)
 READY_WHEN_IT_HAS_THE_NUMBER = replace(RULES, counts_from_sending=False)
@@ -93,4 +153,9 @@ MUTANTS = {
     "promoted-while-following": PROMOTED_WHILE_FOLLOWING,
     "handed-over-undrained": HANDED_OVER_UNDRAINED,
     "replicas-note-nothing": REPLICAS_NOTE_NOTHING,
+    "any-cluster-followed": ANY_CLUSTER_FOLLOWED,
+    "arbiter-not-compared": ARBITER_NOT_COMPARED,
+    "any-arbiter-asked": ANY_ARBITER_ASKED,
+    "arbiter-never-reread": ARBITER_NEVER_REREAD,
+    "superseded-by-itself": SUPERSEDED_BY_ITSELF,
 }

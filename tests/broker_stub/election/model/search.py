@@ -38,14 +38,16 @@ def explore(
     watch: frozenset[Broken] = invariants.ALL,
     late: bool = False,
     wipes: bool = False,
+    forces: bool = False,
     most_states: int | None = None,
 ) -> Outcome:
     """Look at every state until an invariant of ``watch`` is broken, or until there were so many.
 
     :param late: whether a compare-and-set may be carried out when its member has long given up.
     :param wipes: whether members may lose their disks.
+    :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
     """
-    tables = Tables(Moves(rules, members, messages, generations, late, wipes))
+    tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces))
     world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""))
     start = tables.state([Member()] * members, world)
     gc.disable()  # nothing here is a cycle, and looking for some takes half the time

@@ -14,7 +14,7 @@ from tests.broker_stub.election.model import invariants
 from tests.broker_stub.election.model.invariants import Broken, Globals
 from tests.broker_stub.election.model.members import NAMES, Member, anonymous, permuted, renamed
 from tests.broker_stub.election.model.moves import NOTHING, Effect, Move, Moves
-from tests.broker_stub.election.model.rules import LIVE
+from tests.broker_stub.election.model.rules import LIVE, MADE_BY
 
 T = TypeVar("T")
 BITS = 20
@@ -64,6 +64,7 @@ class Tables:
         self._renaming: dict[tuple[int, ...], tuple[dict[int, int], dict[int, int]]] = {}
         self._sign: list[int] = []  # of a member: the same for all its permutations
         self._serves: list[bool] = []
+        self._stored: list[int] = []
         self._settles_in: list[frozenset[int]] = []
         self._judged: dict[tuple[int, int], tuple[bool, frozenset[Broken]]] = {}
         self._can: dict[tuple[int, int, int, int, int], bool] = {}
@@ -202,6 +203,7 @@ class Tables:
         if number == len(self._sign):
             self._sign.append(self._signatures.of(anonymous(member)))
             self._serves.append(member.serving is not None)
+            self._stored.append(member.stored)
             self._settles_in.append(member.generations)
         return number
 
@@ -211,7 +213,9 @@ class Tables:
         """What does not hold in a state."""
         world = state[-1]
         eligible_members, broken = False, invariants.of_globals(self.worlds.things[world])
+        lost = self.worlds.things[world].settled
         for number in state[:-1]:
+            lost &= ~self._stored[number]
             judged = self._judged.get((number, world))
             if judged is None:
                 shared = self.worlds.things[world]
@@ -220,6 +224,8 @@ class Tables:
             eligible_members = eligible_members or judged[0]
             if judged[1]:
                 broken |= judged[1]
+        if lost:
+            broken |= {Broken.LOST}
         if not self._ready_can_take_over(state):
             broken |= {Broken.READY_NOT_ELIGIBLE}
         return broken if eligible_members else broken | {Broken.NONE_ELIGIBLE}
@@ -262,4 +268,4 @@ SORTING = {
 
 def _names(order: tuple[int, ...]) -> dict[str, str]:
     names = {NAMES[old]: NAMES[new] for old, new in enumerate(order)}
-    return names | {LIVE + old: LIVE + new for old, new in names.items()}
+    return {kind + old: kind + new for kind in ("", LIVE, MADE_BY) for old, new in names.items()}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.broker_stub.election.model.invariants import ALL, SAFETY, Broken
+from tests.broker_stub.election.model.invariants import ALL, FORCED, SAFETY, Broken
 from tests.broker_stub.election.model.report import counter_example
 from tests.broker_stub.election.model.rules import MUTANTS
 from tests.broker_stub.election.model.search import Outcome, explore
@@ -48,6 +48,14 @@ def test_a_member_with_a_new_disk_never_takes_over(members: int) -> None:
     assert_holds(explore(members=members, generations=4, watch=ELIGIBLE, wipes=True, most_states=100_000))
 
 
+@pytest.mark.parametrize("members", [2, 3])
+def test_a_primary_that_reads_the_arbiter_again_steps_down_for_others_and_never_for_itself(
+    members: int,
+) -> None:
+    """Members are promoted by force while it lives, and it looks at what it read at any time after."""
+    assert_holds(explore(members=members, generations=4, watch=FORCED, forces=True, most_states=60_000))
+
+
 # With the claim left out, with claims reused, with a bump at the last replica only: the issue's three.
 # Then every other sentence of the rules, with the invariants that show what it is there for.
 SHOWN = [
@@ -65,12 +73,20 @@ SHOWN = [
     ("pending-not-adopted", 2, ALL),
     ("any-primary-followed", 2, ALL),
     ("replicas-note-nothing", 3, ALL),
+    # The wrong list: the only copy is discarded.
+    ("any-cluster-followed", 2, frozenset({Broken.LOST})),
+    ("arbiter-not-compared", 2, ALL),
+    ("any-arbiter-asked", 2, SAFETY),
+    ("arbiter-never-reread", 2, FORCED),
+    ("superseded-by-itself", 2, FORCED),
 ]
 
 
 @pytest.mark.parametrize(("mutant", "members", "watch"), SHOWN, ids=[name for name, _, _ in SHOWN])
 def test_every_rule_is_needed(mutant: str, members: int, watch: frozenset[Broken]) -> None:
-    outcome = explore(members=members, generations=3, rules=MUTANTS[mutant], watch=watch)
+    outcome = explore(
+        members=members, generations=3, rules=MUTANTS[mutant], watch=watch, forces=watch == FORCED
+    )
     assert outcome.broken, f"{mutant}: no violation in {outcome.states} states"
     # Shown by `pytest -rP`.
     sys.stdout.write(f"{mutant}: {'; '.join(outcome.broken)} after {outcome.states} states\n")
