@@ -102,7 +102,15 @@ class DataLink:
     @property
     def free(self) -> bool:
         """Whether an event may be sent now, and nobody waits for a turn."""
-        return not self._ready and self.takes
+        # Not by ``takes``: this is asked for every message.
+        link = self._link
+        return (
+            not self._ready
+            and link is not None
+            and self._in_flight < _WINDOW
+            and not self._connection.congested
+            and link.credit > 0
+        )
 
     def send(self, source: Source, number: int | None, event: bytes) -> None:
         """Send an event; its source asked whether the link takes it."""

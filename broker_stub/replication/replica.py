@@ -80,7 +80,9 @@ class Replica:
 
     def __init__(self, name: str, owner: ReplicaOwner, connection: OutgoingConnection) -> None:
         self.name = name
-        self.phase = Phase.CATCHING_UP
+        self.waiting = False
+        """Whether new messages wait for its acknowledgement."""
+        self._phase = Phase.CATCHING_UP
         self._owner = owner
         self._connection = connection
         self.data = DataLink(connection, self.fail)
@@ -101,9 +103,15 @@ class Replica:
         self.backlog = Backlog()
 
     @property
-    def waiting(self) -> bool:
-        """Whether new messages wait for its acknowledgement."""
-        return self.phase in (Phase.WAITING, Phase.READY)
+    def phase(self) -> Phase:
+        """How far it is."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self._phase = phase
+        # Asked for every message.
+        self.waiting = phase in (Phase.WAITING, Phase.READY)
 
     def tick(self) -> int:
         """One more look at it: how many in a row have found that it owes something and does not move."""

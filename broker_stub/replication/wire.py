@@ -65,6 +65,8 @@ _MAX_LIFETIME = 2**62
 # One queue in a report of what a backup has: its identity, and how many ranges of ids follow.
 _HAVE = struct.Struct(">16sI")
 _RANGE = 16
+# The primary makes a set of them.  A queue with so many messages is larger than any member's memory.
+_MOST_IDS = 2**24
 # A primary starts the queues of one report in one iteration of its loop.
 _HAVE_BYTES = 8 * 1024
 
@@ -234,5 +236,8 @@ def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
         except struct.error as error:
             raise ValueError(f"a report that ends too early: {error}") from error
         position += count * _RANGE
-        found.append((queue, list(zip(numbers[0::2], numbers[1::2], strict=True))))
+        spans = list(zip(numbers[0::2], numbers[1::2], strict=True))
+        if sum(max(0, last - first + 1) for first, last in spans) > _MOST_IDS:
+            raise ValueError(f"a report of more than {_MOST_IDS:,} messages in one queue")
+        found.append((queue, spans))
     return found

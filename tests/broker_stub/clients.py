@@ -101,10 +101,19 @@ class Client:
         self.session = engine.begin()
         return self
 
-    async def attach(self, role: str, name: str, address: str | None = None, **source: Any) -> Any:
+    async def attach(
+        self,
+        role: str,
+        name: str,
+        address: str | None = None,
+        *,
+        link_properties: dict[Any, Any] | None = None,
+        **source: Any,
+    ) -> Any:
         """A link of that role; returns it when it is answered, raises what it is refused with."""
         assert self.engine is not None
         link = getattr(self.engine, role)(self.session, name, self)
+        link.endpoint.properties = link_properties
         if role == "sender":
             link.endpoint.target.address = address
         else:

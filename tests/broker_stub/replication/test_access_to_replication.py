@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import Message
+from proton import Message, symbol, uint
 
 from broker_stub.admission.user_database import PASSWORD_MECHANISMS
 from broker_stub.replication.backup import CAPABILITY
@@ -115,6 +115,20 @@ async def test_a_wrong_password_is_nobody(pair: tuple[Member, Member]) -> None:
     wrong = {**CLUSTER_ADMIN, "password": "guessed"}
     client = await Client().connect(pair[0].address, **wrong)
     assert (await client.end()).condition.name == "amqp:unauthorized-access"
+
+
+@pytest.mark.parametrize("body", [b"no report", b"\0" * 16 + b"\xff" * 4, "text"])
+async def test_a_backup_that_reports_nonsense_is_dropped_and_nobody_else_is(
+    pair: tuple[Member, Member], body: Any
+) -> None:
+    a, _ = pair
+    client = await connected(a, CLUSTER_ADMIN, **REPLICATES)
+    version = {symbol("haclient:replication-version"): uint(2), symbol("haclient:member"): "c"}
+    await client.attach("receiver", "control", "$replication", link_properties=version)
+    link = await client.attach("sender", "reports", "$replication/have")
+    link.send(bytes(Message(body=body, inferred=True).encode()), None)
+    assert "no report of what it has" in str(await client.end())
+    assert [replica["name"] for replica in await replicas(a)] == ["b"]
 
 
 async def replicas(member: Member) -> list[dict[str, Any]]:
