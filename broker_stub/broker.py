@@ -29,9 +29,12 @@ from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, AdmissionOptions, Decision
 from broker_stub.admission.listener import Listener
 from broker_stub.admission.newcomer_scheduler import NewcomerScheduler, ScheduledProtocol
+from broker_stub.admission.user_connections import UserConnections
 from broker_stub.amqp.conditions import CONNECTION_FORCED
 from broker_stub.amqp.endpoints import endpoint_fields
 from broker_stub.connections.connection import ClientConnection
+from broker_stub.connections.limits import DEFAULT_CONNECTION_LIMITS, ConnectionLimits
+from broker_stub.connections.unfinished import UnfinishedMessages
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management.node import Management, ManagementLink
 from broker_stub.management.queues import queue_facts
@@ -39,13 +42,19 @@ from broker_stub.member.member import ClusterSetup, SiteSteps
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
+from broker_stub.queueing.queue_limits import (
+    DEFAULT_LIMITS,
+    DEFAULT_STORE_LIMITS,
+    QueueLimits,
+    StoreLimits,
+)
 from broker_stub.replication.replica_set import ReplicaSet
 from broker_stub.replication.wire import MOST_OVERHEAD
 from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.reconcile import reconcile
 from broker_stub.sites.site import Site
+from broker_stub.sites.site_link import AtLimit
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -86,6 +95,11 @@ class BrokerOptions:
     :param members: the addresses of the cluster's members, sent to clients in Open.
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
+    :param max_user_connections: clients of one user beyond this are refused, but never the cluster-admin;
+        ``None`` for no limit.
+    :param connection_limits: what one connection may use.
+    :param store_limits: what all queues may have together.
+    :param site_at_limit: what links of other sites do when these are reached.
     :param admission: how fast clients are admitted, and how many may be parked or unfinished.
     :param max_message_size: bytes; less than a backup takes, or it could not be replicated.
     :param heartbeat: seconds of silence after which a client is lost.
@@ -107,6 +121,10 @@ class BrokerOptions:
     replicate: Replicate = Replicate.ALL
     handshake_timeout: float = 10.0
     max_connections: int = 20_000
+    max_user_connections: int | None = None
+    connection_limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS
+    store_limits: StoreLimits = DEFAULT_STORE_LIMITS
+    site_at_limit: AtLimit = AtLimit.HOLD
     admission: AdmissionOptions = DEFAULT_ADMISSION
     heartbeat: float = DEFAULT_HEARTBEAT
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
@@ -131,6 +149,7 @@ class Broker:
         self.addresses = Addresses(
             self._loop.time,
             limits=options.limits,
+            store_limits=options.store_limits,
             auto_create=options.auto_create,
             replicate=options.replicate,
             now_ms=self.now_ms,
@@ -145,7 +164,12 @@ class Broker:
             self._persist_site_progress,
             lambda anomaly: self.telemetry.anomaly(self.membership, anomaly),
             options.password_files,
+            at_limit=options.site_at_limit,
         )
+        self.unfinished = UnfinishedMessages(
+            options.connection_limits.all_unfinished, options.connection_limits.unfinished
+        )
+        """The unfinished messages of all connections."""
         self._management = Management(self)
         self._settings = self._connection_settings()
         self.admission = AdmissionController(options.admission, self.membership, self._loop)
@@ -159,6 +183,7 @@ class Broker:
         self._logged_failures = 0
         self._descriptor_limit = descriptors.most_connections(options.admission.max_handshakes)
         self._connections: set[ClientConnection] = set()
+        self._user_connections = UserConnections(options.max_user_connections)
         self._all_closed = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self.failure = ""
@@ -176,6 +201,7 @@ class Broker:
             heartbeat=options.heartbeat,
             max_frame_size=options.max_frame_size,
             max_message_size=options.max_message_size,
+            channel_max=options.connection_limits.sessions - 1,
             tls_domain=server_domain(options.tls) if options.tls and options.tls.ca else None,
             tls_context=server_context(options.tls) if options.tls and not options.tls.ca else None,
             sasl_server=options.auth.sasl_server(),
@@ -271,6 +297,8 @@ class Broker:
         """Remove a connection that has ended."""
         self._connections.discard(connection)
         self.admission.handshakes.done(connection)
+        if connection.counted:
+            self._user_connections.remove(connection.user)
         if not self._connections:
             self._all_closed.set()
         level = logging.DEBUG
@@ -286,10 +314,14 @@ class Broker:
         admission = self.admission
         admission.handshakes.opened(request, self._loop.time())
         opened = len(self._connections) - len(admission.handshakes)
-        full = (
-            opened - len(admission.parking) > self.options.max_connections or opened > self._descriptor_limit
-        )
-        return admission.decide(request, full=full)
+        full = self._user_connections.refusal_reason(request.user)
+        if opened - len(admission.parking) > self.options.max_connections or opened > self._descriptor_limit:
+            full = "the limit of connections is reached"
+        decision = admission.decide(request, full=full)
+        if isinstance(decision, Decision) and not request.admin:
+            request.counted = True
+            self._user_connections.add(request.user)
+        return decision
 
     def open_properties(self) -> dict[str, Any]:
         """The properties of the member's Open."""
@@ -427,6 +459,11 @@ class Broker:
     def auth(self) -> Auth:
         """Who the users are, and what they may do."""
         return self.options.auth
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """What one connection may use."""
+        return self.options.connection_limits
 
     @property
     def handshake_timeout(self) -> float:

@@ -137,17 +137,17 @@ class AdmissionController:
 
     # -- decisions ------------------------------------------------------------------------------
 
-    def decide(self, request: AdmissionRequest, *, full: bool) -> Decision | proton.Condition:
+    def decide(self, request: AdmissionRequest, *, full: str) -> Decision | proton.Condition:
         """Serve the client, park it, or refuse it with a condition.
 
-        :param full: whether the connection limit is reached.
+        :param full: why there is no room for another connection, empty when there is.
         """
         if request.admin:
             return self._decide_admin(request)
         if not self._membership.role.serves:
             return (None if full else self._park(request)) or self._redirect(request)
         if full:
-            return self._refuse("the limit of connections is reached")
+            return self._refuse(full)
         wait = self._wait_for_slot(request)
         if wait == 0:
             self._admitted += 1

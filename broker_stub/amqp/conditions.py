@@ -24,6 +24,7 @@ CONNECTION_FORCED = "amqp:connection:forced"
 CONNECTION_REDIRECT = "amqp:connection:redirect"
 FRAMING_ERROR = "amqp:connection:framing-error"
 
+LINK_MESSAGE_SIZE_EXCEEDED = "amqp:link:message-size-exceeded"
 LINK_STOLEN = "amqp:link:stolen"
 LINK_TRANSFER_LIMIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 

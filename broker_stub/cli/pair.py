@@ -23,6 +23,7 @@ from broker_stub.broker import ANY_PORT
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import rate_options
 from broker_stub.cli.cluster_options import check_arbiter, without_secrets
+from broker_stub.cli.limit_options import MemberLimits, member_limits
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,
@@ -83,6 +84,7 @@ _EVENTS_SHOWN = 12
     help="Directory where the members write admissions and role changes.",
 )
 @rate_options
+@member_limits
 @click.option("--restart/--no-restart", default=True, show_default=True, help="Start dead members again.")
 @click.option("--probe-interval", type=float, default=0.5, show_default=True, help="Seconds.")
 @click.option("--probe-timeout", type=float, default=2.0, show_default=True, help="Seconds.")
@@ -106,6 +108,7 @@ def pair(
     telemetry: Path | None,
     accept_rate: float | RateSource,
     accept_burst: float | None,
+    limits: MemberLimits,
     restart: bool,
     probe_interval: float,
     probe_timeout: float,
@@ -139,7 +142,8 @@ def pair(
         probe_timeout=probe_timeout,
         probes_missed=probes_missed,
         loop=loop,
-        serve_arguments=_serve_arguments(accept_rate, accept_burst, link_users, link_passwords, telemetry),
+        serve_arguments=limits.serve_arguments
+        + _serve_arguments(accept_rate, accept_burst, link_users, link_passwords, telemetry),
     )
     os.umask(UMASK)
     screen: Screen

@@ -21,6 +21,7 @@ from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import limit_options, rate_options
 from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
+from broker_stub.cli.limit_options import MemberLimits, member_limits
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,
@@ -91,6 +92,7 @@ from haclient.telemetry.settings import VARIABLE
 @click.option("--max-connections", type=click.IntRange(1), default=20_000, show_default=True)
 @rate_options
 @limit_options
+@member_limits
 @click.option(
     "--arbiter",
     envvar=ARBITER_VARIABLE,
@@ -174,6 +176,7 @@ def serve(
     max_handshakes: int,
     park_limit: int,
     park_timeout: float,
+    limits: MemberLimits,
     arbiter: str | None,
     store_path: str,
     secure_delete: bool,
@@ -249,6 +252,10 @@ def serve(
             handshake_timeout=handshake_timeout,
             heartbeat=heartbeat,
             max_connections=max_connections,
+            max_user_connections=limits.user_connections,
+            connection_limits=limits.connection,
+            store_limits=limits.store,
+            site_at_limit=limits.site_at_limit,
             admission=AdmissionOptions(
                 rate=accept_rate,
                 burst=accept_burst,

@@ -10,6 +10,8 @@ Rules
 * The member answers the Begins and Attaches of a parked client when it serves the client.  The generation
   in its own Open is out of date by then, so every Attach carries it.
 * The connection of another site's link is an ordinary client's, whatever its user: it manages nothing.
+* What it may use is limited (``limits``): the Open announces the number of sessions, a link above the limit
+  is refused, and a client that does not even answer refusals is closed.
 * The member accepts a link with its real terminus, or refuses it with a condition and a reason; the
   connection continues in both cases.
 * No client affects another one: its links, its temporary queues and its congestion are its own.
@@ -39,7 +41,9 @@ from broker_stub.amqp.conditions import (
 )
 from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections import terminus
+from broker_stub.connections.credit import CreditWindow
 from broker_stub.connections.incoming_links import (
+    CREDIT,
     AnonymousIncomingLink,
     IncomingLink,
     RequestLink,
@@ -64,8 +68,6 @@ logger = logging.getLogger("broker_stub.connections.connection")
 
 # As much as the engine writes to the socket in one iteration: more would only wait inside proton.
 _BURST = 256 * 1024
-# Seconds between two checks of whether the peer of a congested connection has read on.
-_CONGESTION_PAUSE = 0.002
 _GENERATION = proton.symbol("haclient:generation")
 # The client chooses its container id, of any length.
 _MAX_ID_LENGTH = 300
@@ -77,6 +79,7 @@ class ClientConnection:
 
     __slots__ = (
         "_accepted_at",
+        "_began",
         "_burst",
         "_closing",
         "_deadline",
@@ -89,13 +92,13 @@ class ClientConnection:
         "_parked",
         "_parked_links",
         "_replica_links",
-        "_resumption",
         "_server",
-        "_sessions",
         "_targets",
+        "_unfinished",
         "_unparked",
         "admin",
         "congested",
+        "counted",
         "opened_at",
         "replicates",
         "user",
@@ -108,6 +111,8 @@ class ClientConnection:
         self.admin = False
         self.opened_at: float | None = None
         self.congested = False
+        self.counted = False
+        """Whether it counts as one of its user's."""
         self.replicates = False
         """Whether a backup opened it (``haclient:replicate``): only the primary serves it."""
         self.uses_queues = False
@@ -126,12 +131,12 @@ class ClientConnection:
         self._burst = 0
         self._closing = False
         self._incoming: set[IncomingLink | AnonymousIncomingLink | RequestLink] = set()
-        self._sessions: list[proton.Session] = []
+        self._began = False
+        self._unfinished = server.unfinished.of_connection()
         self._outgoing: set[OutgoingLink] = set()
         self._replica_links = ReplicaLinks(server, self)
         self._exchange_queues: dict[OutgoingLink, Queue] = {}
         """The temporary queues of receivers from exchanges."""
-        self._resumption: asyncio.Handle | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def accepted(self, engine: Engine) -> None:
@@ -200,7 +205,9 @@ class ClientConnection:
         self.opened_at = self._loop.time()
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates
-        decision = server.decide(self)
+        decision = server.limits.refuse_idle_timeout(engine.transport.remote_idle_timeout) or server.decide(
+            self
+        )
         if decision is Decision.PARK:
             self._parked = True
             server.telemetry.parked(self.client_id, server.membership)
@@ -241,9 +248,8 @@ class ClientConnection:
         self._leave_parking(None)
         self._unparked = True
         self._admitted()
-        for session in self._sessions:
-            if session.state & proton.Endpoint.LOCAL_UNINIT:
-                session.open()
+        for session in self._open_sessions(proton.Endpoint.LOCAL_UNINIT):
+            session.open()
         parked_links, self._parked_links = self._parked_links, []
         for link in parked_links:
             if not link.dead:
@@ -268,12 +274,21 @@ class ClientConnection:
         """The client began a session."""
         if self._closing or self._ends_without_open():
             return
-        if not self._sessions and not self._parked and not self.admin:
+        if not self._began and not self._parked and not self.admin:
             self._server.admission.setup_completed(self._loop.time() - self._accepted_at)
-        self._sessions.append(session)
+        self._began = True
         if not self._parked:
             session.open()
             engine.wake()
+
+    def _open_sessions(self, local: int) -> list[proton.Session]:
+        """Those that the client has not ended; proton forgets the others."""
+        state, found = local | proton.Endpoint.REMOTE_ACTIVE, []
+        session = self.engine.connection.session_head(state)
+        while session is not None:
+            found.append(session)
+            session = session.next(state)
+        return found
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """The client sent a Close; ``ended`` follows."""
@@ -285,9 +300,8 @@ class ClientConnection:
 
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Release the resources of a connection that has ended."""
-        for handle in (self._deadline, self._resumption):
-            if handle is not None:
-                handle.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._leave_parking(reason.condition)
         self._end_links(died=not reason.by_peer)
         self._targets.delete_temporary()
@@ -314,6 +328,8 @@ class ClientConnection:
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """The client attached a link."""
+        if len(engine.links) > 2 * self._server.limits.links:
+            self._end_flood()
         if self._closing or self._ends_without_open():
             return
         if self._parked:
@@ -324,14 +340,29 @@ class ClientConnection:
         try:
             if self.replicates:
                 self._replica_links.accept(engine, link)
-            elif isinstance(link, ReceiverLink):
-                self._accept_incoming(engine, link)
             else:
-                self._accept_outgoing(engine, link)
+                self._accept(engine, link)
             self._linked = True
         except AddressRefusedError as refused:
             logger.info("link refused: %s: %s", refused.condition, refused.description)
             engine.refuse(link, proton.Condition(refused.condition, refused.description))
+
+    def _accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        limit = self._server.limits.links
+        if len(engine.links) > limit:
+            raise AddressRefusedError(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links")
+        if isinstance(link, ReceiverLink):
+            self._accept_incoming(engine, link)
+        else:
+            self._accept_outgoing(engine, link)
+
+    def _end_flood(self) -> None:
+        """Close a client that attaches links and does not answer that they are refused."""
+        why = "too many links, with those whose refusal was not answered"
+        if self._closing:
+            self.abort(why)
+        else:
+            self.close_with(proton.Condition(RESOURCE_LIMIT_EXCEEDED, why))
 
     def _accept_incoming(self, engine: Engine, link: ReceiverLink) -> None:
         endpoint = link.endpoint
@@ -340,7 +371,7 @@ class ClientConnection:
             raise AddressRefusedError(NOT_IMPLEMENTED, "transactions are not supported")
         incoming: IncomingLink | AnonymousIncomingLink | RequestLink
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
-            incoming = AnonymousIncomingLink(link, self, self._targets.to_send)
+            incoming = AnonymousIncomingLink(link, self, self._targets.to_send, self._window())
         else:
             target = (
                 self._targets.temporary_queue()
@@ -349,7 +380,7 @@ class ClientConnection:
             )
             if isinstance(target, Queue | Route):
                 self.uses_queues |= isinstance(target, Route) or not target.temporary
-                incoming = IncomingLink(link, self, target)
+                incoming = IncomingLink(link, self, target, self._window())
                 endpoint.target.address = target.name
             else:
                 incoming = RequestLink(link, self, target)
@@ -357,8 +388,12 @@ class ClientConnection:
         terminus.mirror(link)
         self._incoming.add(incoming)
         link.owner = incoming
+        link.on_unfinished = self._unfinished.changed
         engine.attach(link)
         incoming.start()
+
+    def _window(self) -> CreditWindow:
+        return CreditWindow(CREDIT, self._server.limits.credit_size)
 
     def _accept_outgoing(self, engine: Engine, link: SenderLink) -> None:
         endpoint = link.endpoint
@@ -401,19 +436,20 @@ class ClientConnection:
             self._incoming.discard(owner)
 
     def sent(self, size: int) -> None:
-        """Count the bytes that proton has; at a burst, pause until the socket has taken them."""
+        """Count the bytes that proton has; at a burst, pause until they have left it."""
         self._burst += size
         if self._burst >= _BURST and not self.congested:
             self.congested = True
-            self._resumption = self._loop.call_soon(self._resume)
+            self.engine.on_written = self._resume
 
     def _resume(self) -> None:
-        self._resumption = None
-        if self.engine.close_reason is not None or not self.engine.writable:
+        """Bytes may have left proton, for the socket takes them and the client's windows are open."""
+        if not self.congested or self.engine.close_reason is not None or not self.engine.writable:
             return
-        if sum(session.outgoing_bytes for session in self._sessions) >= _BURST:
-            self._resumption = self._loop.call_later(_CONGESTION_PAUSE, self._resume)
+        sessions = self._open_sessions(proton.Endpoint.LOCAL_ACTIVE)
+        if sum(session.outgoing_bytes for session in sessions) >= _BURST:
             return
+        self.engine.on_written = None
         self.congested = False
         self._burst = 0
         for outgoing in tuple(self._outgoing):

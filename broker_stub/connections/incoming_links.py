@@ -4,7 +4,9 @@ A target is a queue, or an exchange (``exchanges.Route``) with the same methods.
 
 Rules
 -----
-* A link gets a credit of ``CREDIT`` messages, and again at half of it, unless the target is full.
+* A link gets a credit of ``CREDIT`` messages, fewer when they are large (``credit``), and again at half of
+  it, unless the target is full.
+* A message that arrives after the member closed the link is released.
 * The member settles a delivery when the target has made it safe, not before.
 * A message that an exchange routes to no queue is released.
 * Bytes that are no message are rejected, and the link continues.
@@ -23,6 +25,7 @@ import proton
 
 from broker_stub.amqp.conditions import LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
 from broker_stub.amqp.message_format import MalformedMessageError, inspect_new, to_address
+from broker_stub.connections.credit import CreditWindow
 from broker_stub.queueing.exchanges import Route, UnroutableError
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
@@ -60,18 +63,20 @@ class RequestHandler(Protocol):
 class IncomingLink:
     """The receiving end of a link to one target."""
 
-    __slots__ = ("_credit", "_owner", "_stalled", "_target", "link")
+    __slots__ = ("_owner", "_stalled", "_target", "_window", "link")
 
-    def __init__(self, link: ReceiverLink, owner: LinkOwner, target: Queue | Route) -> None:
+    def __init__(
+        self, link: ReceiverLink, owner: LinkOwner, target: Queue | Route, window: CreditWindow
+    ) -> None:
         self.link = link
         self._owner = owner
         self._target = target
-        self._credit = 0
+        self._window = window
         self._stalled = False
 
     def start(self) -> None:
         """Give the client credit."""
-        self._top_up()
+        self._change_credit(self._window.due())
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer attached first; nothing is left to do."""
@@ -82,7 +87,10 @@ class IncomingLink:
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into its target, reject it, or release it."""
-        self._credit -= 1
+        if link.closed_here:
+            release(link, delivery, "its link is closed")
+            return
+        due = self._window.received(len(data))
         try:
             envelope = inspect_new(data)
             data = without_origin(data)
@@ -95,41 +103,42 @@ class IncomingLink:
             reject(link, delivery, error.condition, str(error))
         except UnroutableError as error:
             release(link, delivery, error)
-        if self._credit <= CREDIT // 2:
-            self._top_up()
+        if due:
+            self._change_credit(due)
 
     def _done(self, delivery: DeliveryPointer | None) -> None:
         if delivery is not None:
             self.link.settle(delivery)
 
-    def _top_up(self) -> None:
-        if self._credit < 0:
+    def _change_credit(self, change: int) -> None:
+        if self._window.violated:
             self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
-        elif not self._target.full:
-            self.link.grant(CREDIT - self._credit)
-            self._credit = CREDIT
+        elif change < 0 or not self._target.full:
+            self._window.change(change)
+            self.link.change_credit(change)
         elif not self._stalled:
             self._stalled = True
             self._target.when_not_full(self._grant_again)
 
     def _grant_again(self) -> None:
         self._stalled = False
-        self._top_up()
+        self._change_credit(self._window.due())
 
 
 class AnonymousIncomingLink:
     """The receiving end of a link without an address: every message names its target."""
 
-    __slots__ = ("_owner", "_resolve", "link")
+    __slots__ = ("_owner", "_resolve", "_window", "link")
 
-    def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router) -> None:
+    def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router, window: CreditWindow) -> None:
         self.link = link
         self._owner = owner
         self._resolve = resolve
+        self._window = window
 
     def start(self) -> None:
         """Give the client credit."""
-        self.link.grant(CREDIT)
+        self._change_credit(self._window.due())
 
     def link_opened(self, link: ReceiverLink) -> None:
         """The peer attached first; nothing is left to do."""
@@ -140,6 +149,10 @@ class AnonymousIncomingLink:
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into its target, reject it, or release it."""
+        if link.closed_here:
+            release(link, delivery, "its link is closed")
+            return
+        due = self._window.received(len(data))
         try:
             envelope = inspect_new(data)
             data = without_origin(data)
@@ -147,8 +160,9 @@ class AnonymousIncomingLink:
             if isinstance(target, Queue | Route):
                 target.enqueue(data, self._done, delivery, envelope)
                 if target.full:
+                    self._window.hold()
                     target.when_not_full(self._grant_next)
-                    return
+                    due = self._window.due()
             else:
                 self._done(delivery)
                 target.request(data)
@@ -158,14 +172,23 @@ class AnonymousIncomingLink:
             reject(link, delivery, refused.condition, refused.description)
         except UnroutableError as error:
             release(link, delivery, error)
-        self._grant_next()
+        if due:
+            self._change_credit(due)
 
     def _done(self, delivery: DeliveryPointer | None) -> None:
         if delivery is not None:
             self.link.settle(delivery)
 
     def _grant_next(self) -> None:
-        self.link.grant(1)
+        self._window.unhold()
+        self._change_credit(self._window.due())
+
+    def _change_credit(self, change: int) -> None:
+        if self._window.violated:
+            self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
+        elif change:
+            self._window.change(change)
+            self.link.change_credit(change)
 
 
 class RequestLink:
@@ -206,7 +229,7 @@ def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str,
     link.settle(delivery, outcome)
 
 
-def release(link: ReceiverLink, delivery: DeliveryPointer | None, error: UnroutableError) -> None:
+def release(link: ReceiverLink, delivery: DeliveryPointer | None, error: UnroutableError | str) -> None:
     """Release one message; one that was sent settled is dropped, for no sender waits for it."""
     if delivery is None:
         logger.debug("a message sent at most once was dropped: %s", error)

@@ -7,6 +7,7 @@ Rules
   while a burst waits inside proton, and resumes the links afterwards.
 * A link that is closed in order returns its messages unchanged; one that died returns them with the delivery
   count increased.
+* A message that is larger than the client takes stays in the queue, and the link is closed.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
 """
@@ -18,7 +19,7 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.amqp.conditions import LINK_STOLEN
+from broker_stub.amqp.conditions import LINK_MESSAGE_SIZE_EXCEEDED, LINK_STOLEN, NOT_IMPLEMENTED
 from broker_stub.amqp.message_format import with_header
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
@@ -28,6 +29,9 @@ from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 logger = logging.getLogger("broker_stub.connections.outgoing_links")
 
 _MAX_UINT = 0xFFFFFFFF
+# proton counts credit as a signed number.  A little below zero it is most often a client that took credit
+# back which was used by then; not on a link that has sent nothing.
+_MAX_CREDIT, _OVERFLOW = 2**31 - 1, -(2**30)
 
 
 class OutgoingConnection(Protocol):
@@ -48,7 +52,7 @@ class OutgoingConnection(Protocol):
 class OutgoingLink:
     """The sending end of a link from one queue."""
 
-    __slots__ = ("_connection", "_consumer", "_queue", "_settles", "link")
+    __slots__ = ("_connection", "_consumer", "_drained", "_max_size", "_queue", "_settles", "link")
 
     def __init__(
         self, link: SenderLink, queue: Queue, connection: OutgoingConnection, *, browsing: bool
@@ -56,8 +60,12 @@ class OutgoingLink:
         self.link = link
         self._queue = queue
         self._connection = connection
+        self._drained = False
         self._settles: bool = link.endpoint.remote_snd_settle_mode == proton.Link.SND_SETTLED
-        self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=self._settles)
+        self._max_size: int = link.endpoint.remote_max_message_size
+        # A message is not taken out of the queue before it is known to be small enough.
+        settles = self._settles and not self._max_size
+        self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=settles)
 
     # -- for the queue --------------------------------------------------------------------------
 
@@ -71,8 +79,13 @@ class OutgoingLink:
             data = message.data
             if message.delivery_count or message.expires_at is not None:
                 data = self._with_header(message)
+            if 0 < self._max_size < len(data):
+                self._refuse(len(data))
+                return
             self.link.send(data, message, settled=self._settles)
             self._connection.sent(len(data))
+            if self._settles:
+                self._queue.accept(self._consumer, message)
         except Exception:
             # This runs while another connection sends a message; that one is not at fault.
             logger.exception("delivery failed; its connection is ended")
@@ -91,8 +104,12 @@ class OutgoingLink:
 
     def credit_given(self, link: SenderLink) -> None:
         """Deliver more messages, or answer a drain."""
+        if link.credit < (_OVERFLOW if link.sent or self._drained else 0):
+            self._close(NOT_IMPLEMENTED, f"a link-credit above {_MAX_CREDIT} is not supported", died=False)
+            return
         self._queue.ready(self._consumer)
         if link.drain and link.credit > 0 and self._queue.idle_for(self._consumer):
+            self._drained = True
             link.drained()
 
     def settled(self, link: SenderLink, token: Message, outcome: Outcome | None) -> None:
@@ -130,9 +147,16 @@ class OutgoingLink:
 
     def steal(self) -> None:
         """Close the link because another receiver takes over; return the unsettled messages."""
-        self.link.close(proton.Condition(LINK_STOLEN, "another receiver has taken over"))
+        self._close(LINK_STOLEN, "another receiver has taken over", died=True)
+
+    def _refuse(self, size: int) -> None:
+        why = f"a message of {size} bytes is next, and the link's max-message-size is {self._max_size}"
+        self._close(LINK_MESSAGE_SIZE_EXCEEDED, why, died=False)
+
+    def _close(self, condition: str, why: str, *, died: bool) -> None:
+        self.link.close(proton.Condition(condition, why))
         self._connection.link_closed(self)
-        self.end(died=True)
+        self.end(died=died)
 
     def end(self, *, died: bool) -> None:
         """Return the messages that the client has not settled."""

@@ -9,6 +9,8 @@ import proton
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, Decision
 from broker_stub.connections.incoming_links import RequestHandler
+from broker_stub.connections.limits import ConnectionLimits
+from broker_stub.connections.unfinished import UnfinishedMessages
 from broker_stub.election.roles import Membership
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.replication.replica_set import ReplicaSet
@@ -47,6 +49,14 @@ class ConnectionServer(Protocol):
     @property
     def handshake_timeout(self) -> float:
         """Seconds that a client has for its Open, and to answer a Close."""
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """What one connection may use."""
+
+    @property
+    def unfinished(self) -> UnfinishedMessages:
+        """The unfinished messages of all connections."""
 
     @property
     def membership(self) -> Membership:

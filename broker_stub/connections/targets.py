@@ -13,7 +13,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker_stub.amqp.conditions import ILLEGAL_STATE, INVALID_FIELD, NOT_ALLOWED, UNAUTHORIZED_ACCESS
+from broker_stub.amqp.conditions import (
+    ILLEGAL_STATE,
+    INVALID_FIELD,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT_EXCEEDED,
+    UNAUTHORIZED_ACCESS,
+)
 from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.connections.server import ConnectionServer
@@ -44,9 +50,17 @@ class Targets:
 
     def temporary_queue(self) -> Queue:
         """A new queue that ends with the connection."""
+        self._check_temporary()
         queue = self._server.addresses.temporary(self._client)
         self._temporary.add(queue)
         return queue
+
+    def _check_temporary(self) -> None:
+        limit = self._server.limits.links
+        if len(self._temporary) >= limit:
+            raise AddressRefusedError(
+                RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} temporary queues"
+            )
 
     def delete_temporary(self) -> None:
         """Delete the temporary queues of the connection."""

@@ -37,6 +37,7 @@ from typing import Any, Protocol
 from broker_stub.amqp.message_format import PLAIN, Envelope, MalformedMessageError, subject
 from broker_stub.queueing.message import Done, Replicate
 from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.queue_limits import TotalSize
 
 # Room for any key a person gives; what a longer one costs to match is not to be had.
 MAX_KEY = 1024
@@ -63,6 +64,7 @@ class Exchange:
     :param identity: a UUID; the same name with another identity is another exchange.
     :param replicate: whether the backups have it; ``all`` and ``configuration`` are the same here.
     :param options: what else it was declared with: what JSON can hold.
+    :ivar total: the size of all queues, for a ``replication`` exchange: while it is excessive, senders wait.
     :ivar apply_event: what a ``replication`` exchange does with a message; raises as ``Route.enqueue`` does.
     """
 
@@ -78,6 +80,7 @@ class Exchange:
         self.name = name
         self.type = kind
         self.options: Mapping[str, Any] = options or {}
+        self.total: TotalSize | None = None
         self.apply_event: Callable[[bytes, Done, Any], None] | None = None
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
@@ -140,11 +143,15 @@ class Exchange:
     @property
     def full(self) -> bool:
         """Whether senders should get no new credit."""
+        if self.total is not None:
+            return self.total.excessive
         return any(queue.full for queue in self._bindings)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when the first full queue has room again, or when the bindings have changed."""
         self._stalled.append(call)
+        if self.total is not None:
+            self.total.excess[self._notify_not_full] = None
         for queue in self._bindings:
             if queue.full:
                 if queue not in self._watched:

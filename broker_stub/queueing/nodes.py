@@ -7,6 +7,7 @@ Rules
 * An address that is not there is made, as a queue, when somebody attaches to it, unless the
   broker is configured not to.
 * Addresses that start with ``$`` are the broker's own; none of them is a queue or an exchange.
+* There are at most so many queues (``queue_limits``); those that the cluster has already are always taken.
 * A temporary queue belongs to one connection: only that one may take from it, anyone may send
   to it, and it ends with the connection.
 """
@@ -18,12 +19,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND
+from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits
+from broker_stub.queueing.queue_limits import (
+    DEFAULT_LIMITS,
+    DEFAULT_STORE_LIMITS,
+    QueueLimits,
+    StoreLimits,
+    TotalSize,
+)
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
 logger = logging.getLogger("broker_stub.queueing.nodes")
@@ -96,12 +103,15 @@ class Addresses:
         clock: Callable[[], float],
         *,
         limits: QueueLimits = DEFAULT_LIMITS,
+        store_limits: StoreLimits = DEFAULT_STORE_LIMITS,
         auto_create: bool = True,
         replicate: Replicate = Replicate.ALL,
         now_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self._clock = clock
         self._limits = limits
+        self._max_queues = store_limits.queues
+        self.total = TotalSize(store_limits)
         self._auto_create = auto_create
         self._replicate = replicate
         self.now_ms = now_ms
@@ -181,11 +191,14 @@ class Addresses:
         replicate: Replicate | None = None,
         site: SiteMode = SiteMode.NONE,
         identity: str | None = None,
+        limited: bool = True,
     ) -> Queue:
         """Make a queue of that name; one of another identity is replaced.
 
-        :raises AddressRefusedError: when the name is reserved, or an exchange's; or when another site
-            is to get what the backups do not have.
+        :param identity: that of a queue which the cluster has already.
+        :param limited: whether it is refused when there are too many; the member's own are not.
+        :raises AddressRefusedError: when the name is reserved, or an exchange's; when another site is to get
+            what the backups do not have; or when there are too many queues.
         """
         self._check_free(name, self._exchanges, "an exchange")
         mode = self._replicate if replicate is None else replicate
@@ -193,10 +206,13 @@ class Addresses:
         former = self._queues.get(name)
         if former is not None:
             self.delete(former)
+        elif identity is None and limited and name != REPLICATION_QUEUE:
+            self._check_queue_limit()
         queue = Queue(
             name,
             self._clock,
             limits=self._limits,
+            total=self.total,
             identity=identity,
             replicate=mode,
             site=site,
@@ -234,18 +250,29 @@ class Addresses:
             self.watcher.queue_deleted(queue)
 
     def temporary(self, owner: object) -> Queue:
-        """A new queue with a name of its own, for one connection."""
+        """A new queue with a name of its own, for one connection.
+
+        :raises AddressRefusedError: when there are too many queues.
+        """
+        self._check_queue_limit()
         name = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
         queue = Queue(
             name,
             self._clock,
             limits=self._limits,
+            total=self.total,
             exclusive_to=owner,
             temporary=True,
             now_ms=self.now_ms,
             on_expiring=self._expiring.note,
         )
         return self._add(queue)
+
+    def _check_queue_limit(self) -> None:
+        if len(self._queues) >= self._max_queues:
+            raise AddressRefusedError(
+                RESOURCE_LIMIT_EXCEEDED, f"the limit of {self._max_queues} queues is reached (--max-queues)"
+            )
 
     def delete_temporary(self, owner: object, queues: set[Queue]) -> None:
         """A connection has ended: delete its temporary queues."""
@@ -302,6 +329,8 @@ class Addresses:
             self.delete_exchange(former)
         mode = self._replicate if replicate is None else replicate
         exchange = Exchange(name, kind, identity=identity, replicate=mode, options=options)
+        if kind is ExchangeType.REPLICATION:
+            exchange.total = self.total
         self._exchanges[name] = exchange
         self._exchange_identities[exchange.identity] = exchange
         self._report_exchange(exchange)

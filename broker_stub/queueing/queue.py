@@ -19,7 +19,8 @@ Rules
 * A number is a generation and a sequence (``SEQUENCE_BITS``), so two primaries never give
   the same number to different messages.
 * A backup's queue takes its numbers from the primary (``insert``, ``discard``).
-* A ``full`` queue still takes messages, but senders get no new credit (``queue_limits``).
+* A ``full`` queue still takes messages, but senders get no new credit; all queues are full while there are
+  too many bytes in them together (``queue_limits``).
 
 Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4 (delivery state).
 """
@@ -50,7 +51,7 @@ from broker_stub.queueing.message import (
     Sink,
     SiteEventListener,
 )
-from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, Watermarks
+from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, TotalSize, Watermarks
 from broker_stub.queueing.ready_list import ReadyList
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 
@@ -59,6 +60,7 @@ class Queue:
     """A queue of one address.
 
     :param clock: seconds, only ever growing.
+    :param total: the size of all queues, of which it is one.
     :param site: which events another site gets of it.
     :param exclusive_to: the only connection that may take from it, ``None`` for any.
     :param temporary: lives as long as that connection.
@@ -71,6 +73,7 @@ class Queue:
         clock: Callable[[], float],
         *,
         limits: QueueLimits = DEFAULT_LIMITS,
+        total: TotalSize | None = None,
         exclusive_to: object | None = None,
         temporary: bool = False,
         identity: str | None = None,
@@ -104,7 +107,7 @@ class Queue:
         self._waiting: deque[Consumer] = deque()
         self._browse_consumers = BrowseConsumers(self._messages, self._expiry.is_expired)
         self._observers: tuple[Observer, ...] = ()
-        self._watermarks = Watermarks(limits)
+        self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -147,13 +150,13 @@ class Queue:
         self._observers = tuple(other for other in self._observers if other is not observer)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
-        """Call once when the queue has sunk below its low watermark, or is deleted."""
-        self._watermarks.waiting.append(call)
+        """Call once when this queue and all together are below their low watermarks, or it is deleted."""
+        self._watermarks.wait(call)
 
     def close(self) -> None:
         """The queue is deleted: senders that wait for credit learn it by sending."""
         self.deleted = True
-        self._watermarks.notify()
+        self._watermarks.close(self.size)
 
     # -- producers ------------------------------------------------------------------------------
 
@@ -206,7 +209,9 @@ class Queue:
         number = message.number
         self._last_number = max(self._last_number, number)
         self._messages[number] = message
-        self.size += len(message.data)
+        size = len(message.data)
+        self.size += size
+        self._watermarks.total.size += size
 
     def _complete(self, message: Message | None, done: Done, token: Any) -> None:
         if self.guard is None:
@@ -474,7 +479,9 @@ class Queue:
     def _drop(self, message: Message) -> None:
         message.state = MessageState.REMOVED
         del self._messages[message.number]
-        self.size -= len(message.data)
+        size = len(message.data)
+        self.size -= size
+        self._watermarks.total.remove(size)
         for observer in self._observers:
             observer.dequeued(self, message)
         if self.site_listener is not None:

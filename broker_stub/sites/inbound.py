@@ -12,6 +12,7 @@ Rules
 -----
 * Events of one queue arrive in the order of their sequences, or again.
 * Every event is applied, dropped or put into the unroutable queue, and then settled: none delays the next.
+* An event whose queue would be one too many is an event without a queue.
 * Events without a queue are applied before anything else when their queue is made.
 
 Source: docs/sites.md, "At the DR site".
@@ -262,7 +263,9 @@ class Inbound:
     def _keep_unroutable(self, event: Event, data: bytes, done: Done, token: Any) -> None:
         unroutable_queue = self._addresses.find_queue(self.unroutable_queue)
         if unroutable_queue is None:
-            unroutable_queue = self._addresses.declare(self.unroutable_queue, replicate=Replicate.ALL)
+            unroutable_queue = self._addresses.declare(
+                self.unroutable_queue, replicate=Replicate.ALL, limited=False
+            )
         if event.sequence <= self._progress_of(unroutable_queue, event).applied[event.stream_name]:
             description = f"event {event.sequence} for {event.queue!r} is already in the unroutable queue"
             self._report("duplicates", description, event.sequence)

@@ -20,7 +20,7 @@ from broker_stub.sites.anomalies import Anomaly, ReportAnomaly
 from broker_stub.sites.inbound import Inbound
 from broker_stub.sites.outbound import Outbound
 from broker_stub.sites.password_file import PasswordFiles
-from broker_stub.sites.site_link import SiteLink
+from broker_stub.sites.site_link import STOPPED, AtLimit, SiteLink
 from broker_stub.sites.source_config import SourceConfig, SourceConfigError
 
 logger = logging.getLogger("broker_stub.sites")
@@ -44,6 +44,7 @@ class Site:
     :param put_site_progress: writes the site progress of a queue.
     :param report: gets the anomalies, after the log.
     :param password_files: what links may read.
+    :param at_limit: what links do while there is no room for an event.
     """
 
     def __init__(
@@ -53,11 +54,14 @@ class Site:
         put_site_progress: Callable[[Queue], object],
         report: ReportAnomaly,
         password_files: PasswordFiles,
+        *,
+        at_limit: AtLimit = AtLimit.HOLD,
     ) -> None:
         self._addresses = addresses
         self._now_ms = now_ms
         self._report = report
         self._password_files = password_files
+        self._at_limit = at_limit
         self._outbound = Outbound(addresses, now_ms, put_site_progress)
         self._serves = False
         self._reader: EventReader | None = None
@@ -154,7 +158,9 @@ class Site:
         if error:
             logger.error("link %s cannot start: %s", exchange.name, error)
         elif source is not None and inbound.applying:
-            self._links[exchange] = SiteLink(exchange, source, self._password_files)
+            self._links[exchange] = SiteLink(
+                exchange, source, self._password_files, self._at_limit, inbound.anomalies.record
+            )
 
     def _stop_link(self, exchange: Exchange) -> None:
         link = self._links.pop(exchange, None)
@@ -193,7 +199,7 @@ class Site:
             "from": None if source is None else str(source),
             "password_file": None if source is None else source.password_file,
             "applying": inbound.applying,
-            "state": "stopped" if link is None else link.state,
+            "state": STOPPED if link is None else link.state,
             "error": error if link is None else link.error,
             "last_sequence": dict(inbound.last),
             "queues": inbound.targets() if self._serves else [],

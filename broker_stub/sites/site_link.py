@@ -12,15 +12,19 @@ Rules
 * An event of a connection that is lost is not accepted any more: its second copy is recognised.
 * When the source refuses (there is no such queue, another link took over) the link retries later.
 * Only a source that has SCRAM, or TLS that ``tls_ca`` verifies, can be sent a password.
+* While this site has no room for events (``queue_limits``), the link waits, or it ends if the member is
+  configured so; either is an anomaly.
 * The password is read before every attempt; while its file cannot be used, that is the link's error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from broker_stub.amqp.conditions import DECODE_ERROR
@@ -47,16 +51,43 @@ _CREDIT = 5000
 _PAUSE = 2.0
 
 
+STOPPED = "stopped"
+
+
+class AtLimit(enum.StrEnum):
+    """What a link does when this site has no room for an event."""
+
+    HOLD = "hold"
+    """It waits: the source keeps its events, and its own limits hold its producers up."""
+    STOP = "stop"
+    """It ends, with an anomaly; an operator starts it again."""
+
+
+class LimitReachedError(Exception):
+    """This site takes no further event, and the link is to end."""
+
+
 class SiteLink:
     """The link of one exchange.
 
     :param source: the cluster of the source.
     :param password_files: where its password may be.
+    :param at_limit: what it does while this site has no room.
+    :param report: gets the anomaly then: its case and a text.
     """
 
-    def __init__(self, exchange: Exchange, source: SourceConfig, password_files: PasswordFiles) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        source: SourceConfig,
+        password_files: PasswordFiles,
+        at_limit: AtLimit,
+        report: Callable[[str, str], None],
+    ) -> None:
         self._source = source
         self._password_files = password_files
+        self._at_limit = at_limit
+        self._report = report
         self._stopping = False
         self._route = Route(exchange)
         self._connection: aio.Connection | None = None
@@ -65,7 +96,9 @@ class SiteLink:
 
     @property
     def state(self) -> str:
-        """That of its connection."""
+        """That of its connection, or stopped."""
+        if self._stopping:
+            return STOPPED
         state = State.CONNECTING if self._connection is None else self._connection.state
         return state.value
 
@@ -90,7 +123,10 @@ class SiteLink:
                 async with self._connect() as connection:
                     self._connection = connection
                     receiver = await connection.create_receiver(REPLICATION_QUEUE, credit=_CREDIT)
-                    await _Reception(self._route, receiver).run()
+                    await _Reception(self._route, receiver, self._wait_below_limit).run()
+            except* LimitReachedError as group:
+                self._restart(str(group.exceptions[0]))
+                self._stopping = True
             except* (HaclientError, AddressRefusedError, OwnEventError, OSError) as group:
                 self._restart(str(group.exceptions[0]))
             except* Exception:
@@ -105,6 +141,22 @@ class SiteLink:
         if why != self._ended:
             logger.info("link %s: %s", self._route.name, why)
         self._ended = why
+
+    async def _wait_below_limit(self) -> None:
+        """Wait until this site has room for the next event.
+
+        :raises LimitReachedError: when the link is to end instead.
+        """
+        if not self._route.full:
+            return
+        why = "the queues of this site are above --max-bytes"
+        self._report("limit", f"{why}: the link {'ends' if self._at_limit is AtLimit.STOP else 'waits'}")
+        if self._at_limit is AtLimit.STOP:
+            raise LimitReachedError(why)
+        while self._route.full:
+            below_limit = asyncio.Event()
+            self._route.when_not_full(below_limit.set)
+            await below_limit.wait()
 
     # -- the connection -------------------------------------------------------------------------
 
@@ -147,8 +199,11 @@ class SiteLink:
 class _Reception:
     """The events of one connection.  What becomes safe after its end is ignored."""
 
-    def __init__(self, route: Route, receiver: aio.Receiver) -> None:
+    def __init__(
+        self, route: Route, receiver: aio.Receiver, wait_below_limit: Callable[[], Awaitable[None]]
+    ) -> None:
         self._route = route
+        self._wait_below_limit = wait_below_limit
         self._receiver = receiver
         self._safe: deque[aio.Delivery] = deque()
         self._unsafe = 0
@@ -160,6 +215,7 @@ class _Reception:
         async with asyncio.TaskGroup() as group:
             accepting = group.create_task(self._accept())
             async for delivery in self._receiver:
+                await self._wait_below_limit()
                 await self._apply(delivery)
                 while self._unsafe >= _CREDIT:
                     self._below_limit.clear()

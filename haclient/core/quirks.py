@@ -20,6 +20,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from haclient.engine.links import repeat_credit
+
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
@@ -43,5 +45,5 @@ def apply(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
 
 def _remind(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
     if engine.close_reason is None:
-        engine.repeat_credit()
+        repeat_credit(engine)
         loop.call_later(_INTERVAL, _remind, engine, loop)

@@ -41,6 +41,9 @@ class LinkTable:
         self.by_pointer: dict[Any, Link] = {}
         self._then: dict[Link, Callable[[], None]] = {}
 
+    def __len__(self) -> int:
+        return len(self.by_pointer)
+
     def clear(self) -> None:
         """Forget all of them: the connection ended."""
         self.by_pointer.clear()

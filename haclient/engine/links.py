@@ -42,8 +42,10 @@ _NOT_TERMINAL = (0, _PN_RECEIVED)
 _STATES = {state.value: state for state in OutcomeState}
 # Read whole small messages with one call; larger ones are read in pieces as they arrive.
 _READ_SIZE = 4096
-# In place of the size limit: a message exceeded it, so the link is closing and discards what it reads.
+# In place of the size limit: the link is closing, and reads the rest of one message without keeping it.
 _OVERRUN = -1
+# The same after that message: what was on its way behind it is released.
+_CLOSING = -2
 
 
 class SenderOwner(Protocol):
@@ -119,6 +121,11 @@ class SenderLink:
         """Deliveries sent and not settled yet."""
         return len(self._unsettled)
 
+    @property
+    def sent(self) -> int:
+        """Messages sent on this link so far."""
+        return self._next_tag
+
     def send(self, data: bytes, token: Any, *, settled: bool = False) -> DeliveryPointer:
         """Put one encoded message on the wire; ``settled`` returns its ``token``."""
         self._tag_number[0] = self._next_tag
@@ -183,6 +190,7 @@ class ReceiverLink:
         "dead",
         "endpoint",
         "on_flow",
+        "on_unfinished",
         "owner",
     )
 
@@ -196,6 +204,8 @@ class ReceiverLink:
         self._limit = engine.settings.max_message_size
         self.on_flow: Callable[[ReceiverLink, int], None] | None = None
         """Called at each Flow of the peer, with the credit that it gave back unused."""
+        self.on_unfinished: Callable[[ReceiverLink, int], None] | None = None
+        """Called with the bytes of the unfinished message that are kept, at each change; may ``discard``."""
         self._partial: bytearray | None = None
         self._buffer: Any = None
 
@@ -208,6 +218,12 @@ class ReceiverLink:
         """Allow the peer that many more messages."""
         if credit > 0 and not self.dead:
             lib.pn_link_flow(self._pn, credit)
+            self._engine.wake()
+
+    def change_credit(self, change: int) -> None:
+        """Give the peer more credit, or take some back that it may not have used yet."""
+        if change and not self.dead:
+            lib.pn_link_flow(self._pn, change)
             self._engine.wake()
 
     def drain(self) -> None:
@@ -255,14 +271,28 @@ class ReceiverLink:
         """Drop proton's objects after the connection ended."""
         self.dead = True
         self._unsettled.clear()
-        self._partial = None
+        self._drop_partial()
+
+    def discard(self, condition: proton.Condition) -> None:
+        """Close the link and drop its unfinished message."""
+        self._limit = _OVERRUN
+        self._drop_partial()
+        # proton sends no reason with a Detach that keeps the source, and a server has none to keep.
+        self.close(condition, keep=False if self._engine.settings.sasl_server is not None else None)
+
+    def _drop_partial(self) -> None:
+        if self._partial is not None:
+            self._partial = None
+            if self.on_unfinished is not None:
+                self.on_unfinished(self, 0)
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """Data or a state change arrived for a delivery (called by the engine only)."""
         if delivery in self._unsettled:
             return
         if lib.pn_delivery_aborted(delivery):
-            self._partial = None
+            self._drop_partial()
+            self._limit = _CLOSING if self._limit == _OVERRUN else self._limit
             lib.pn_delivery_settle(delivery)
             return
         if not lib.pn_delivery_readable(delivery):
@@ -296,23 +326,34 @@ class ReceiverLink:
         return self._assemble(delivery, data)
 
     def _assemble(self, delivery: DeliveryPointer, data: bytes) -> bytes | None:
-        if self._limit == _OVERRUN:
-            if not lib.pn_delivery_partial(delivery):
-                lib.pn_link_advance(self._pn)
+        if self._limit < 0:
+            self._skip(delivery)
             return None
         if self._partial is None:
             self._partial = bytearray()
         self._partial += data
         if len(self._partial) > self._limit:
-            self._partial = None
-            self._limit = _OVERRUN
-            self.close(proton.Condition("amqp:link:message-size-exceeded", "message too large"))
+            self.discard(proton.Condition("amqp:link:message-size-exceeded", "message too large"))
+            self._skip(delivery)
             return None
         if lib.pn_delivery_partial(delivery):
+            if self.on_unfinished is not None:
+                self.on_unfinished(self, len(self._partial))
             return None
         whole = bytes(self._partial)
-        self._partial = None
+        self._drop_partial()
         return whole
+
+    def _skip(self, delivery: DeliveryPointer) -> None:
+        """Keep nothing of a closing link: neither bytes nor, in proton, deliveries without an end."""
+        if lib.pn_delivery_partial(delivery):
+            return
+        if self._limit == _OVERRUN:
+            self._limit = _CLOSING
+            lib.pn_link_advance(self._pn)
+        else:
+            lib.pn_delivery_update(delivery, lib.PN_RELEASED)
+            lib.pn_delivery_settle(delivery)
 
 
 Link = SenderLink | ReceiverLink
@@ -349,18 +390,17 @@ def _is_durable(terminus: proton.Terminus) -> bool:
     return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER
 
 
-def repeat_credit(connection: proton.Connection, transport: Any) -> None:
+def repeat_credit(engine: Engine) -> None:
     """Send a Flow with the credit of each receiver link again.
 
     proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
-
-    :param transport: proton's pointer.
     """
-    links = [pn for pn in _receivers(connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]
+    links = [pn for pn in _receivers(engine.connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]
     for change in (-1, 1):
         for pn in links:
             lib.pn_link_flow(pn, change)
-        lib.pn_transport_pending(transport)
+        lib.pn_transport_pending(engine.transport._impl)
+    engine.wake()
 
 
 def _receivers(connection: proton.Connection) -> Iterator[Any]:

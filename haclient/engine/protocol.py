@@ -34,7 +34,7 @@ from haclient.engine import peer_fields
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
-from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner, repeat_credit
+from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner
 from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
 from haclient.engine.proton_objects import ProtonObjects
 from haclient.engine.sessions_apart import SessionsApart
@@ -63,11 +63,13 @@ class Engine(asyncio.Protocol):
         self.lingering: LingeringSocket | None = None
         """The socket, after ``leave``."""
         self.incoming = IncomingBytes(settings)
+        self.on_written: Callable[[], None] | None = None
+        """Called after each ``write`` that had the socket; what waited in proton may have left it."""
         self._loop = loop
         self._socket: asyncio.Transport | None = None
         self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._links = LinkTable()
+        self.links = LinkTable()
         self.apart = SessionsApart()
         self._peer_closed = False
         self._closing_socket = False
@@ -167,18 +169,18 @@ class Engine(asyncio.Protocol):
     def sender(self, session: proton.Session, name: str, owner: SenderOwner) -> SenderLink:
         """Create a sender link, not attached yet: configure its ``endpoint``, then ``attach`` it."""
         link = SenderLink(self, session.sender(name), owner)
-        self._links.add(link)
+        self.links.add(link)
         return link
 
     def receiver(self, session: proton.Session, name: str, owner: ReceiverOwner) -> ReceiverLink:
         """Create a receiver link, not attached yet: configure its ``endpoint``, then ``attach`` it."""
         link = ReceiverLink(self, session.receiver(name), owner)
-        self._links.add(link)
+        self.links.add(link)
         return link
 
     def when_free(self, kind: type[Link], name: str, then: Callable[[], None]) -> bool:
         """See ``LinkTable.when_free``: proton would write a new Attach before the Detach of the same name."""
-        return self._links.when_free(kind, name, then)
+        return self.links.when_free(kind, name, then)
 
     def attach(self, link: Link) -> None:
         """Send Attach (client), or answer the peer's (server).
@@ -188,7 +190,7 @@ class Engine(asyncio.Protocol):
         if isinstance(link, ReceiverLink):
             link.endpoint.max_message_size = self.settings.max_message_size
         if self.settings.sasl_server is None:
-            self._links.check_size(link, self.transport)
+            self.links.check_size(link, self.transport)
         link.endpoint.open()
         self.wake()
 
@@ -201,11 +203,6 @@ class Engine(asyncio.Protocol):
         link.endpoint.target.type = proton.Terminus.UNSPECIFIED
         link.endpoint.open()
         link.close(condition)
-
-    def repeat_credit(self) -> None:
-        """Send a Flow with the credit of each receiver again."""
-        repeat_credit(self.connection, self._pt)
-        self.wake()
 
     # -- bytes in -----------------------------------------------------------------------------
 
@@ -293,6 +290,8 @@ class Engine(asyncio.Protocol):
             self._close_socket(self._socket)
         elif self._timer is None:
             self._tick()
+        if self.on_written is not None and self.close_reason is None:
+            self._guard(self.on_written)
 
     def _close_socket(self, socket: asyncio.Transport) -> None:
         """Close the socket after the last output, but not while the peer may still be reading.
@@ -361,7 +360,7 @@ class Engine(asyncio.Protocol):
 
     def _handle_events(self) -> None:
         peek, pop, pc = lib.pn_collector_peek, lib.pn_collector_pop, self._pc
-        delivery_of, links = lib.pn_event_delivery, self._links.by_pointer
+        delivery_of, links = lib.pn_event_delivery, self.links.by_pointer
         link: Link | None = None
         while self.close_reason is None and (event := peek(pc)):
             # Of the events that are handled here, only those of a delivery have one.
@@ -422,12 +421,14 @@ class Engine(asyncio.Protocol):
         assert event.session is not None
         condition = peer_fields.condition(event.session)
         apart = event.session in self.apart
-        self._links.session_ended(self, event.session, apart=apart)
+        self.links.session_ended(self, event.session, apart=apart)
         event.session.close()
         self.wake()
         if apart:
             self.apart.ended(event.session)
-        elif self.settings.sasl_server is None:
+        elif self.settings.sasl_server is not None:
+            event.session.free()  # or each one that a client has ended would stay until its Close
+        else:
             ended = condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
             if self._pending_reason is None:
                 self._pending_reason = CloseReason(ended)
@@ -435,15 +436,15 @@ class Engine(asyncio.Protocol):
 
     def _on_link_open(self, event: proton.Event) -> None:
         assert event.link is not None
-        self._links.opened(self, event.link)
+        self.links.opened(self, event.link)
 
     def _on_link_close(self, event: proton.Event) -> None:
         assert event.link is not None
-        self._links.closed(self, event.link)
+        self.links.closed(self, event.link)
 
     def _on_link_flow(self, event: proton.Event) -> None:
         assert event.link is not None
-        self._links.credit_given(event.link)
+        self.links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:
         if self._pending_reason is None:
@@ -465,7 +466,7 @@ class Engine(asyncio.Protocol):
             if handle is not None:
                 handle.cancel()
         self._timer = self._flush_handle = None
-        for link in self._links.by_pointer.values():
+        for link in self.links.by_pointer.values():
             link.kill()
         if self.event_handler is not None:
             self.event_handler.connection_ended(self)
@@ -478,7 +479,7 @@ class Engine(asyncio.Protocol):
             self.owner.ended(self, self.close_reason)
         except Exception:
             logger.exception("%s: the owner of a connection failed at its end", self.settings.container_id)
-        self._links.clear()
+        self.links.clear()
         self._socket = None
         self._objects.release()
 

@@ -28,6 +28,8 @@ class ProtonObjects:
             self.connection.hostname = settings.hostname
         self.transport.max_frame_size = settings.max_frame_size
         self.transport.idle_timeout = settings.heartbeat
+        if settings.channel_max is not None:
+            self.transport.channel_max = settings.channel_max
         if settings.tls_domain is not None:
             tls = proton.SSL(self.transport, settings.tls_domain)
             if settings.tls_name:

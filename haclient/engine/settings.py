@@ -52,6 +52,8 @@ class Settings:
     :param hostname: Open's ``hostname`` (client side): the virtual host.
     :param heartbeat: seconds of silence from the peer after which the connection is lost, and
         so how often it must send something; 0 turns heartbeats off.
+    :param channel_max: the highest channel that the peer may use, so one less than the sessions that it
+        may have at a time; ``None`` for as many as proton allows.
     :param user: SASL user (client side); ``None`` means ANONYMOUS, or EXTERNAL where asked.
     :param mechanisms: allowed SASL mechanisms (client side); empty means any safe one.
     :param sasl: whether there is a SASL layer (client side).
@@ -66,6 +68,7 @@ class Settings:
     heartbeat: float = DEFAULT_HEARTBEAT
     max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    channel_max: int | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     mechanisms: tuple[str, ...] = ()

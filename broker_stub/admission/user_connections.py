@@ -1,0 +1,36 @@
+"""Counts the connections of each user.  No I/O.
+
+Rule: the cluster-admin is not counted: a health probe is always let in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class UserConnections:
+    """The users with connections.
+
+    :param limit: connections of one user, and of all anonymous clients together; ``None`` for no limit.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._counts: Counter[str | None] = Counter()
+
+    def refusal_reason(self, user: str | None) -> str:
+        """Why a user may have no further connection, empty when it may."""
+        if self._limit is None or self._counts[user] < self._limit:
+            return ""
+        who = "anonymous clients have" if user is None else f"user {user!r} has"
+        return f"{who} {self._limit} connections, which is the limit"
+
+    def add(self, user: str | None) -> None:
+        """A connection of the user was let in."""
+        self._counts[user] += 1
+
+    def remove(self, user: str | None) -> None:
+        """A connection that was added has ended."""
+        self._counts[user] -= 1
+        if not self._counts[user]:
+            del self._counts[user]

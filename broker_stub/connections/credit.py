@@ -1,0 +1,72 @@
+"""How many messages a client may send on one link.  No I/O.
+
+Rules
+-----
+* The credit is ``messages`` at most, and fewer when the link's messages are large: as many as ``size`` bytes
+  hold, and one in any case.
+* A message that is larger than those before it counts at once; smaller ones count little by little, so that
+  a link of mixed sizes has the credit of its large ones.
+* Credit may be taken back, but what the client sent before it learned that is no violation: a client may
+  reach the highest delivery-count that it ever had credit for.
+
+Source: AMQP 1.0 part 2, section 2.6.7 (flow control): link-credit is a value, and may fall.
+"""
+
+from __future__ import annotations
+
+# A smaller message moves the typical size by a sixteenth of the difference.
+_DECAY = 16
+
+
+class CreditWindow:
+    """The credit of one link.
+
+    :param messages: the most credit.
+    :param size: bytes that may be on their way.
+    """
+
+    __slots__ = ("_granted", "_held", "_messages", "_most_granted", "_received", "_size", "_typical")
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._messages = messages
+        self._size = size
+        self._typical = 0.0
+        self._received = self._granted = self._most_granted = 0
+        self._held = 0
+
+    def received(self, size: int) -> int:
+        """A message of that many bytes has arrived; the change of credit that is due."""
+        self._received += 1
+        typical = self._typical
+        self._typical = size if size > typical else typical - (typical - size) / _DECAY
+        return self.due()
+
+    def hold(self) -> None:
+        """Give one less from now on: a message waits for its target."""
+        self._held += 1
+
+    def unhold(self) -> None:
+        """The end of one ``hold``."""
+        self._held -= 1
+
+    @property
+    def violated(self) -> bool:
+        """Whether the client has sent more than it ever had credit for."""
+        return self._received > self._most_granted
+
+    def due(self) -> int:
+        """The change that is due: 0 while at least half of the credit is left, negative to take some back."""
+        wanted, credit = self._messages, self._granted - self._received
+        if self._held or self._typical * wanted > self._size:
+            wanted = max(0, self._window() - self._held)
+        return 0 if wanted // 2 < credit <= wanted + wanted // 2 else wanted - credit
+
+    def change(self, change: int) -> None:
+        """The client is told of a change of credit."""
+        self._granted += change
+        self._most_granted = max(self._most_granted, self._granted)
+
+    def _window(self) -> int:
+        if self._typical * self._messages <= self._size:
+            return self._messages
+        return max(1, int(self._size / self._typical))

@@ -1,0 +1,56 @@
+"""What one client connection may use of a member.
+
+Each limit is an option of ``serve``; docs/broker-stub.md says what happens at it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import proton
+
+from broker_stub.amqp.conditions import INVALID_FIELD
+
+_MIB = 1024 * 1024
+# The highest channel that proton uses is 32767.
+MAX_SESSIONS = 32768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """The limits of one client connection; sizes are in bytes.
+
+    :param sessions: at a time.
+    :param links: at a time, in all sessions; twice as many with those whose refusal was not answered.
+    :param unfinished: bytes of messages whose last frame has not arrived.
+    :param all_unfinished: the same, of all connections.
+    :param credit_size: bytes that a client may send on one link, by the size of its last messages; one
+        message in any case.
+    :param idle_timeout: the shortest idle time-out that a client may ask for, in seconds.
+    """
+
+    # A JMS client has a session for each thread; RabbitMQ allows 2047 channels, Artemis 65535.
+    sessions: int = 256
+    links: int = 4096
+    # One message of the largest size.
+    unfinished: int = 256 * _MIB
+    all_unfinished: int = 1024 * _MIB
+    # As many as the count allows for messages of 16 KiB.
+    credit_size: int = 16 * _MIB
+    # Twenty empty frames a second, for a peer sends them at half of the time.
+    idle_timeout: float = 0.1
+
+    def refuse_idle_timeout(self, asked: float) -> proton.Condition | None:
+        """The condition for a client that asks for heartbeats faster than allowed.
+
+        AMQP 1.0 part 2, section 2.4.5: a peer that cannot support a time-out closes, and says why.
+
+        :param asked: seconds, 0 for no time-out.
+        """
+        if not 0 < asked < self.idle_timeout:
+            return None
+        why = f"idle-time-out is {asked * 1000:.0f} ms, and the least is {self.idle_timeout * 1000:.0f} ms"
+        return proton.Condition(INVALID_FIELD, why, {proton.symbol("invalid-field"): "idle-time-out"})
+
+
+DEFAULT_CONNECTION_LIMITS = ConnectionLimits()
