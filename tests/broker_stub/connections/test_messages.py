@@ -341,7 +341,9 @@ async def test_a_rejected_send_raises_in_protons_client() -> None:
 
 @pytest.mark.parametrize("address", ["orders", "news/key", None])
 @pytest.mark.parametrize(
-    "identifier", [lambda size: "x" * size, bytes, lambda size: proton.symbol("x" * size)], ids=str
+    "identifier",
+    [lambda size: "x" * size, bytes, lambda size: proton.symbol("x" * size)],
+    ids=["string", "binary", "symbol"],
 )
 async def test_a_duplicate_detection_id_has_at_most_256_bytes(
     address: str | None, identifier: Callable[[int], Any]
