@@ -430,7 +430,7 @@ class Broker:
         return proton.Condition(CONNECTION_FORCED, why)
 
     def status(self) -> dict[str, Any]:
-        """The member's status, for people and for supervisors."""
+        """The member's status, for people and for supervisors; it does not grow with the queues."""
         membership = self.membership
         return {
             "name": self.options.name,
@@ -444,10 +444,14 @@ class Broker:
             "entrance": self.admission.status(),
             "site": self.site.status(),
             **({} if self.member is None else {"replication": self.member.status()}),
-            "queues": self.queue_status(),
+            "queue_count": len(self.addresses),
             "uptime": self._loop.time() - self._started_at,
             "pid": os.getpid(),
         }
+
+    def followed_queues(self) -> list[tuple[str, str]]:
+        """The names of the links to other sites, each with the name of a queue that it has filled."""
+        return self.site.followed_queues()
 
     def queue_status(self) -> list[dict[str, Any]]:
         """Every queue with its depth and counters."""

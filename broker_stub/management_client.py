@@ -39,6 +39,11 @@ from haclient.outcome import Outcome
 # Management is on the same machine or the next one; a member that takes longer is in trouble.
 DEFAULT_TIMEOUT = 5.0
 _OK = range(200, 300)
+# Rows of a QUERY: what a member returns at most.
+_PAGE = 500
+_MAX_RETREATS = 100
+# What tells objects apart, of any type.
+_KEY = ("name", "identity", "exchange", "queue", "key", "link")
 
 
 class AdminError(Exception):
@@ -237,8 +242,30 @@ class AdminClient:
         await self.call("DELETE", kind=kind, name=name, **attributes)
 
     async def query(self, kind: str) -> list[dict[str, Any]]:
-        """List every queue, exchange or binding with all its attributes."""
-        answer = await self.call("QUERY", kind=kind)
+        """List every queue, exchange or binding with all its attributes.
+
+        It asks for pages, and a page begins with the last row of the one before.  Where it does not, rows
+        before it were deleted, and an earlier page is read again: what exists all the while is listed, once.
+
+        :raises MemberRefusedError: when rows are deleted faster than the pages are read.
+        """
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        offset = retreats = 0
+        while True:
+            page = await self._page(kind, offset)
+            if offset == 0 or (page and _key(page[0]) in rows):
+                rows.update((_key(row), row) for row in page)
+                if len(page) <= 1:
+                    return list(rows.values())
+                offset += len(page) - 1
+            elif retreats < _MAX_RETREATS:
+                retreats += 1
+                offset = max(0, offset - _PAGE)
+            else:
+                raise MemberRefusedError(f"{self.address}: the list of {kind} changes faster than it is read")
+
+    async def _page(self, kind: str, offset: int) -> list[dict[str, Any]]:
+        answer = await self.call("QUERY", kind=kind, offset=offset, count=_PAGE)
         return [dict(zip(answer["attributeNames"], row, strict=True)) for row in answer["results"]]
 
     async def stop_member(self) -> None:
@@ -346,6 +373,10 @@ class AdminClient:
             self._fail(MemberUnreachableError(f"{self.address}: {reason}"))
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(name) for name in _KEY)
 
 
 def _error_text(error: OSError) -> str:

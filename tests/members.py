@@ -36,6 +36,7 @@ from broker_stub.management_client import AdminClient, Credentials, MemberStatus
 from haclient import Credentials as ClientCredentials
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
+from tests.broker_stub.statuses import status_with_queues
 from tests.certificates import Authority, Certificate
 
 T = TypeVar("T")
@@ -197,8 +198,8 @@ class Member:
     # -- as its cluster-admin -----------------------------------------------------------------
 
     def status(self) -> MemberStatus:
-        """What it says of itself."""
-        return self.ask(AdminClient.status)
+        """What it says of itself, and of its queues."""
+        return self.ask(status_with_queues)
 
     def promote(self, *, at_least: int = 0) -> MemberStatus:
         """Make it the primary."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from broker_stub.amqp.node_names import EXCHANGE_TYPE, QUEUE_TYPE
+from broker_stub.amqp.node_names import EXCHANGE_TYPE, FOLLOWED_QUEUE_TYPE, QUEUE_TYPE
 from broker_stub.cli.link import SOURCE_PASSWORD, links_of, source_options
 from broker_stub.cli.member_requests import (
     JSON,
@@ -286,7 +286,7 @@ async def _promoted_queues(client: AdminClient) -> list[str]:
             if following
             else "this site has followed no other one: there is nothing to fail back"
         )
-    return sorted({queue for link in links for queue in link["queues"]})
+    return sorted({row["queue"] for row in await client.query(FOLLOWED_QUEUE_TYPE)})
 
 
 async def _old_queues(client: AdminClient, queues: list[str], *, discard: bool) -> list[str]:

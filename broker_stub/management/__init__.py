@@ -26,12 +26,16 @@ type                  operation                   arguments; answer
 ``haclient.binding``  ``CREATE``                  ``exchange``, ``queue``, ``key``; its attributes
 ``haclient.binding``  ``READ``, ``DELETE``        by name or by the same three; its attributes; nothing
 all but the member    ``QUERY``                   ``attributeNames``, ``offset``, ``count``;
-                                                  ``attributeNames`` and ``results``
+                                                  ``attributeNames`` and ``results``, a page of at
+                                                  most 500 rows
+``haclient            ``QUERY``                   rows of ``link`` and ``queue``: what a link to
+.followed_queue``                                 another site has filled here
 ====================  ==========================  ====================================================
 
 Rules
 -----
 * Only the cluster-admin may use it: 403 for everybody else.
+* The status of a member has no queues, and takes as long with 10,000 as with none: supervisors probe with it.
 * Only a member that serves changes wiring: 409 at any other.  The response to a change follows when the
   change is durable, and on every replica that is ready.
 * Status: 200, 201 for ``CREATE``, 204 for ``DELETE``; 400 for invalid arguments, 404 for an unknown object,
@@ -39,8 +43,8 @@ Rules
   operation that is not in the table.
 
 Files: ``request`` (request, response, ``QUERY``), ``node`` (authorization, dispatch, errors), ``managed``
-(the broker's interface), ``members``, ``queues``, ``exchanges``, ``bindings`` (a type each), ``wiring``
-(names and replication modes, for the last three).
+(the broker's interface), ``members``, ``queues``, ``exchanges``, ``bindings``, ``followed_queues`` (a type
+each), ``wiring`` (names and replication modes, for the last three).
 
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """

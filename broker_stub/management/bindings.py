@@ -55,7 +55,7 @@ class BindingOperations:
         return Response({}, HTTPStatus.NO_CONTENT)
 
     async def _query(self, request: Request) -> Response:
-        return select(request, [_facts(binding) for binding in self._broker.addresses.bindings])
+        return select(request, self._broker.addresses.bindings, _facts)
 
     def _find(self, request: Request) -> Binding:
         bindings = self._broker.addresses.bindings

@@ -73,7 +73,7 @@ class ExchangeOperations:
         return Response({}, HTTPStatus.NO_CONTENT)
 
     async def _query(self, request: Request) -> Response:
-        return select(request, [_facts(exchange) for exchange in self._broker.addresses.exchanges])
+        return select(request, self._broker.addresses.exchanges, _facts)
 
     def _find(self, request: Request) -> Exchange:
         addresses = self._broker.addresses

@@ -23,7 +23,10 @@ class Managed(Protocol):
         """Its role in the cluster."""
 
     def status(self) -> dict[str, Any]:
-        """The member's status."""
+        """The member's status, in a time and size that do not grow with its queues."""
+
+    def followed_queues(self) -> list[tuple[str, str]]:
+        """The names of the links to other sites, each with the name of a queue that it has filled."""
 
     async def promote(self, *, at_least: int = 0, force: bool = False) -> str:
         """Become the primary; return a warning of what that may have lost, or an empty text."""

@@ -17,10 +17,17 @@ from broker_stub.amqp.conditions import (
     PRECONDITION_FAILED,
     UNAUTHORIZED_ACCESS,
 )
-from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
+from broker_stub.amqp.node_names import (
+    BINDING_TYPE,
+    EXCHANGE_TYPE,
+    FOLLOWED_QUEUE_TYPE,
+    MEMBER_TYPE,
+    QUEUE_TYPE,
+)
 from broker_stub.election.roles import MoveRefusedError
 from broker_stub.management.bindings import BindingOperations
 from broker_stub.management.exchanges import ExchangeOperations
+from broker_stub.management.followed_queues import FollowedQueueOperations
 from broker_stub.management.managed import Managed
 from broker_stub.management.members import MemberOperations
 from broker_stub.management.queues import QueueOperations
@@ -56,6 +63,7 @@ class Management:
             QUEUE_TYPE: QueueOperations(broker).operations,
             EXCHANGE_TYPE: ExchangeOperations(broker).operations,
             BINDING_TYPE: BindingOperations(broker).operations,
+            FOLLOWED_QUEUE_TYPE: FollowedQueueOperations(broker).operations,
         }
 
     async def answer(self, message: proton.Message, *, admin: bool) -> proton.Message:
@@ -90,7 +98,7 @@ class Management:
         except AddressRefusedError as refused:
             logger.info("management response dropped: %s", refused.description)
         else:
-            queue.enqueue(bytes(response.encode()), _ignore_settlement, None)
+            queue.enqueue(_encoded(message, response), _ignore_settlement, None)
 
     async def _perform(self, message: proton.Message, *, admin: bool) -> Response:
         if not admin:
@@ -145,6 +153,17 @@ def _refusal(error: Exception) -> tuple[HTTPStatus, str]:
         case _:
             logger.error("a management request failed", exc_info=error)
             return HTTPStatus.INTERNAL_SERVER_ERROR, f"the member failed: {error!r}"
+
+
+def _encoded(request: proton.Message, response: proton.Message) -> bytes:
+    """The bytes of a response; of a refusal where proton cannot encode it, for no client must wait."""
+    try:
+        return bytes(response.encode())
+    except proton.ProtonException as error:
+        logger.exception("a management response cannot be encoded")
+        status = HTTPStatus.INTERNAL_SERVER_ERROR
+        refusal = _message(request, Response(status=status), f"the response cannot be encoded: {error}")
+        return bytes(refusal.encode())
 
 
 def _message(request: proton.Message, response: Response, description: str) -> proton.Message:

@@ -60,7 +60,7 @@ class QueueOperations:
         return Response({}, HTTPStatus.NO_CONTENT)
 
     async def _query(self, request: Request) -> Response:
-        return select(request, [queue_facts(queue) for queue in self._broker.addresses])
+        return select(request, self._broker.addresses, queue_facts)
 
     def _find(self, request: Request) -> Queue:
         addresses = self._broker.addresses

@@ -3,15 +3,21 @@
 A request's own attributes are in its application properties, and the arguments in a map as its body.
 ``offset`` and ``count`` of a ``QUERY`` may be in either place.
 
+Rules
+-----
+* A ``QUERY`` is answered with at most ``MAX_PAGE`` rows, also when it asks for more or for all: a client asks
+  for the next page until one is empty.  Rows keep their order; what is deleted moves later rows up.
+
 Source: AMQP Management 1.0, working draft 16, sections 2 and 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import proton
 
@@ -19,6 +25,8 @@ from broker_stub.amqp.conditions import INVALID_FIELD
 from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.amqp.node_names import MEMBER_TYPE
 from haclient.cluster_url.endpoint import Endpoint
+
+_T = TypeVar("_T")
 
 
 class RequestRefusedError(Exception):
@@ -113,6 +121,10 @@ class Request:
             raise invalid(f"{self.type} has no attribute {', '.join(unknown)} to {self.operation}: {known}")
 
 
+# proton's encoder holds 65,535 values in a message; a row has some twenty, or the attributes asked for.
+MAX_PAGE = 500
+_MAX_ATTRIBUTES = 100
+
 Operation = Callable[[Request], Awaitable[Response]]
 
 
@@ -129,15 +141,26 @@ def parse_address(name: str, text: str) -> Endpoint:
         raise invalid(f"{name}: {error}") from error
 
 
-def select(request: Request, rows: list[dict[str, Any]]) -> Response:
-    """The response to a ``QUERY``: the attributes and the rows that it selects.
+def select(request: Request, found: Iterable[_T], facts: Callable[[_T], dict[str, Any]]) -> Response:
+    """The response to a ``QUERY``: the attributes and the page of rows that it selects.
 
     An attribute that a row does not have is null.  ``count`` in the properties is the number of rows.
+
+    :param facts: makes the row of an object; only the rows of the page are made.
     """
-    names = request.texts("attributeNames") or (list(rows[0]) if rows else [])
+    names = request.texts("attributeNames")
+    if len(names) > _MAX_ATTRIBUTES:
+        raise invalid(f"attributeNames has more than {_MAX_ATTRIBUTES} names")
     start, count = request.integer("offset") or 0, request.integer("count")
-    chosen = rows[start:] if count is None else rows[start : start + count]
-    results = [[row.get(name) for name in names] for row in chosen]
+    size = MAX_PAGE if count is None else min(count, MAX_PAGE)
+    remaining = iter(found)
+    if not names and (first := next(remaining, None)) is not None:
+        names = list(facts(first))
+        remaining = itertools.chain((first,), remaining)
+    results = [
+        [row.get(name) for name in names]
+        for row in map(facts, itertools.islice(remaining, start, start + size))
+    ]
     return Response(
         {"attributeNames": names, "results": results}, properties={"count": proton.int32(len(results))}
     )

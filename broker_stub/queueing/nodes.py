@@ -124,6 +124,9 @@ class Addresses:
         self.watcher: Watcher | None = None
         self.site: SiteWatcher | None = None
 
+    def __len__(self) -> int:
+        return len(self._queues)
+
     def __iter__(self) -> Iterator[Queue]:
         return iter(tuple(self._queues.values()))
 

@@ -192,6 +192,12 @@ class Site:
             **({"links": links} if links else {}),
         }
 
+    def followed_queues(self) -> list[tuple[str, str]]:
+        """The names of the links, each with the name of a queue that it has filled; none on a backup."""
+        if not self._serves:
+            return []
+        return [(e.name, queue) for e, inbound in self._inbounds.items() for queue in inbound.targets()]
+
     def _link_status(self, exchange: Exchange, inbound: Inbound) -> dict[str, Any]:
         link, (source, error) = self._links.get(exchange), _source_config(exchange)
         return {
@@ -202,7 +208,6 @@ class Site:
             "state": STOPPED if link is None else link.state,
             "error": error if link is None else link.error,
             "last_sequence": dict(inbound.last),
-            "queues": inbound.targets() if self._serves else [],
             "delay_seconds": None if inbound.delay_ms is None else inbound.delay_ms / 1000,
             **asdict(inbound.counts),
         }

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.local_cluster.supervisor import LocalCluster
+from tests.broker_stub.statuses import status_with_queues
 from tests.examples.program import Program
 
 
@@ -17,5 +18,5 @@ async def test_a_message_is_sent_received_and_accepted(name: str, pair: LocalClu
         "received 'hello, world'",
     ]
     assert pair.primary.admin is not None
-    status = await pair.primary.admin.status()
+    status = await status_with_queues(pair.primary.admin)
     assert [queue["depth"] for queue in status.facts["queues"] if queue["name"] == "hello"] == [0]

@@ -38,6 +38,7 @@ from broker_stub.local_cluster.supervisor import (
 )
 from broker_stub.management_client import AdminClient, AdminError, MemberRefusedError, MemberStatus
 from haclient.testing.network import ARBITER, ArbiterRoutes, Cut, DirectoryRoutes, Network, proxies
+from tests.broker_stub.statuses import status_with_queues
 from tests.faults.namespaces import namespaces
 from tests.faults.network import zookeeper_routes
 
@@ -204,9 +205,9 @@ class Cluster:
         await self.pair.wait_until(lambda p: p.primary is not None and p.primary.generation > than, timeout)
 
     async def status(self, member: Member) -> MemberStatus:
-        """Ask a member how it is."""
+        """Ask a member how it is, and its queues."""
         async with await AdminClient.connect(member.address, self.pair.credentials) as admin:
-            return await admin.status()
+            return await status_with_queues(admin)
 
     # -- acting ---------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Requests and answers of the management node are those of version 0.1.0: either version manages the other.
 
-``answers_of_0_1_0.jsonl`` was recorded from that version; what differs in each run is ``...`` there.
+``answers_of_0_1_0.jsonl`` was recorded from that version; what differs in each run is ``...`` there.  Only
+the lists of queues are no longer in a member's status, which has a bound.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.amqp.node_names import MEMBER_TYPE
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
 from tests.broker_stub.clients import member
 
@@ -17,13 +19,15 @@ RECORDED = [
     json.loads(line) for line in Path(__file__).with_name("answers_of_0_1_0.jsonl").read_text().splitlines()
 ]
 PASSWORD = "a password"
+UNBOUNDED = {"queues", "queue_count"}
 VOLATILE = {"identity", "uptime", "pid", "address", "rate", "stream"}
 
 
 def lasting(answer: Any) -> Any:
     """Without what differs in each run, and without the client's own temporary queue."""
     if isinstance(answer, dict):
-        return {key: "..." if key in VOLATILE else lasting(value) for key, value in answer.items()}
+        lasts = {key: value for key, value in answer.items() if key not in UNBOUNDED}
+        return {key: "..." if key in VOLATILE else lasting(value) for key, value in lasts.items()}
     if isinstance(answer, list):
         return [
             lasting(value)
@@ -56,5 +60,6 @@ async def test_every_answer_has_the_keys_and_values_of_before(tmp_path: Path) ->
         await AdminClient.connect(address, Credentials(PASSWORD)) as admin,
     ):
         for request in RECORDED:
-            expected = {"status": request["status"], "body": request["body"]}
+            body = lasting(request["body"]) if request["type"] == MEMBER_TYPE else request["body"]
+            expected = {"status": request["status"], "body": body}
             assert await ask(admin, request) == expected, request["operation"]

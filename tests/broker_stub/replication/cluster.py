@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pytest
 from proton import Message
@@ -34,6 +34,9 @@ from broker_stub.management_client import (
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from tests import stores
+from tests.broker_stub.statuses import status_with_queues
+
+T = TypeVar("T")
 
 ADMIN = Credentials("the password of the cluster's admin")
 USER = ("alice", "the password of alice")
@@ -105,17 +108,22 @@ class Member:
     # -- management -----------------------------------------------------------------------------
 
     async def call(self, operation: str, **arguments: Any) -> Any:
-        """A management request, over a connection that is made anew when it was lost."""
+        """A management request."""
+        return await self._ask(lambda admin: admin.call(operation, **arguments))
+
+    async def _ask(self, question: Callable[[AdminClient], Awaitable[T]]) -> T:
+        """Over a connection that is made anew when it was lost."""
         if self._admin is None:
             self._admin = await AdminClient.connect(self.address, ADMIN, timeout=PATIENCE)
         try:
-            return await self._admin.call(operation, **arguments)
+            return await question(self._admin)
         except MemberUnreachableError:
             self._hang_up()
             raise
 
     async def status(self) -> MemberStatus:
-        return MemberStatus.of(await self.call("READ"))
+        """With the member's queues."""
+        return await self._ask(status_with_queues)
 
     async def promote(self, *, force: bool = False) -> MemberStatus:
         """:raises MemberRefusedError: with the reason."""

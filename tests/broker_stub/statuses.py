@@ -1,0 +1,13 @@
+"""A member's status with its queues, which it reports apart from it."""
+
+from __future__ import annotations
+
+from broker_stub.amqp.node_names import QUEUE_TYPE
+from broker_stub.management_client import AdminClient, MemberStatus
+
+
+async def status_with_queues(admin: AdminClient) -> MemberStatus:
+    """The status, and every queue in ``facts["queues"]``."""
+    status = await admin.status()
+    status.facts["queues"] = await admin.query(QUEUE_TYPE)
+    return status
