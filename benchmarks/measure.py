@@ -219,12 +219,12 @@ class BrokerProcess:
     @property
     def address(self) -> str:
         """``host:port``; waits until it listens."""
-        if self._address is None:
+        while self._address is None:
             assert self._process.stdout is not None
             line = self._process.stdout.readline()
             if not line:
                 raise RuntimeError(f"the broker did not start: exit code {self._process.wait()}")
-            self._address = json.loads(line)["address"]
+            self._address = json.loads(line).get("address")
         return self._address
 
     @property

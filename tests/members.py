@@ -189,9 +189,10 @@ class Member:
     def _first_line(self) -> dict[str, Any]:
         stdout = self.process.stdout
         assert stdout is not None
-        if select.select([stdout], [], [], _PATIENCE)[0] and (line := stdout.readline()):
+        while select.select([stdout], [], [], _PATIENCE)[0] and (line := stdout.readline()):
             facts: dict[str, Any] = json.loads(line)
-            return facts
+            if facts["event"] != "starting":
+                return facts
         self.end()
         raise AssertionError(f"member {self.name} did not start: {self.log.read_text(errors='replace')}")
 

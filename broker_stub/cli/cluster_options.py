@@ -21,7 +21,7 @@ from broker_stub.election.arbiter import open_arbiter
 from broker_stub.member.member import ClusterOptions, ClusterSetup
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS
 from broker_stub.replication.backup import CAPABILITY, LONGEST_PAUSE
-from broker_stub.store import MemoryStore, Store, open_store
+from broker_stub.store import MemoryStore, StartProgress, Store, open_store
 from haclient import Credentials, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.errors import ClusterURLError
@@ -62,16 +62,19 @@ class ClusterArguments:
         check_arbiter(self.arbiter)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[ClusterSetup]:
+    async def opened(self, progress: StartProgress) -> AsyncIterator[ClusterSetup]:
         """Keep store and arbiter open while the body runs.
 
+        :param progress: where to count what is read of the store.
         :raises broker_stub.store.StoreFailedError: when the store cannot be used.
         """
         window = DEFAULT_LIMITS.duplicates
         if self.store == MEMORY:
             store: Store = MemoryStore(duplicates=window)
         else:
-            store = await open_store(Path(self.store), duplicates=window, secure_delete=self.secure_delete)
+            store = await open_store(
+                Path(self.store), duplicates=window, secure_delete=self.secure_delete, progress=progress
+            )
         options = ClusterOptions(
             name=self.name,
             backup_timeout=self.backup_timeout,

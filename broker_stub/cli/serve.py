@@ -34,13 +34,14 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.cli.role_command import RoleCommand
+from broker_stub.cli.start_report import reported
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member.member import StartRefusedError
 from broker_stub.permissions import UMASK
 from broker_stub.queueing.message import Replicate
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
-from broker_stub.store import StoreFailedError
+from broker_stub.store import StartProgress, StoreFailedError
 from broker_stub.telemetry import settings_of
 from haclient import Credentials
 from haclient.cluster_url.endpoint import Endpoint
@@ -330,22 +331,26 @@ async def _serve(
         if role_command is not None:
             stack.push_async_callback(role_command.close)
         if cluster_arguments is None:
-            return await _run(Broker(options), as_json=as_json)
+            return await _run(Broker(options), StartProgress(), as_json=as_json)
+        progress = StartProgress()
         try:
-            async with cluster_arguments.opened() as setup:
-                return await _run(Broker(options, setup), as_json=as_json)
+            async with contextlib.AsyncExitStack() as opened:
+                async with reported(progress, name=options.name, as_json=as_json):
+                    setup = await opened.enter_async_context(cluster_arguments.opened(progress))
+                return await _run(Broker(options, setup), progress, as_json=as_json)
         except StoreFailedError as error:
             click.echo(str(error), err=True)
             return REFUSED
 
 
-async def _run(broker: Broker, *, as_json: bool) -> int:
+async def _run(broker: Broker, progress: StartProgress, *, as_json: bool) -> int:
     options = broker.options
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, broker.request_stop)
     try:
-        await broker.start()
+        async with reported(progress, name=options.name, as_json=as_json):
+            await broker.start()
     except (OSError, MoveRefusedError, StartRefusedError) as error:
         await broker.stop()
         click.echo(_error_text(error, options), err=True)

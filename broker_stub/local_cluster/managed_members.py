@@ -25,6 +25,8 @@ class ManagedMembers:
         self._on_event = on_event
         self._next_change = asyncio.Event()
         self._generation = 0
+        self.start_reports = 0
+        """How often a member that starts has reported progress."""
 
     @property
     def generation(self) -> int:
@@ -56,6 +58,7 @@ class ManagedMembers:
 
     def emit(self, kind: str, member: Member, detail: str) -> None:
         """Log an event, keep it, and pass it to the listener."""
+        self.start_reports += kind == "starting"
         event = LocalClusterEvent(kind, member.name, detail)
         logger.info("%s %s: %s", member.name, kind, detail)
         self.events.append(event)

@@ -11,16 +11,22 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from haclient.cluster_url.endpoint import Endpoint
 
-# Python, proton and a free port take a fraction of a second, even on a busy machine.
+# Seconds without progress: Python, proton and a free port take a fraction of a second, even on a busy
+# machine, and a member reports once a second how it reads its store.
 START_TIMEOUT = 20.0
 # What a member may take to close its client connections, and a little more.
 _STOP_TIMEOUT = 4.0
 _SOURCES = Path(__file__).resolve().parents[2]
+
+
+def _ignore(_detail: str) -> None:
+    """Nobody wants to know."""
 
 
 class MemberStartError(RuntimeError):
@@ -40,6 +46,8 @@ class MemberProcess:
         self._arguments = tuple(arguments)
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
+        self.on_progress: Callable[[str], object] = _ignore
+        """Called with what a start that takes its time reports."""
 
     @property
     def pid(self) -> int | None:
@@ -48,9 +56,10 @@ class MemberProcess:
         return process.pid if process is not None and process.returncode is None else None
 
     async def start(self) -> None:
-        """Start the process and wait until it listens.
+        """Start the process and wait until it listens, for as long as it reports progress.
 
-        :raises MemberStartError: when it does not.
+        :raises MemberStartError: when it does not start.
+        :raises TimeoutError: when it reports nothing for ``START_TIMEOUT``.
         """
         serve = (sys.executable, "-m", "broker_stub", "serve", "--json")
         command = (*self._wrapper, *serve, *self._arguments)
@@ -67,16 +76,21 @@ class MemberProcess:
                 start_new_session=True,
             )
         try:
-            async with asyncio.timeout(START_TIMEOUT):
-                await self._listening(self._process)
+            await self._listening(self._process)
         except BaseException:
             await self.kill()
             raise
 
     async def _listening(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        line = await process.stdout.readline()
-        if not line or json.loads(line).get("event") != "listening":
+        facts: dict[str, Any] = {"event": "starting"}
+        while facts.get("event") == "starting":
+            if "detail" in facts:
+                self.on_progress(str(facts["detail"]))
+            async with asyncio.timeout(START_TIMEOUT):
+                line = await process.stdout.readline()
+            facts = json.loads(line) if line else {}
+        if facts.get("event") != "listening":
             await process.wait()
             lines = self._log.read_text(errors="replace").splitlines()
             raise MemberStartError(f"exit code {process.returncode}: {lines[-1] if lines else 'no output'}")

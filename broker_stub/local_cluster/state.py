@@ -41,7 +41,7 @@ class LocalClusterEvent:
     """An event of one member.
 
     :param kind: ``started``, ``promoted``, ``demoted``, ``follows``, ``silent``, ``fenced``,
-        ``died``, ``failed``.
+        ``died``, ``failed``, and ``starting`` for each report of a start that takes its time.
     :param at: seconds since the epoch.
     """
 

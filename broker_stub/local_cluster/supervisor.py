@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import secrets
 import shutil
@@ -208,14 +209,19 @@ class LocalCluster:
     async def wait_until(self, condition: Callable[[LocalCluster], bool], timeout: float = 30.0) -> None:
         """Wait until a condition is true of the cluster.
 
+        :param timeout: seconds; they begin anew whenever a member reports how it reads a large store.
         :raises TimeoutError: when it is not in time; the text has every member's state.
         """
+        loop, progress = asyncio.get_running_loop(), self._managed.start_reports
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as limit:
                 while not condition(self):
                     if self._supervisor is not None and self._supervisor.done():
                         self._supervisor.result()
                     await self._managed.wait_for_change()
+                    if progress != self._managed.start_reports:
+                        progress = self._managed.start_reports
+                        limit.reschedule(loop.time() + timeout)
         except TimeoutError:
             states = ", ".join(f"{member.name} {member.state}" for member in self.members)
             raise TimeoutError(f"condition not met within {timeout:g} s: {states}") from None
@@ -267,6 +273,7 @@ class LocalCluster:
         """Start a member, watch it until it ends, and start it again."""
         while True:
             self._managed.set_state(member, MemberState.STARTING)
+            member.process.on_progress = functools.partial(self._managed.emit, "starting", member)
             try:
                 await member.process.start()
                 await self._connect(member)

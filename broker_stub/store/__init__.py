@@ -14,6 +14,7 @@ from broker_stub.store.interface import (
 )
 from broker_stub.store.memory import MemoryStore
 from broker_stub.store.sqlite import SqliteStore, open_store
+from broker_stub.store.start_progress import StartProgress
 
 __all__ = [
     "BindingRecord",
@@ -22,6 +23,7 @@ __all__ = [
     "QueueRecord",
     "Snapshot",
     "SqliteStore",
+    "StartProgress",
     "Store",
     "StoreFailedError",
     "StoreLockedError",

@@ -45,6 +45,7 @@ from broker_stub.store.schema import (
     create,
     with_checksum,
 )
+from broker_stub.store.start_progress import StartProgress
 
 # Primary result codes whose cause is outside of the files: sqlite.org/rescode.html.
 _NOT_CORRUPTION = frozenset(
@@ -101,10 +102,12 @@ def open_files(
     expected_identity: uuid.UUID | None,
     clock: Callable[[], float],
     secure_delete: bool = False,
+    progress: StartProgress | None = None,
 ) -> Opened:
     """Open the store of a directory, or an empty one in its place.
 
     :param secure_delete: overwrite what is deleted.
+    :param progress: where to count what is read.
     :raises StoreLockedError: when it is open elsewhere.
     :raises StoreFailedError: when the surroundings don't allow it.
     """
@@ -114,7 +117,7 @@ def open_files(
     except OSError as error:
         raise StoreFailedError(f"the store {directory} cannot be opened: {error}") from error
     try:
-        opened = _open_locked(directory, lock, expected_identity, clock)
+        opened = _open_locked(directory, lock, expected_identity, clock, progress or StartProgress())
         if secure_delete:
             opened.connection.execute(SECURE_DELETE).close()
         return opened
@@ -126,13 +129,17 @@ def open_files(
 
 
 def _open_locked(
-    directory: Path, lock: int, expected_identity: uuid.UUID | None, clock: Callable[[], float]
+    directory: Path,
+    lock: int,
+    expected_identity: uuid.UUID | None,
+    clock: Callable[[], float],
+    progress: StartProgress,
 ) -> Opened:
     files.remove_unfinished(directory)
     corruption, fresh = "", False
     if files.present(directory):
         try:
-            return _open_found(directory, lock, expected_identity, clock)
+            return _open_found(directory, lock, expected_identity, clock, progress)
         except StoreCorruptedError as error:
             corruption = str(error)
     elif files.was_set_aside(directory):
@@ -173,7 +180,11 @@ def _create(directory: Path, generation: int | None) -> None:
 
 
 def _open_found(
-    directory: Path, lock: int, expected_identity: uuid.UUID | None, clock: Callable[[], float]
+    directory: Path,
+    lock: int,
+    expected_identity: uuid.UUID | None,
+    clock: Callable[[], float],
+    progress: StartProgress,
 ) -> Opened:
     """Open what is there.
 
@@ -184,7 +195,9 @@ def _open_found(
         identity, reported = files.read_identity(directory)
         _expect(identity, expected_identity)
         connection = connect(directory / files.DATABASE)
-        commits = _verify(connection, identity, reported)
+        progress.follow(connection)
+        commits = _verify(connection, identity, reported, progress)
+        connection.set_progress_handler(None, 0)
         return _take(directory, lock, connection, identity, commits)
     except BaseException as error:
         corruption = _corruption(error)
@@ -214,7 +227,9 @@ def _corruption(error: BaseException) -> str:
     return f"the database cannot be read: {error}" if isinstance(error, _UNREADABLE) else ""
 
 
-def _verify(connection: sqlite3.Connection, identity: uuid.UUID, reported: int) -> int:
+def _verify(
+    connection: sqlite3.Connection, identity: uuid.UUID, reported: int, progress: StartProgress
+) -> int:
     """Check all that the module's docstring lists; how many commits there are."""
     _verify_schema(connection)
     verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
@@ -229,7 +244,7 @@ def _verify(connection: sqlite3.Connection, identity: uuid.UUID, reported: int) 
     counters = reading.counters(connection)
     if not counters.keys() - {COMMITS} <= keys:
         raise StoreCorruptedError("there is a message id of a queue that is not there")
-    reading.check_all_messages(connection, keys)
+    reading.check_all_messages(connection, keys, progress)
     reading.check_all_duplicates(connection, keys)
     if counters[COMMITS] < reported:
         raise StoreCorruptedError(

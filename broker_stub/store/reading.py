@@ -22,6 +22,7 @@ from broker_stub.store.interface import (
     StoredQueue,
 )
 from broker_stub.store.schema import check_message, progress_name, without_checksum
+from broker_stub.store.start_progress import StartProgress
 
 # A chunk ends with either: small messages by number, large ones by size.
 CHUNK_MESSAGES = 1000
@@ -123,7 +124,7 @@ def last_positions(connection: sqlite3.Connection) -> dict[int, int]:
     return dict(connection.execute("SELECT queue, max(position) FROM duplicates GROUP BY queue"))
 
 
-def check_all_messages(connection: sqlite3.Connection, queues: set[int]) -> None:
+def check_all_messages(connection: sqlite3.Connection, queues: set[int], progress: StartProgress) -> None:
     """Read every message: its checksum, its queue, and that the order of the keys holds.
 
     :raises StoreDamagedError: at the first that is wrong.
@@ -136,6 +137,7 @@ def check_all_messages(connection: sqlite3.Connection, queues: set[int]) -> None
         if (queue, number) <= before or queue not in queues:
             raise StoreCorruptedError(f"message {number} of queue {queue} is not where it belongs")
         before = (queue, number)
+        progress.checked += 1
 
 
 def check_all_duplicates(connection: sqlite3.Connection, queues: set[int]) -> None:

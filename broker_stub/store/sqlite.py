@@ -34,6 +34,7 @@ from broker_stub.store.interface import (
     StoredMessage,
 )
 from broker_stub.store.opening import Opened, QueueState, open_files
+from broker_stub.store.start_progress import StartProgress
 from broker_stub.store.writer import Writer
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ async def open_store(
     expected_identity: uuid.UUID | None = None,
     clock: Callable[[], float] = time.time,
     secure_delete: bool = False,
+    progress: StartProgress | None = None,
 ) -> SqliteStore:
     """Open the store of a directory, or make one; ``corruption`` says when it replaces a corrupted one.
 
@@ -58,6 +60,7 @@ async def open_store(
     :param expected_identity: the store that should be there, where somebody knows it.
     :param clock: seconds since the epoch, for the names of corrupted stores.
     :param secure_delete: overwrite what is deleted, and soon what the write-ahead log has of it.
+    :param progress: where to count what is read of it, now and later.
     :raises StoreLockedError: when another process has it open.
     :raises StoreFailedError: when the directory cannot be used.
     """
@@ -68,6 +71,7 @@ async def open_store(
             expected_identity=expected_identity,
             clock=clock,
             secure_delete=secure_delete,
+            progress=progress,
         )
     )
     try:
@@ -75,7 +79,9 @@ async def open_store(
     except asyncio.CancelledError:
         opening.add_done_callback(_drop)
         raise
-    return SqliteStore(opened, duplicates=duplicates, delay=delay, secure_delete=secure_delete)
+    store = SqliteStore(opened, duplicates=duplicates, delay=delay, secure_delete=secure_delete)
+    store.progress = progress or store.progress
+    return store
 
 
 def _drop(opening: asyncio.Future[Opened]) -> None:
@@ -93,6 +99,7 @@ class SqliteStore(Committing):
     def __init__(self, opened: Opened, *, duplicates: int, delay: float, secure_delete: bool = False) -> None:
         self.identity = opened.identity
         self.corruption = opened.corruption
+        self.progress = StartProgress()
         self._was_clean = opened.was_clean
         self._lock = opened.lock
         self._identities = opened.queues
@@ -129,6 +136,7 @@ class SqliteStore(Committing):
             lambda connection, after=after: reading.chunk(connection, queue, after)  # type: ignore[misc]
         ):
             after = chunk[-1].id
+            self.progress.read += len(chunk)
             yield chunk
 
     async def duplicates(self, queue: int) -> list[tuple[bytes, int]]:
