@@ -128,9 +128,10 @@ class Applier:
 
     # -- definitions ----------------------------------------------------------------------------
 
-    def add_wiring(self, piece: Mapping[str, Any]) -> None:
+    async def add_wiring(self, piece: Mapping[str, Any]) -> None:
         """A piece of the whole wiring."""
         self._definitions.add(piece)
+        await self.committed(self._store.sequence)
 
     async def complete_wiring(self) -> None:
         """That was the whole wiring; what is not in it is deleted."""

@@ -12,8 +12,7 @@ Rules
 * The version of the wire, the cluster and the generation of the primary are in its Attach.  Nothing is erased
   before they are compared, and nothing that the primary sends is looked at before the own generation is
   erased (rules 4 and 5 of ``generation``).
-* Commands are executed one after the other, each durably before the next one.  The pieces of the wiring are
-  one command, whose end is ``wired``.
+* Commands are executed one after the other, each durably before the next one.
 * A queue has events between the backup's report of it and ``ended``.  What is still on its way when the queue
   is deleted is accepted, and dropped.
 * An event that cannot be applied ends the session: local state that is not equal is worthless.
@@ -59,7 +58,7 @@ class ReplicationTarget(Protocol):
     async def begin_catch_up(self, endpoint: Endpoint | None, primary: PrimaryIdentity) -> None:
         """A primary is found: erase the generation, ``catchup``."""
 
-    def add_wiring(self, piece: Mapping[str, Any]) -> None:
+    async def add_wiring(self, piece: Mapping[str, Any]) -> None:
         """A piece of the whole wiring."""
 
     async def complete_wiring(self) -> None:
@@ -178,7 +177,7 @@ class BackupSession:
         target, arguments = self._target, command.arguments
         match command.operation:
             case "wiring":
-                target.add_wiring(arguments)
+                await target.add_wiring(arguments)
             case "wired":
                 await target.complete_wiring()
                 await self._report(have, target.replicated_queues())
