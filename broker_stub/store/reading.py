@@ -96,21 +96,22 @@ def _bindings(connection: sqlite3.Connection) -> Iterator[BindingRecord]:
         yield BindingRecord(exchange=uuid.UUID(bytes=exchange), queue=uuid.UUID(bytes=queue), key=key)
 
 
-def chunk(connection: sqlite3.Connection, queue: int, after: int) -> list[StoredMessage]:
-    """The next messages of a queue behind an id; empty at the end."""
+def chunk(connection: sqlite3.Connection, queue: int, after: int) -> tuple[list[StoredMessage], bool]:
+    """The next messages of a queue behind an id, and whether there may be more."""
     messages: list[StoredMessage] = []
-    size = 0
+    size, more = 0, False
     cursor = connection.execute(_CHUNK, (queue, after, CHUNK_MESSAGES))
     try:
         for number, data, delivery_count, expires_at, checksum in cursor:
             check_message(checksum, queue, number, data, delivery_count, expires_at)
             messages.append(StoredMessage(number, data, delivery_count, expires_at))
             size += len(data)
-            if size >= CHUNK_BYTES:
+            more = size >= CHUNK_BYTES or len(messages) == CHUNK_MESSAGES
+            if more:
                 break
     finally:
         cursor.close()
-    return messages
+    return messages, more
 
 
 def duplicates(connection: sqlite3.Connection, queue: int) -> list[tuple[int, bytes, int]]:

@@ -131,16 +131,22 @@ class SqliteStore(Committing):
 
     async def messages(self, queue: int) -> AsyncIterator[list[StoredMessage]]:
         """See ``Store``."""
-        after = 0
-        while chunk := await self._read(
-            lambda connection, after=after: reading.chunk(connection, queue, after)  # type: ignore[misc]
-        ):
-            after = chunk[-1].id
-            self.progress.read += len(chunk)
-            yield chunk
+        after, more = 0, True
+        while more:
+            chunk, more = await self._read(
+                lambda connection, after=after: reading.chunk(connection, queue, after)  # type: ignore[misc]
+            )
+            if chunk:
+                after = chunk[-1].id
+                self.progress.read += len(chunk)
+                yield chunk
 
     async def duplicates(self, queue: int) -> list[tuple[bytes, int]]:
         """See ``Store``."""
+        self._check()
+        state = self._queues.get(queue)
+        if state is not None and not state.position:
+            return []  # a member reads all its queues when it starts, and most have none
         found = await self._read(lambda connection: reading.duplicates(connection, queue))
         return [(duplicate_id, message) for _, duplicate_id, message in found[-self._window :]]
 
