@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,9 @@ async def test_a_backup_that_reports_nonsense_is_dropped_and_nobody_else_is(
 ) -> None:
     a, _ = pair
     client = await connected(a, CLUSTER_ADMIN, **REPLICATES)
-    version = {symbol("haclient:replication-version"): uint(2), symbol("haclient:member"): "c"}
-    await client.attach("receiver", "control", "$replication", link_properties=version)
+    who = {symbol("haclient:member"): "c", symbol("haclient:member-identity"): str(uuid.uuid4())}
+    version = {symbol("haclient:replication-version"): uint(2)}
+    await client.attach("receiver", "control", "$replication", link_properties={**who, **version})
     link = await client.attach("sender", "reports", "$replication/have")
     link.send(bytes(Message(body=body, inferred=True).encode()), None)
     assert "no report of what it has" in str(await client.end())
