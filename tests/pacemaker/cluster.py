@@ -26,10 +26,13 @@ from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from broker_stub.management_client import AdminClient, AdminError, Credentials, MemberStatus
 from haclient.cluster_url.endpoint import Endpoint
 from tests.hosts.lab import Lab
 from tests.pacemaker.fencing import PowerSwitch
+from tests.pacemaker.installed import missing
 from tests.pacemaker.node import Node, wait_for
 from tests.pacemaker.page import blocks
 
@@ -235,7 +238,7 @@ class Cluster:
         if fencing:
             node.shell("crm configure primitive fencing stonith:fence_lab op monitor interval=60s")
         else:
-            node.shell("crm_attribute --name stonith-enabled --update false")
+            node.shell(page[f"no fencing with {tool}"])
         commands = page[tool]
         if len(self.nodes) == 3:
             two, three = ",".join(f"{name}:{_PORT}" for name in NAMES[:2]), f",{NAMES[2]}:{_PORT}"
@@ -258,6 +261,8 @@ def running(
 
     :param tool: which commands of the page configure it; ``None`` for none yet.
     """
+    if reason := missing():
+        pytest.fail(reason)
     shared = folder / "shared"
     shared.mkdir()
     # The broker of this checkout is what the agent's Python finds.

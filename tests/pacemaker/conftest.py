@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pacemaker.installed import missing
-
 _MEASURED = pytest.StashKey[list[str]]()
 
 
@@ -33,10 +31,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def measured(request: pytest.FixtureRequest) -> Measured:
     """Takes what was measured."""
     return Measured(request.config.stash[_MEASURED])
-
-
-@pytest.fixture(autouse=True, scope="session")
-def needs_a_cluster() -> None:
-    """Whoever asks for these tests by their mark has run the script that installs what they need."""
-    if reason := missing():
-        pytest.fail(reason)

@@ -156,7 +156,9 @@ class Node:
         file.chmod(mode)
 
     def _enter(self) -> tuple[str, ...]:
-        return ("nsenter", "-t", str(self._first), "-m", "-n", "-u", "-i", "-p", "--")
+        # crmsh writes to its user's home, which the nodes would share with the machine.
+        spaces = ("-m", "-n", "-u", "-i", "-p", "--", "env", "HOME=/run")
+        return ("nsenter", "-t", str(self._first), *spaces)
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout: float = _PATIENCE) -> None:
