@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker_stub.durability.guard import Guard
 from broker_stub.local_cluster.member_process import MemberStartError
+from broker_stub.replication.replica import Phase
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, send
+from tests.broker_stub.replication.test_wiring import replica_set
 
 
 def named(cluster: Cluster, place: int, name: str) -> Member:
@@ -43,8 +47,42 @@ async def test_members_named_alike_burn_no_generation_and_say_why(tmp_path: Path
         assert await bodies(a, "q") == list(range(20))
 
 
-async def test_a_paused_member_replaces_its_half_open_predecessor(tmp_path: Path) -> None:
-    """The same store under the same name: killed so that the primary keeps the old connection for a while."""
+class Control:
+    """The control link of a backup that does nothing."""
+
+    credit = 0
+    owner: object = None
+
+
+class Connection:
+    """A connection whose peer may be gone; nobody has noticed."""
+
+    congested = False
+
+    def sent(self, size: int) -> None: ...
+
+    def close(self, why: str) -> None: ...
+
+
+async def test_the_same_store_replaces_its_half_open_predecessor_and_another_is_refused() -> None:
+    primary = replica_set(Guard(), name="a")
+    connection: Any = Connection()
+    control: Any = Control()
+    first = primary.join("b", "store 1", connection, control)
+    assert "another member of this cluster is named 'b'" in str(primary.refusal("b", "store 2"))
+    assert "is its primary" in str(primary.refusal("a", "store 2"))
+    for name, identity in (("", "store 2"), ("c", "")):
+        assert primary.refusal(name, identity) is not None
+    assert primary.refusal("b", "store 1") is None
+    second = primary.join("b", "store 1", connection, control)
+    assert (first.phase, primary.replicas) == (Phase.DROPPED, {"b": second})
+    # A name is free again with its member: a store that was lost comes back as another one.
+    primary.replica_failed(second, "its connection ended")
+    assert primary.refusal("b", "store 2") is None
+    await primary.close()
+
+
+async def test_a_member_that_is_started_again_has_its_name_at_once(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         a, b = await cluster.pair()
         await b.kill()

@@ -253,7 +253,7 @@ class Nobody:
     def step_down(self, reason: str) -> None: ...
 
 
-def replica_set(guard: Guard) -> ReplicaSet:
+def replica_set(guard: Guard, *, name: str = "") -> ReplicaSet:
     state, held = rules.GenerationState(1), rules.ArbiterRecord(1, "claim")
     return ReplicaSet(
         Nobody(),
@@ -265,6 +265,7 @@ def replica_set(guard: Guard) -> ReplicaSet:
         wiring=dict,
         queues=list,
         backup_timeout=10.0,
+        name=name,
     )
 
 

@@ -43,6 +43,14 @@ async def test_another_record_than_expected_is_left_alone(open_it: Open, expecte
     assert await arbiter.read() == ArbiterRecord(1, "a")
 
 
+async def test_the_cluster_and_its_origin_stay_with_the_record(open_it: Open) -> None:
+    """A member that does not know of them cannot set the next one."""
+    arbiter, named = open_it(), ArbiterRecord(8, "a", "a UUID", 7)
+    assert await arbiter.compare_and_set(NEVER_USED, named)
+    assert await open_it().read() == named
+    assert not await arbiter.compare_and_set(ArbiterRecord(8, "a"), ArbiterRecord(9, "b"))
+
+
 async def test_setting_it_twice_is_won_once(open_it: Open) -> None:
     arbiter = open_it()
     assert await arbiter.compare_and_set(NEVER_USED, ArbiterRecord(1, "a"))
