@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,6 +29,9 @@ class Cut:
     def __init__(self, server: ZooKeeper, text: bytes, *, forwards: bool) -> None:
         self.cuts = 0
         self.port = 0
+        self.requests = b""
+        self.ended = asyncio.Event()
+        """The first connection is closed, by the client's goodbye."""
         self._server = server
         self._text = text
         self._forwards = forwards
@@ -49,11 +53,14 @@ class Cut:
                 self.cuts += 1
                 await self._cut(answers, from_server, to_server, data)
                 break
+            self.requests += data
             to_server.write(data)
         answers.cancel()
         await asyncio.wait([answers])
         for each in (to_server, writer):
             each.close()
+        await writer.wait_closed()
+        self.ended.set()
 
     async def _cut(
         self,
@@ -75,6 +82,28 @@ class Cut:
 
 
 FIRST, SECOND = ArbiterRecord(1, "a"), ArbiterRecord(2, "b")
+# Types of requests (zookeeper.jute and ZooDefs.OpCode).
+SYNC, GET_DATA = 9, 4
+
+
+def types(requests: bytes) -> list[int]:
+    """The types of the requests of one connection, behind its first, which is the session's."""
+    found, at = [], 0
+    while at < len(requests):
+        length, _xid, kind = struct.unpack_from(">iii", requests, at)
+        found.append(kind)
+        at += 4 + length
+    return found[1:]
+
+
+async def test_a_reading_follows_a_sync(zookeeper: ZooKeeper, path: str) -> None:
+    """A server may lag behind the ensemble: without it a primary would go on after it asked."""
+    assert await open_arbiter(zookeeper.url(path)).compare_and_set(ArbiterRecord(), FIRST)
+    async with Cut(zookeeper, b"nothing is cut", forwards=True) as proxy:
+        assert await open_arbiter(f"zookeeper:127.0.0.1:{proxy.port}{path}").read() == FIRST
+        async with asyncio.timeout(30):
+            await proxy.ended.wait()
+        assert [kind for kind in types(proxy.requests) if kind in (SYNC, GET_DATA)] == [SYNC, GET_DATA]
 
 
 @pytest.fixture
