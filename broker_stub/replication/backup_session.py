@@ -118,6 +118,7 @@ class BackupSession:
         self._target = target
         self._connection = connection
         self._own = own
+        self._cluster = ""
         self._queues: dict[bytes, Queue] = {}
         """Those that the primary may send events of, by ``wire.key``."""
         self._applied: deque[tuple[int, aio.Delivery]] = deque()
@@ -134,6 +135,7 @@ class BackupSession:
         if refusal_reason is not None:
             raise FollowRefusedError(f"{connection.endpoint}: {refusal_reason}")
         logger.info("following %s, generation %d", connection.endpoint, primary.generation)
+        self._cluster = primary.cluster
         await self._target.begin_catch_up(connection.endpoint, primary)
         data = await connection.create_receiver(wire.DATA, credit=_CREDIT)
         have = await connection.create_sender(wire.HAVE)
@@ -188,6 +190,10 @@ class BackupSession:
                 record = ArbiterRecord(
                     int(arguments["number"]), str(arguments["claim"]), str(arguments["cluster"])
                 )
+                if record.cluster != self._cluster:
+                    raise SessionEndedError(
+                        f"the primary is of cluster {self._cluster}, and says {record.cluster}"
+                    )
                 await target.take_generation(record, others)
             case "queue":
                 await target.change_wiring(command.operation, arguments)
