@@ -315,6 +315,8 @@ class ClientConnection:
         for outgoing in self._outgoing:
             outgoing.end(died=died)
             self._end_exchange_queue(outgoing)
+        for incoming in self._incoming:
+            incoming.end()
         self._replica_links.end()
         self._outgoing.clear()
         self._incoming.clear()
@@ -433,6 +435,7 @@ class ClientConnection:
             self._outgoing.discard(owner)
             self._end_exchange_queue(owner)
         else:
+            owner.end()
             self._incoming.discard(owner)
 
     def sent(self, size: int) -> None:

@@ -14,6 +14,8 @@ Source: AMQP 1.0 part 2, section 2.6.7 (flow control): link-credit is a value, a
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 # A smaller message moves the typical size by a sixteenth of the difference.
 _DECAY = 16
 
@@ -25,7 +27,16 @@ class CreditWindow:
     :param size: bytes that may be on their way.
     """
 
-    __slots__ = ("_granted", "_held", "_messages", "_most_granted", "_received", "_size", "_typical")
+    __slots__ = (
+        "_granted",
+        "_held",
+        "_held_by",
+        "_messages",
+        "_most_granted",
+        "_received",
+        "_size",
+        "_typical",
+    )
 
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
@@ -33,6 +44,7 @@ class CreditWindow:
         self._typical = 0.0
         self._received = self._granted = self._most_granted = 0
         self._held = 0
+        self._held_by: dict[Hashable, int] = {}
 
     def received(self, size: int) -> int:
         """A message of that many bytes has arrived; the change of credit that is due."""
@@ -41,13 +53,14 @@ class CreditWindow:
         self._typical = size if size > typical else typical - (typical - size) / _DECAY
         return self.due()
 
-    def hold(self) -> None:
-        """Give one less from now on: a message waits for its target."""
+    def hold(self, target: Hashable) -> None:
+        """Give one less until ``unhold``: a message went to a target that is full."""
         self._held += 1
+        self._held_by[target] = self._held_by.get(target, 0) + 1
 
-    def unhold(self) -> None:
-        """The end of one ``hold``."""
-        self._held -= 1
+    def unhold(self, target: Hashable) -> None:
+        """The target is no longer full: the end of each ``hold`` for it."""
+        self._held -= self._held_by.pop(target)
 
     @property
     def violated(self) -> bool:

@@ -18,7 +18,9 @@ for Message Routing", version 1.0.
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 import proton
@@ -85,6 +87,10 @@ class IncomingLink:
         """Report the closed link to the connection; its messages stay where they are."""
         self._owner.link_closed(self)
 
+    def end(self) -> None:
+        """Wait for the target no longer."""
+        self._target.stop_waiting(self._grant_again)
+
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into its target, reject it, or release it."""
         if link.closed_here:
@@ -128,13 +134,14 @@ class IncomingLink:
 class AnonymousIncomingLink:
     """The receiving end of a link without an address: every message names its target."""
 
-    __slots__ = ("_owner", "_resolve", "_window", "link")
+    __slots__ = ("_owner", "_resolve", "_waiting", "_window", "link")
 
     def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router, window: CreditWindow) -> None:
         self.link = link
         self._owner = owner
         self._resolve = resolve
         self._window = window
+        self._waiting: dict[Queue | Route, Callable[[], None]] = {}
 
     def start(self) -> None:
         """Give the client credit."""
@@ -146,6 +153,12 @@ class AnonymousIncomingLink:
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """Report the closed link to the connection; its messages stay where they are."""
         self._owner.link_closed(self)
+
+    def end(self) -> None:
+        """Wait for the targets no longer."""
+        for target, call in self._waiting.items():
+            target.stop_waiting(call)
+        self._waiting.clear()
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Put a message into its target, reject it, or release it."""
@@ -160,8 +173,7 @@ class AnonymousIncomingLink:
             if isinstance(target, Queue | Route):
                 target.enqueue(data, self._done, delivery, envelope)
                 if target.full:
-                    self._window.hold()
-                    target.when_not_full(self._grant_next)
+                    self._hold(target)
                     due = self._window.due()
             else:
                 self._done(delivery)
@@ -179,8 +191,16 @@ class AnonymousIncomingLink:
         if delivery is not None:
             self.link.settle(delivery)
 
-    def _grant_next(self) -> None:
-        self._window.unhold()
+    def _hold(self, target: Queue | Route) -> None:
+        """Give one credit less until a target is no longer full."""
+        self._window.hold(target)
+        if target not in self._waiting:
+            self._waiting[target] = call = functools.partial(self._grant_again, target)
+            target.when_not_full(call)
+
+    def _grant_again(self, target: Queue | Route) -> None:
+        del self._waiting[target]
+        self._window.unhold(target)
         self._change_credit(self._window.due())
 
     def _change_credit(self, change: int) -> None:
@@ -211,6 +231,9 @@ class RequestLink:
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """Report the closed link to the connection."""
         self._owner.link_closed(self)
+
+    def end(self) -> None:
+        """It waits for nothing."""
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
         """Hand a request to the node."""

@@ -88,7 +88,7 @@ class Exchange:
         self._bindings: dict[Queue, dict[str, Binding]] = {}
         self._table: _Table = _TABLES[kind]()
         self._routes: dict[str, tuple[Queue, ...]] = {}
-        self._stalled: list[Callable[[], None]] = []
+        self._stalled: dict[Callable[[], None], None] = {}
         self._watched: set[Queue] = set()
 
     # -- bindings -------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Exchange:
 
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when the first full queue has room again, or when the bindings have changed."""
-        self._stalled.append(call)
+        self._stalled[call] = None
         if self.total is not None:
             self.total.excess[self._notify_not_full] = None
         for queue in self._bindings:
@@ -158,6 +158,10 @@ class Exchange:
                     self._watched.add(queue)
                     queue.when_not_full(functools.partial(self._queue_not_full, queue))
                 return
+
+    def stop_waiting(self, call: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self._stalled.pop(call, None)
 
     def _queue_not_full(self, queue: Queue) -> None:
         self._watched.discard(queue)
@@ -168,7 +172,7 @@ class Exchange:
         self._notify_not_full()
 
     def _notify_not_full(self) -> None:
-        stalled, self._stalled = self._stalled, []
+        stalled, self._stalled = self._stalled, {}
         for call in stalled:
             call()
 
@@ -213,6 +217,10 @@ class Route:
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when the exchange may have become usable again."""
         self.exchange.when_not_full(call)
+
+    def stop_waiting(self, call: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self.exchange.stop_waiting(call)
 
     def enqueue(
         self,

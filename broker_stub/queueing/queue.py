@@ -153,6 +153,10 @@ class Queue:
         """Call once when this queue and all together are below their low watermarks, or it is deleted."""
         self._watermarks.wait(call)
 
+    def stop_waiting(self, call: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self._watermarks.waiting.pop(call, None)
+
     def close(self) -> None:
         """The queue is deleted: senders that wait for credit learn it by sending."""
         self.deleted = True

@@ -107,7 +107,7 @@ class Watermarks:
     def __init__(self, limits: QueueLimits, total: TotalSize) -> None:
         self._limits = limits
         self.total = total
-        self.waiting: list[Callable[[], None]] = []
+        self.waiting: dict[Callable[[], None], None] = {}
 
     def full(self, depth: int, size: int) -> bool:
         """Whether senders should get no new credit."""
@@ -115,7 +115,7 @@ class Watermarks:
 
     def wait(self, call: Callable[[], None]) -> None:
         """Call once when there may be credit again."""
-        self.waiting.append(call)
+        self.waiting[call] = None
         if self.total.full:
             self.total.waiting[self.notify] = None
 
@@ -129,7 +129,7 @@ class Watermarks:
 
     def notify(self) -> None:
         """Call all who wait; one whose target is full still waits again."""
-        waiting, self.waiting = self.waiting, []
+        waiting, self.waiting = self.waiting, {}
         for call in waiting:
             call()
 

@@ -11,6 +11,7 @@ from proton import Message
 
 from broker_stub.broker import Broker
 from broker_stub.local_cluster.member_process import MemberProcess, free_addresses
+from broker_stub.queueing.queue_limits import QueueLimits
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.protocol import Engine
 from tests.broker_stub import raw_client as raw
@@ -231,3 +232,25 @@ async def test_a_detach_and_an_attach_of_one_name_in_one_segment(role: str, clos
             await client.next(raw.DETACH)
         await producer.send(sender, Message(body="x"))
         await producer.close()
+
+
+@pytest.mark.parametrize("address", ["q", None], ids=["queue", "anonymous"])
+async def test_links_that_waited_for_a_full_queue_are_forgotten(
+    address: str | None,
+) -> None:
+    async with running(limits=QueueLimits(messages=1)) as broker:
+        watermarks = broker.addresses.declare("q")._watermarks
+        client = await Client().connect(broker.address)
+        for turn in range(3):
+            sender = await client.attach("sender", "s", address)
+            if turn == 0 or address is None:
+                await client.send(sender, Message(body="x", address="q"))
+            sender.close()
+            await client.links.get()
+            assert not watermarks.waiting
+        sender = await client.attach("sender", "s", address)
+        if address is None:
+            await client.send(sender, Message(body="x", address="q"))
+        assert len(watermarks.waiting) == 1
+        client.engine.abort()
+        await until(lambda: not watermarks.waiting)
