@@ -21,9 +21,8 @@ from rich.text import Text
 from broker_stub.admission.controller import RateSource
 from broker_stub.broker import ANY_PORT
 from broker_stub.cli import event_loop
-from broker_stub.cli.admission_options import rate_options
+from broker_stub.cli.admission_options import MemberLimits, member_limits, rate_options
 from broker_stub.cli.cluster_options import check_arbiter, without_secrets
-from broker_stub.cli.limit_options import MemberLimits, member_limits
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,

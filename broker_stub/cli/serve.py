@@ -19,9 +19,8 @@ from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
-from broker_stub.cli.admission_options import limit_options, rate_options
+from broker_stub.cli.admission_options import MemberLimits, limit_options, member_limits, rate_options
 from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
-from broker_stub.cli.limit_options import MemberLimits, member_limits
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from broker_stub.cli.limit_options import _OPTIONS
+from broker_stub.cli.admission_options import _LIMITS
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.threads import in_thread
 from tests.broker_stub import raw_client as raw
@@ -248,7 +248,7 @@ async def test_anonymous_clients_have_a_limit_of_connections_that_are_up(
 
 async def test_the_page_has_every_limit_with_its_default() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `--")]
-    for name, _kind, default, _text in _OPTIONS:
+    for name, _kind, default, _text in _LIMITS:
         [row] = [row for row in rows if row.startswith(f"| `{name}`")]
         shown = row.split("|")[2].replace(",", "")
         assert str("none" if default is None else default) in shown, row
