@@ -461,12 +461,18 @@ def decode_plain(data: bytes) -> tuple[proton.Message, str | None] | None:
 
 def _decode_any(data: bytes) -> proton.Message:
     message = _Decoded()
-    message.decode(data)
-    message.body = _owned(message.body)
-    for name in ("properties", "annotations", "instructions"):
-        value = getattr(message, name)
-        if value:
-            setattr(message, name, _owned(value))
+    try:
+        message.decode(data)
+        message.body = _owned(message.body)
+        for name in ("properties", "annotations", "instructions"):
+            value = getattr(message, name)
+            if value is not None and not isinstance(value, dict):
+                raise proton.MessageException(f"the {name} of this message are no map")
+            if value:
+                setattr(message, name, _owned(value))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        # A list as the key of a map, a text that is not UTF-8, a char that is none, lists in lists beyond counting.
+        raise proton.MessageException(f"no Python value holds this message: {error}") from error
     return message
 
 

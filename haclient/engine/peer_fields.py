@@ -13,7 +13,7 @@ from typing import Any
 import proton
 
 # What proton raises for a value that Python cannot hold; bad UTF-8 is a ValueError.
-_UNREADABLE = (TypeError, ValueError)
+_UNREADABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
