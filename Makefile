@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-pacemaker test-pacemaker-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million model check format bench clean
+.PHONY: help setup demo test test-interop test-pacemaker test-pacemaker-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million fuzz fuzz-short model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,13 @@ soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at
 
 simulate-million: setup  ## a million clients in virtual time: hints, parked, warm, no hints; 4 GB of memory
 	@$(PYTHON) -m pytest -m soak --timeout=7200 -s tests/simulation/test_million.py
+
+fuzz: setup  ## fuzz each target with Atheris; hours; FUZZ_ARGS="server --runs 1000 --seed 7"
+	@$(PYTHON) -c 'import atheris' 2>/dev/null || $(PYTHON) -m pip install --quiet 'atheris>=3,<4'
+	@$(PYTHON) -m tests.fuzz $(FUZZ_ARGS)
+
+fuzz-short:  ## the same for a minute or two
+	@$(MAKE) --no-print-directory fuzz FUZZ_ARGS="--part 0.005"
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 4 $(MODEL_ARGS)

@@ -1,0 +1,74 @@
+"""One member in a loop that never waits, for the targets that speak to it; a new one for each input."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from unittest import mock
+
+from broker_stub.admission.listener import Listener
+from broker_stub.broker import Broker, BrokerOptions
+from broker_stub.election.roles import Membership, Role
+from broker_stub.queueing.queue_limits import QueueLimits
+from tests.fuzz.wire import DefectLog, Loop
+
+OPTIONS = BrokerOptions(
+    limits=QueueLimits(messages=50, size=100_000),
+    max_message_size=20_000,
+    membership=Membership(role=Role.PRIMARY, generation=1),
+)
+_COLLECT_EVERY = 500
+
+
+class OneMember:
+    """Makes members, and looks whether anything went wrong in one."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self._log = DefectLog()
+        self._made = 0
+        asyncio.set_event_loop(self.loop)
+        # Nothing listens, and the status says where.
+        self._port = mock.patch.object(Listener, "port", 5672)
+        self._port.start()
+
+    def make(self) -> Broker:
+        """A primary without backups."""
+        self._made += 1
+        if not self._made % _COLLECT_EVERY:
+            gc.collect()
+        return self.loop.run_until_complete(_member())
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function within the loop."""
+        self.loop.run_until_complete(_within(function))
+
+    def end(self) -> None:
+        """Forget what the last member had for later.
+
+        :raises Defect: when something was logged with a traceback, or left uncaught.
+        """
+        loop = self.loop
+        loop.turn()
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.turn()
+        for timer in loop._scheduled:  # type: ignore[attr-defined]
+            timer.cancel()
+        loop._scheduled.clear()  # type: ignore[attr-defined]
+        self._log.check(loop)
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._port.stop()
+        self._log.close()
+        self.loop.close()
+
+
+async def _member() -> Broker:
+    return Broker(OPTIONS)
+
+
+async def _within(function: Callable[[], None]) -> None:
+    function()

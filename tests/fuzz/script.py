@@ -1,0 +1,136 @@
+"""Scripts: inputs of steps, so that a mutation of one frame leaves the frames around it whole.
+
+A step is a byte that says what it is, two bytes of length, and a body.  Every sequence of bytes is a script:
+an unknown kind is taken modulo their number, and a length ends with the input.  The frame's own header is
+written when the script is played, so its size is right however the body was mutated; wrong sizes come from
+``RAW``.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+
+class Kind(enum.IntEnum):
+    """What a step does."""
+
+    FRAME = 0
+    """An AMQP frame: a byte for the channel, then the body."""
+    SASL = 1
+    """A SASL frame's body."""
+    RAW = 2
+    """Bytes as they are."""
+    TIME = 3
+    """Hundredths of a second pass, by the number of bytes and their sum."""
+    CONGESTION = 4
+    """The peer stops to read (an odd first byte), or reads on."""
+    END = 5
+    """The peer ends its side of the connection."""
+
+
+AT_ONCE = 0x80
+"""In the byte of the kind: the next step's bytes arrive in the same turn of the loop."""
+_KINDS = len(Kind)
+_HEAD = 3
+_MOST_STEPS = 64
+_MOST_BYTES = 0xFFFF
+
+
+class Step(NamedTuple):
+    """One step.
+
+    :param at_once: see ``AT_ONCE``.
+    """
+
+    kind: Kind
+    body: bytes = b""
+    at_once: bool = False
+
+
+def parse(data: bytes) -> Iterator[Step]:
+    """The steps of an input, at most 64."""
+    position = 0
+    for _ in range(_MOST_STEPS):
+        if position >= len(data):
+            return
+        code = data[position]
+        size = int.from_bytes(data[position + 1 : position + _HEAD])
+        body = data[position + _HEAD : position + _HEAD + size]
+        yield Step(Kind((code & ~AT_ONCE) % _KINDS), body, bool(code & AT_ONCE))
+        position += _HEAD + size
+
+
+def encode(steps: Iterable[Step]) -> bytes:
+    """The steps as an input; a body that is too long is cut."""
+    return b"".join(
+        bytes([step.kind | AT_ONCE * step.at_once])
+        + len(step.body[:_MOST_BYTES]).to_bytes(2)
+        + step.body[:_MOST_BYTES]
+        for step in steps
+    )
+
+
+def wire(step: Step) -> bytes:
+    """The bytes of a step that has some.
+
+    Source: AMQP 1.0 part 2, section 2.3.1 (frames); part 5, section 5.3.1 (SASL frames).
+    """
+    if step.kind is Kind.RAW:
+        return step.body
+    if step.kind is Kind.SASL:
+        return (len(step.body) + 8).to_bytes(4) + b"\x02\x01\x00\x00" + step.body
+    channel, body = step.body[:1] or b"\x00", step.body[1:]
+    return (len(body) + 8).to_bytes(4) + b"\x02\x00\x00" + channel + body
+
+
+def of_wire(data: bytes) -> Iterator[Step]:
+    """What a peer has written, as steps: headers of protocols and frames."""
+    position = 0
+    while position < len(data):
+        if data.startswith(b"AMQP", position):
+            yield Step(Kind.RAW, data[position : position + 8])
+            position += 8
+            continue
+        size = int.from_bytes(data[position : position + 4])
+        frame = data[position : position + max(size, 8)]
+        sasl, channel = frame[5] == 1, frame[7:8]
+        yield Step(Kind.SASL, frame[8:]) if sasl else Step(Kind.FRAME, channel + frame[8:])
+        position += len(frame)
+
+
+def mutate(data: bytes, limit: int, seed: int, mutate_bytes: Callable[[bytes, int], bytes]) -> bytes:
+    """Another script: one step's body is mutated, or steps are dropped, doubled or exchanged."""
+    chance = random.Random(seed)
+    steps = list(parse(data))
+    if not steps or chance.random() < 0.1:
+        return mutate_bytes(data, limit)
+    at = chance.randrange(len(steps))
+    step = steps[at]
+    match chance.randrange(8):
+        case 0:
+            del steps[at]
+        case 1:
+            steps.insert(chance.randrange(len(steps) + 1), step)
+        case 2:
+            other = chance.randrange(len(steps))
+            steps[at], steps[other] = steps[other], step
+        case 3:
+            steps[at] = step._replace(at_once=not step.at_once)
+        case 4:
+            made = Step(Kind(chance.choice((Kind.TIME, Kind.CONGESTION, Kind.END))), chance.randbytes(1))
+            steps.insert(at, made)
+        case _:
+            body = mutate_bytes(step.body, len(step.body) + 64)
+            steps[at] = step._replace(body=body)
+    return encode(steps)[:limit]
+
+
+def splice(one: bytes, other: bytes, limit: int, seed: int) -> bytes:
+    """The beginning of one script, and the end of another."""
+    chance = random.Random(seed)
+    first, second = list(parse(one)), list(parse(other))
+    head = first[: chance.randrange(len(first) + 1)]
+    return encode(head + second[chance.randrange(len(second) + 1) :])[:limit]

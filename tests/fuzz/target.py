@@ -1,0 +1,47 @@
+"""What a fuzz target is: a function of bytes that raises when a rule is broken, and a bug planted in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+class Defect(AssertionError):
+    """A rule that an input has broken."""
+
+
+class Target(ABC):
+    """One target.
+
+    :cvar name: on the command line, and of its folder in the corpus.
+    :cvar scripted: whether its inputs are scripts of steps (``script``), which are mutated as such.
+    """
+
+    name: str
+    scripted = False
+
+    @abstractmethod
+    def run(self, data: bytes) -> None:
+        """Give one input to the code.
+
+        :raises Exception: any at all, when the code breaks a rule; what it may raise is caught here.
+        """
+
+    @abstractmethod
+    def planted(self) -> AbstractContextManager[object]:
+        """A bug in the code, which the fuzzer must find: the proof that it can find one."""
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Give back what the target holds."""
+
+    @property
+    def folder(self) -> Path:
+        """Its corpus."""
+        return CORPUS / self.name
+
+    def seeds(self) -> list[Path]:
+        """The inputs that are kept, by name."""
+        return sorted(path for path in self.folder.glob("*") if path.is_file())

@@ -1,0 +1,23 @@
+"""The targets, by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tests.fuzz.target import Target
+
+NAMES = (
+    "codec",
+    "cluster_url",
+    "store",
+    "server",
+    "client",
+    "management",
+    "site_link",
+)
+
+
+def make(name: str) -> Target:
+    """The target of this name; its module is imported now, so that only its code is instrumented."""
+    target: Target = import_module(f"tests.fuzz.targets.{name}").TARGET()
+    return target

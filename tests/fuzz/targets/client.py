@@ -1,0 +1,119 @@
+"""A client of a lying primary: a call ends with a result or a documented error, and the client closes.
+
+Rules: nothing is logged with a traceback, nothing is left uncaught; what a call raises derives from
+``HaclientError`` or is its timeout; after ``close`` no task and no timer of the client is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from haclient import aio
+from haclient.core.sender import SenderCore
+from haclient.errors import HaclientError
+from tests.fuzz.script import parse
+from tests.fuzz.target import Defect, Target
+from tests.fuzz.wire import DefectLog, Loop
+
+_URL = "amqp://127.0.0.1,127.0.0.2/?heartbeat=2&max_attempts=6"
+_COLLECT_EVERY = 500
+
+
+class Client(Target):
+    name = "client"
+    scripted = True
+
+    def __init__(self) -> None:
+        self._log = DefectLog()
+        self._loop = Loop()
+        asyncio.set_event_loop(self._loop)
+        self._runs = 0
+
+    def run(self, data: bytes) -> None:
+        loop = self._loop
+        loop.wires.clear()
+        program = loop.create_task(_program())
+        loop.turn()
+        if not loop.wires:
+            raise Defect("the client has not dialled")
+        loop.wires[0].play(parse(data))
+        loop.advance(1)
+        for wire in tuple(loop.wires[1:]):
+            wire.drop()
+        program.cancel()
+        loop.turn(10)
+        self._check(program)
+        self._runs += 1
+        if not self._runs % _COLLECT_EVERY:
+            gc.collect()
+
+    def _check(self, program: asyncio.Task[None]) -> None:
+        loop = self._loop
+        left = [task.get_name() for task in asyncio.all_tasks(loop)]
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.advance(60)
+        timers = [timer for timer in loop._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        self._log.check(loop)
+        if left:
+            raise Defect(f"after close there is {left}")
+        if timers:
+            raise Defect(f"after close there is {timers}")
+        if not program.cancelled() and (error := program.exception()) is not None:
+            raise error
+
+    def planted(self) -> AbstractContextManager[object]:
+        """A message that the primary settles without an outcome is an error of the client."""
+        original = SenderCore.settled
+
+        def wrong(self: SenderCore, link: Any, token: Any, outcome: Any) -> None:
+            if outcome is None:
+                raise KeyError("outcome")
+            original(self, link, token, outcome)
+
+        return mock.patch.object(SenderCore, "settled", wrong)
+
+    def close(self) -> None:
+        self._log.close()
+        self._loop.close()
+
+
+async def _program() -> None:
+    connection = await _or_none(aio.connect(_URL))
+    if connection is None:
+        return
+    async with connection:
+        await asyncio.gather(_send(connection), _receive(connection))
+
+
+async def _send(connection: aio.Connection) -> None:
+    sender = await _or_none(connection.create_sender("orders", timeout=30))
+    if sender is not None:
+        await _or_none(sender.send("one", timeout=5))
+        await _or_none(sender.send_many([b"two", "three"], timeout=5))
+        await _or_none(sender.close())
+
+
+async def _receive(connection: aio.Connection) -> None:
+    receiver = await _or_none(connection.create_receiver("orders", credit=3, timeout=30))
+    if receiver is None:
+        return
+    for settle in ("accept", "release", "reject"):
+        delivery = await _or_none(receiver.receive(timeout=5))
+        if delivery is not None:
+            await _or_none(getattr(delivery, settle)())
+    await _or_none(receiver.close())
+
+
+async def _or_none(call: Any) -> Any:
+    try:
+        return await call
+    except (HaclientError, TimeoutError):
+        return None
+
+
+TARGET = Client

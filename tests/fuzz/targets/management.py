@@ -1,0 +1,113 @@
+"""Requests of the cluster-admin: each is answered once, with a status that is not the member's fault.
+
+An input is a row of requests: their operation, type and name are chosen among those that there are, or are
+any text, and their arguments are any values; or a request is bytes as they are.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from http import HTTPStatus
+from unittest import mock
+
+import proton
+
+from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
+from broker_stub.broker import Broker
+from broker_stub.management.queues import QueueOperations
+from broker_stub.management.request import Response
+from broker_stub.queueing.queue import Queue
+from tests.fuzz.members import OneMember
+from tests.fuzz.target import Defect, Target
+from tests.fuzz.values import Reader
+
+_OPERATIONS = "CREATE", "READ", "UPDATE", "DELETE", "QUERY", "PROMOTE", "DEMOTE", "SET-PRIMARY", "STOP"
+_TYPES = QUEUE_TYPE, EXCHANGE_TYPE, BINDING_TYPE, MEMBER_TYPE
+_NAMES = "a", "b", "c"
+_WORDS = (
+    *_NAMES,
+    *_OPERATIONS,
+    *_TYPES,
+    *("name", "type", "exchange", "queue", "key", "members", "primary", "generation", "force", "offset"),
+    *("count", "attributeNames", "x-qpid-replicate", "x-qpid-site-replicate", "replicate", "applying"),
+    *("missing", "from", "none", "configuration", "all", "direct", "fanout", "topic", "replication"),
+    *("create", "park", "enqueues"),
+    *("127.0.0.1:5672", "amqp://127.0.0.1", "a.*.#", "password-file", "identity"),
+)
+_MOST_REQUESTS = 8
+
+
+class ManagementRequests(Target):
+    name = "management"
+
+    def __init__(self) -> None:
+        self._members = OneMember()
+
+    def run(self, data: bytes) -> None:
+        broker = self._members.make()
+        reader = Reader(data, _WORDS)
+        answers = broker.addresses.declare("answers")
+        for number in range(1 + reader.byte() % _MOST_REQUESTS):
+            message = self._request(reader, number)
+            self._members.call(lambda encoded=message: broker.management(admin=True).request(encoded))
+            self._members.loop.turn(20)
+            if number_of_answers(answers) > number + 1:
+                raise Defect("more answers than requests")
+        self._check(answers)
+        self._close(broker)
+
+    def _close(self, broker: Broker) -> None:
+        broker._listener.close()
+        self._members.end()
+
+    @staticmethod
+    def _request(reader: Reader, number: int) -> bytes:
+        if not reader.byte() % 16:
+            return reader.take(reader.byte())
+        properties = {
+            "operation": reader.choice(_OPERATIONS) if reader.byte() % 16 else reader.value(),
+            "type": reader.choice(_TYPES) if reader.byte() % 16 else reader.value(),
+            "name": reader.choice(_NAMES) if reader.byte() % 4 else reader.text(),
+        }
+        if not reader.byte() % 4:
+            properties.update({str(key): value for key, value in reader.map().items()})
+        body = reader.map() if reader.byte() % 16 else reader.value()
+        message = proton.Message(id=number, reply_to="answers", properties=properties, body=body)
+        try:
+            return bytes(message.encode())
+        except (proton.ProtonException, TypeError, ValueError, OverflowError):
+            return b""  # no client can say this
+
+    @staticmethod
+    def _check(answers: Queue) -> None:
+        for number in answers.ids():
+            answer = proton.Message()
+            answer.decode(answers.message(number).data)  # type: ignore[union-attr]
+            status, text = answer.properties["statusCode"], answer.properties["statusDescription"]
+            if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise Defect(f"the member failed: {text}")
+            if status not in list(HTTPStatus) or not text:
+                raise Defect(f"no status: {status} {text}")
+
+    def planted(self) -> AbstractContextManager[object]:
+        """The description of a queue that does not replicate is wrong."""
+        original = QueueOperations._read
+
+        async def wrong(self: QueueOperations, request: object) -> Response:
+            response = await original(self, request)  # type: ignore[arg-type]
+            if response.body["replicate"] == "none":
+                raise KeyError("replicate")
+            return response
+
+        return mock.patch.object(QueueOperations, "_read", wrong)
+
+    def close(self) -> None:
+        self._members.close()
+
+
+def number_of_answers(queue: Queue) -> int:
+    """How many messages there are."""
+    return len(list(queue.ids()))
+
+
+TARGET = ManagementRequests

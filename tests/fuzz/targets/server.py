@@ -1,0 +1,55 @@
+"""A client of a member: any bytes end at most its own connection, and leave nothing behind.
+
+Rules: nothing is logged with a traceback, nothing is left uncaught; after the end of the connection the
+member has no connection and no temporary queue of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from unittest import mock
+
+from broker_stub.connections.connection import ClientConnection
+from tests.fuzz.members import OneMember
+from tests.fuzz.script import parse
+from tests.fuzz.target import Defect, Target
+from tests.fuzz.wire import Wire
+
+
+class Server(Target):
+    name = "server"
+    scripted = True
+
+    def __init__(self) -> None:
+        self._members = OneMember()
+
+    def run(self, data: bytes) -> None:
+        broker = self._members.make()
+        engine = broker._accept_socket()
+        wire = Wire(self._members.loop, engine)
+        engine.connection_made(wire)
+        self._members.loop.turn()
+        wire.play(parse(data))
+        left, temporary = len(broker._connections), [queue for queue in broker.addresses if queue.temporary]
+        self._members.end()
+        if left:
+            raise Defect(f"{left} connections are left")
+        if temporary:
+            raise Defect(f"temporary queues are left: {temporary}")
+
+    def planted(self) -> AbstractContextManager[object]:
+        """A second session of a connection is an error of the member."""
+        original = ClientConnection.session_opened
+
+        def wrong(self: ClientConnection, engine: object, session: object) -> None:
+            if self._sessions:
+                raise RuntimeError("a second session")
+            original(self, engine, session)  # type: ignore[arg-type]
+
+        return mock.patch.object(ClientConnection, "session_opened", wrong)
+
+    def close(self) -> None:
+        self._members.close()
+
+
+TARGET = Server

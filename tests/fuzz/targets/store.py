@@ -1,0 +1,121 @@
+"""The files of a store, changed: it is opened as it was, or set aside unchanged, with a reason.
+
+An input changes the files of one good store: which file, where, and the bytes there; or where it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import uuid
+from contextlib import AbstractContextManager
+from pathlib import Path
+from unittest import mock
+
+from broker_stub.election.generation_steps import Pending
+from broker_stub.store import QueueRecord, open_store, opening, reading
+from broker_stub.store import files as store_files
+from broker_stub.store.errors import StoreFailedError
+from tests.fuzz.target import Defect, Target
+
+_FILES = ("store.db", "store.db-wal", "identity", "committed")
+_MOST_CHANGES = 4
+_IN_MEMORY = Path("/dev/shm")
+
+
+class StoreFiles(Target):
+    name = "store"
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
+        asyncio.run(_make(self._folder / "good"))
+        self._good = {
+            path.name: path.read_bytes() for path in (self._folder / "good").iterdir() if path.is_file()
+        }
+        self._content = self._open(self._folder / "good")[1]
+
+    def run(self, data: bytes) -> None:
+        directory = self._folder / "changed"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(mode=0o700)
+        changed = self._changed(data)
+        for name, content in changed.items():
+            (directory / name).write_bytes(content)
+            (directory / name).chmod(0o600)
+        try:
+            corruption, content = self._open(directory)
+        except StoreFailedError:
+            self._check_unchanged(directory, changed)
+            return
+        if not corruption and content != self._content:
+            raise Defect(f"opened as good, and has {content!r}")
+        if corruption:
+            self._check_set_aside(directory, changed)
+
+    def _changed(self, data: bytes) -> dict[str, bytes]:
+        found = {name: bytearray(self._good.get(name, b"")) for name in _FILES}
+        position = 0
+        for _ in range(_MOST_CHANGES):
+            head = data[position : position + 5]
+            if len(head) < 5:
+                break
+            content = found[_FILES[head[0] % len(_FILES)]]
+            offset, size = int.from_bytes(head[1:4]) % (len(content) + 1), head[4]
+            position += 5
+            if size == 0xFF:
+                del content[offset:]
+            else:
+                content[offset : offset + size] = data[position : position + size]
+                position += size
+        return {name: bytes(content) for name, content in found.items() if content or name in self._good}
+
+    @staticmethod
+    def _open(directory: Path) -> tuple[str, object]:
+        opened = opening.open_files(directory, expected_identity=None, clock=lambda: 0.0)
+        try:
+            found = reading.snapshot(opened.connection, was_clean=True)
+            messages = [reading.chunk(opened.connection, queue.key, 0) for queue in found.queues]
+            ids = [reading.duplicates(opened.connection, queue.key) for queue in found.queues]
+            return opened.corruption, (found, messages, ids)
+        finally:
+            opened.connection.close()
+            opened.commit_count.close(sync=False)
+            store_files.unlock(opened.lock)
+
+    def _check_unchanged(self, directory: Path, changed: dict[str, bytes]) -> None:
+        if any(not (directory / name).exists() for name in changed):
+            raise Defect("a store that could not be opened lacks a file")
+
+    def _check_set_aside(self, directory: Path, changed: dict[str, bytes]) -> None:
+        folders = list(directory.glob("damaged-*"))
+        if len(folders) != 1:
+            raise Defect(f"set aside in {folders}")
+        for name in ("store.db", "identity", "committed"):
+            kept = folders[0] / name
+            if changed[name] and (not kept.exists() or kept.read_bytes() != changed[name]):
+                raise Defect(f"{name} was not kept as it was")
+
+    def planted(self) -> AbstractContextManager[object]:
+        """The checksum of a message is not looked at."""
+        return mock.patch.object(reading, "check_message")
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+async def _make(directory: Path) -> None:
+    store = await open_store(directory, duplicates=10)
+    for name in ("orders", "events"):
+        identity = uuid.uuid4()
+        store.put_queue(QueueRecord(identity=identity, name=name, replicate="all"))
+        key = store.queue_key(identity)
+        for number in range(1, 4):
+            store.put_message(key, number, b"message %d" % number, duplicate_id=b"id %d" % number)
+        store.count_delivery(key, [2])
+    await store.write_generation(3)
+    await store.write_pending(Pending(4, "claim"))
+    await store.close()
+
+
+TARGET = StoreFiles

@@ -1,0 +1,244 @@
+"""An event loop that never waits, and a socket that leads nowhere: a script is the peer.
+
+Two inputs that are equal do the same: time passes only where the script says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import selectors
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tests.fuzz.script import Kind, Step, wire
+from tests.fuzz.target import Defect
+
+TURNS = 6
+"""Turns of the loop after each arrival: as many as an answer takes through the longest chain of tasks."""
+_MOST_SECONDS = 60.0
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Runs what is ready, and goes by a clock of its own.
+
+    :ivar defects: what nobody has caught.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_Selector())
+        self.now = 1000.0
+        self._turns = 0
+        self.defects: list[str] = []
+        self.wires: list[Wire] = []
+        """The connections that were opened, as a client's attempts do."""
+        self.set_exception_handler(lambda _, context: self.defects.append(_text(context)))
+
+    def time(self) -> float:
+        return self.now
+
+    def turn(self, turns: int = TURNS) -> None:
+        """Let everything run that is ready."""
+        self._turns = turns
+        self.call_soon(self._count)
+        self.run_forever()
+
+    def _count(self) -> None:
+        self._turns -= 1
+        if self._turns > 0:
+            self.call_soon(self._count)
+        else:
+            self.stop()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and every timer run at its time."""
+        end = self.now + min(seconds, _MOST_SECONDS)
+        while self._scheduled and (when := self._scheduled[0].when()) <= end:  # type: ignore[attr-defined]
+            self.now = max(self.now, when)
+            self.turn(1)
+        self.now = end
+        self.turn()
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        return None
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], *, sock: socket.socket, **_: Any
+    ) -> Any:
+        protocol = protocol_factory()
+        sock.close()
+        made = Wire(self, protocol)
+        self.wires.append(made)
+        protocol.connection_made(made)
+        return made, protocol
+
+
+class _Selector(selectors.BaseSelector):
+    """Nothing ever arrives here."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return selectors.SelectorKey(fileobj, 0, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return selectors.SelectorKey(fileobj, 0, 0, None)
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        return []
+
+    def get_map(self) -> dict[Any, selectors.SelectorKey]:
+        return {}
+
+
+class Wire(asyncio.Transport):
+    """One side of a connection whose other side is a script.
+
+    :ivar written: bytes that the code has sent; counted, not kept.
+    """
+
+    def __init__(self, loop: Loop, protocol: Any) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self._loop, self._protocol = loop, protocol
+        self._closing = self._lost = False
+        self._congested = False
+        self.written = 0
+        self.sent = bytearray()
+        """What was written while ``keep`` was set."""
+        self.keep = False
+
+    # -- the code's side ----------------------------------------------------------------------
+
+    def write(self, data: Any) -> None:
+        self.written += len(data)
+        if self.keep:
+            self.sent += data
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._loop.call_soon(self._lose)
+
+    def abort(self) -> None:
+        self.close()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        return None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        return None
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def pause_reading(self) -> None:
+        return None
+
+    def resume_reading(self) -> None:
+        return None
+
+    def is_reading(self) -> bool:
+        return not self._closing
+
+    # -- the script's side --------------------------------------------------------------------
+
+    def play(self, steps: Iterable[Step]) -> None:
+        """Be the peer that does these steps, and then drops the connection."""
+        waiting = b""
+        for step in steps:
+            if step.kind in (Kind.FRAME, Kind.SASL, Kind.RAW):
+                waiting += wire(step)
+                if not step.at_once:
+                    self._arrive(waiting)
+                    waiting = b""
+                continue
+            self._arrive(waiting)
+            waiting = b""
+            self._other(step)
+        self._arrive(waiting)
+        self.drop()
+
+    def drop(self) -> None:
+        """Lose the connection."""
+        self._closing = True
+        self._lose()
+        self._loop.turn()
+
+    def _arrive(self, data: bytes) -> None:
+        if data and not self._closing:
+            self._protocol.data_received(data)
+        self._loop.turn()
+
+    def _other(self, step: Step) -> None:
+        if step.kind is Kind.TIME:
+            self._loop.advance((len(step.body) + sum(step.body[:4])) / 100)
+        elif step.kind is Kind.CONGESTION:
+            self._congest(stop=bool(step.body[:1] and step.body[0] & 1))
+        elif not self._closing and not self._protocol.eof_received():
+            self.close()
+        self._loop.turn()
+
+    def _congest(self, *, stop: bool) -> None:
+        if stop != self._congested and not self._lost:
+            self._congested = stop
+            (self._protocol.pause_writing if stop else self._protocol.resume_writing)()
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            self._protocol.connection_lost(None)
+
+
+class DefectLog(logging.Handler):
+    """Tracebacks in the log: the code caught what it did not expect."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[str] = []
+        self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        for name in ("haclient", "broker_stub", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.addHandler(self)
+            logger.propagate = False
+            logger.setLevel(logging.ERROR)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:  # an error without a traceback is one that was expected: a client that gives up
+            self.records.append(self.format(record))
+
+    def close(self) -> None:
+        for name in ("haclient", "broker_stub", "asyncio"):
+            logger = logging.getLogger(name)
+            logger.removeHandler(self)
+            logger.propagate = True
+            logger.setLevel(logging.NOTSET)
+        super().close()
+
+    def check(self, loop: Loop) -> None:
+        """Make sure that nothing was logged or left uncaught.
+
+        :raises Defect: with what was.
+        """
+        found = self.records + loop.defects
+        if found:
+            self.records, loop.defects = [], []
+            raise Defect("\n".join(found))
+
+
+def _text(context: dict[str, Any]) -> str:
+    error = context.get("exception")
+    if error is None:
+        return str(context.get("message"))
+    logging.getLogger("asyncio").error("uncaught", exc_info=error)
+    return f"{context.get('message')}: {error!r}"
