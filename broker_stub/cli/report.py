@@ -24,6 +24,8 @@ def _cluster(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "cluster", replication["cluster"] or "none yet"
     for replica in replication["replicas"]:
         yield "replica", f"{replica['name']}: {replica['phase']}, lag {replica['lag']}"
+        for queue, reason in replica.get("set_aside", {}).items():
+            yield "not copied", f"{queue} to {replica['name']}: {reason}"
     yield "store", replication["store"]
     if replication["damage"]:
         yield "corrupt", replication["damage"]

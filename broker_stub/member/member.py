@@ -477,7 +477,10 @@ class Member:
             "pending": None if self.state.pending is None else self.state.pending.generation,
             "claim": None if self.state.pending is None else self.state.pending.claim,
             "was_in_sync": self._was_in_sync,
-            "replicas": [{"name": r.name, "phase": str(r.phase), "lag": r.lag} for r in replicas],
+            "replicas": [
+                {"name": r.name, "phase": str(r.phase), "lag": r.lag, "set_aside": r.queues_set_aside()}
+                for r in replicas
+            ],
             "store": self._options.store,
             "damage": self._store.corruption,
             "arbiter": self._options.arbiter,

@@ -97,6 +97,8 @@ class Applier:
             "lifetimes": self._correct_lifetimes,
             "marks": lambda queue, event: self._site_state.merge_progress(queue, event.arguments),
         }
+        self._broken: set[str] = set()
+        """Queues of which memory may have what the store has not; they are emptied when they begin anew."""
         self._site_state = site_state(addresses, persister, self._insert)
 
     # -- generation -----------------------------------------------------------------------------
@@ -164,6 +166,9 @@ class Applier:
         """
         if queue.deleted:
             return []
+        if queue.identity in self._broken:
+            self._broken.discard(queue.identity)
+            queue.discard(queue.ids())
         self._site_state.begin(queue)
         queue.duplicates.clear()
         self._persister.clear_duplicates(queue)
@@ -180,6 +185,13 @@ class Applier:
         """
         if queue.deleted:
             return self._store.sequence
+        try:
+            return self._apply(queue, event)
+        except Exception:
+            self._broken.add(queue.identity)
+            raise
+
+    def _apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
         if isinstance(event, wire.ReplicatedMessage):
             return (
                 self._insert(queue, event)

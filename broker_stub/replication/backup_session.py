@@ -15,7 +15,11 @@ Rules
 * Commands are executed one after the other, each durably before the next one.
 * A queue has events between the backup's report of it and ``ended``.  What is still on its way when the queue
   is deleted is accepted, and dropped.
-* An event that cannot be applied ends the session: local state that is not equal is worthless.
+* An event that cannot be applied sets its queue aside: it is rejected, and so is what follows it.  After
+  ``ended`` and a pause the backup empties the queue and reports that it has nothing of it: it has no
+  generation then, for a primary drops a ready one first.
+* ``ended`` of a queue that is not deleted, later, is the primary's word that it cannot send the queue: the
+  backup asks for it again in the same way.
 """
 
 from __future__ import annotations
@@ -29,9 +33,11 @@ from typing import Any, Protocol
 
 import proton
 
+from broker_stub.amqp.conditions import INTERNAL_ERROR
 from broker_stub.election.generation_steps import ArbiterRecord, PrimaryIdentity
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
+from broker_stub.store import StoreFailedError
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine import peer_fields
@@ -42,6 +48,10 @@ logger = logging.getLogger("broker_stub.replication")
 # Events on their way to a backup at most, of all queues; each is acknowledged on its own.
 _CREDIT = 5000
 _COMMANDS = 100
+# Seconds until a queue that cannot be copied is tried again, at first and at most.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+# Characters of why an event cannot be applied.
+_LONGEST_REASON = 300
 # Events that are taken from the link with one call; the rest waits there.
 _AT_ONCE = 200
 
@@ -123,6 +133,11 @@ class BackupSession:
         """Those that the primary may send events of, by ``wire.key``."""
         self._applied: deque[tuple[int, aio.Delivery]] = deque()
         self._arrived = asyncio.Event()
+        self._set_aside: set[bytes] = set()
+        """Of those, the ones whose events are rejected until ``ended``."""
+        self._pauses: dict[bytes, float] = {}
+        self._retries: asyncio.TaskGroup | None = None
+        self._have: aio.Sender | None = None
 
     async def run(self) -> None:
         """Follow until the connection ends.
@@ -139,7 +154,9 @@ class BackupSession:
         await self._target.begin_catch_up(connection.endpoint, primary)
         data = await connection.create_receiver(wire.DATA, credit=_CREDIT)
         have = await connection.create_sender(wire.HAVE)
+        self._have = have
         async with asyncio.TaskGroup() as group:
+            self._retries = group
             group.create_task(self._execute_commands(control, have), name="control")
             group.create_task(self._apply_events(data), name="data")
             group.create_task(self._acknowledge(data), name="acknowledge")
@@ -229,11 +246,40 @@ class BackupSession:
                         "the primary sent an event of a queue that was not reported to it"
                     )
                 if isinstance(event, wire.Event) and event.operation == wire.ENDED:
-                    del self._queues[event.queue]
+                    self._ended(event.queue, queue)
                     await delivery.accept()
+                elif event.queue in self._set_aside:
+                    await delivery.reject(INTERNAL_ERROR, "an event before it could not be applied")
                 else:
-                    self._applied.append((self._target.apply(queue, event), delivery))
+                    await self._apply(queue, event, delivery)
             self._arrived.set()
+
+    async def _apply(
+        self, queue: Queue, event: wire.ReplicatedMessage | wire.Event, delivery: aio.Delivery
+    ) -> None:
+        try:
+            self._applied.append((self._target.apply(queue, event), delivery))
+        except StoreFailedError:
+            raise
+        except Exception as error:
+            logger.exception("an event of %r cannot be applied; the queue is set aside", queue.name)
+            self._set_aside.add(event.queue)
+            await delivery.reject(INTERNAL_ERROR, f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+
+    def _ended(self, key: bytes, queue: Queue) -> None:
+        del self._queues[key]
+        self._set_aside.discard(key)
+        if self._retries is not None:
+            self._retries.create_task(self._report_again(key, queue), name=f"retry {queue.name}")
+
+    async def _report_again(self, key: bytes, queue: Queue) -> None:
+        pause = self._pauses.get(key, _FIRST_PAUSE)
+        self._pauses[key] = min(2 * pause, _LONGEST_PAUSE)
+        await asyncio.sleep(pause)
+        if queue.deleted or key in self._queues or self._have is None:
+            self._pauses.pop(key, None)
+        else:
+            await self._report(self._have, (queue,))
 
     async def _acknowledge(self, data: aio.Receiver) -> None:
         applied = self._applied

@@ -33,7 +33,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from broker_stub.queueing.message import Message
@@ -50,6 +50,8 @@ T = TypeVar("T")
 _CAUGHT_UP: Final = object()
 # Ids in one event: 8 bytes each, so an event stays far below a frame.
 _IDS_PER_EVENT = 4096
+# Bytes of duplicate-detection ids in one event: those of version 0.1.0 may have any length.
+_BYTES_PER_EVENT = 1024 * 1024
 
 
 class QueueFeed:
@@ -130,7 +132,7 @@ class QueueFeed:
             else:
                 self._expect(number)
                 self._outbox.append(number)
-        for pairs in _chunks(self.queue.duplicates.pairs()):
+        for pairs in _pieces(self.queue.duplicates.pairs()):
             self._correct(self._duplicates(pairs))
         if progress is not None:
             self._correct(wire.encode_event(self.key, "marks", progress.plain()))
@@ -333,6 +335,10 @@ class QueueFeed:
             0 if message.expires_at is None else self.queue.lifetime_ms(message),
             message.data,
         )
+        if not self._data.takes_size(len(event)):
+            reason = f"message {message.number} has {len(event):,} bytes as an event, more than it takes"
+            self._replica.feed_failed(self, reason)
+            return
         self._sent_to = message.number
         self._data.send(self, message.number, event)
 
@@ -341,7 +347,8 @@ class QueueFeed:
         if self._ended:
             return
         if outcome is None or not outcome.accepted:
-            self._replica.feed_failed(self, f"it did not take message {number} of {self.queue.name!r}")
+            why = "" if outcome is None or not outcome.description else f": {outcome.description}"
+            self._replica.feed_failed(self, f"it did not take event {number}{why}")
         elif number is not None:
             self._acknowledged(number)
 
@@ -351,6 +358,19 @@ class QueueFeed:
             self._replica.lag -= 1
         message = self.waited_for.pop(number, None)
         self._replica.acknowledged(self, number, message)
+
+
+def _pieces(pairs: Iterable[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]]]:
+    piece: list[tuple[bytes, int]] = []
+    size = 0
+    for pair in pairs:
+        size += len(pair[0])
+        if piece and (len(piece) == _IDS_PER_EVENT or size > _BYTES_PER_EVENT):
+            yield piece
+            piece, size = [], len(pair[0])
+        piece.append(pair)
+    if piece:
+        yield piece
 
 
 def _chunks(ids: list[T]) -> Iterable[list[T]]:

@@ -16,6 +16,8 @@ Phases
   ``_lacking`` are those whose content the replica has not been sent: a queue leaves it once.
 * Progress is counted in looks, never by the clock (``commit_watch``), and in every phase: while it catches up
   it always owes something.
+* A queue that cannot be copied is set aside, alone: the others go on.  The replica lacks it, and so stays in
+  the first phase, until it was copied after all.
 * It counts as ready from the moment the generation is *sent*: it may have stored it even if
   its acknowledgement never arrives, and so dropping it then needs rule 2.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,6 +47,8 @@ logger = logging.getLogger("broker_stub.replication")
 
 # Pieces of the wiring that are not executed yet: the loop makes no more of them at once.
 _PIECES = 4
+# Queues in a status: a replica may lack all of them.
+_MOST_REPORTED = 10
 
 
 class Phase(enum.StrEnum):
@@ -101,6 +106,8 @@ class Replica:
         self._idle_ticks = 0
         self._due = 0
         self.backlog = Backlog()
+        self.set_aside: dict[bytes, str] = {}
+        """Why queues that it lacks are not copied now, by ``wire.key``."""
 
     @property
     def phase(self) -> Phase:
@@ -115,7 +122,8 @@ class Replica:
 
     def tick(self) -> int:
         """One more look at it: how many in a row have found that it owes something and does not move."""
-        catches_up = self.phase in (Phase.CATCHING_UP, Phase.FINAL_CATCH_UP)
+        lacks = not self._wired or len(self._lacking) > len(self.set_aside) or self.data.in_flight
+        catches_up = self.phase is Phase.CATCHING_UP and lacks
         owes = catches_up or self._due or self._draining or self._executing or self._commands
         self._idle_ticks = self._idle_ticks + 1 if owes and not self._moved else 0
         self._moved = False
@@ -194,14 +202,19 @@ class Replica:
             feed = self._add_feed(queue, key)
         if feed is None:
             self.data.end(key)
-        else:
+            return
+        try:
             feed.begin(have)
+        except Exception as error:
+            logger.exception("the content of %r cannot be sent to %s", feed.queue.name, self.name)
+            self.feed_failed(feed, f"it cannot be sent: {error}")
 
     def remove(self, queue: Queue) -> asyncio.Future[None]:
         """The queue is deleted; the future is that of the command which says so."""
         command = self.command("queue-deleted", {"identity": queue.identity})
         key = wire.key(queue.identity)
         self._lacking.pop(key, None)
+        self.set_aside.pop(key, None)
         feed = self._feeds.pop(key, None)
         if feed is not None:
             queue.unobserve(feed)
@@ -213,11 +226,32 @@ class Replica:
     def feed_caught_up(self, feed: QueueFeed) -> None:
         """The replica was sent what it lacked of a queue."""
         self._lacking.pop(feed.key, None)
+        self.set_aside.pop(feed.key, None)
         self.progressed()
 
     def feed_failed(self, feed: QueueFeed, reason: str) -> None:
-        """The replica does not take an event of a queue."""
-        self.fail(reason)
+        """A queue cannot be copied: set it aside, alone, until the replica reports again what it has of it.
+
+        The replica lacks it until then, so it gets no generation.  One that messages wait for is dropped, and
+        out of the in-sync set, first.
+        """
+        if self.waiting:
+            self.fail(f"{feed.queue.name!r} cannot be copied: {reason}")
+        elif self._feeds.get(feed.key) is feed:
+            logger.warning("%r is not copied to %s for now: %s", feed.queue.name, self.name, reason)
+            self.phase = Phase.CATCHING_UP
+            self._draining.clear()
+            del self._feeds[feed.key]
+            self._lacking[feed.key] = feed.queue
+            self.set_aside[feed.key] = reason
+            feed.queue.unobserve(feed)
+            feed.end()
+            self.data.end(feed.key)
+
+    def queues_set_aside(self) -> dict[str, str]:
+        """Why queues are set aside, by name; of many, the first ones."""
+        some = itertools.islice(self.set_aside.items(), _MOST_REPORTED)
+        return {self._lacking[key].name: reason for key, reason in some}
 
     def pump(self) -> None:
         """The connection takes more."""

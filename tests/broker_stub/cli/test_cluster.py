@@ -43,7 +43,7 @@ async def test_status_of_all_members_needs_the_address_of_one(cluster: Cluster) 
     primary = first if first["name"] == "a" else second
     replication = primary["replication"]
     assert (primary["role"], primary["generation"]) == ("primary", 1)
-    assert replication["replicas"] == [{"name": "b", "phase": "ready", "lag": 0}]
+    assert replication["replicas"] == [{"name": "b", "phase": "ready", "lag": 0, "set_aside": {}}]
     assert replication["store"] == str(a.store)
     assert replication["arbiter"].startswith("directory:")
     assert (replication["number"], replication["pending"], replication["damage"]) == (1, None, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import proton
@@ -33,6 +34,7 @@ class Link:
     owner: Any = None
 
     def __init__(self) -> None:
+        self.endpoint = SimpleNamespace(remote_max_message_size=0)
         self.credit = 0
         self.tokens: list[Any] = []
         self.sent: list[tuple[bytes, Any]] = []

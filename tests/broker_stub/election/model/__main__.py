@@ -29,6 +29,7 @@ def main() -> int:
         late=options.late,
         wipes=options.wipes,
         forces=options.forces,
+        asides=options.asides,
         most_states=options.most_states,
     )
     sys.stdout.write(f"{summary(outcome, time.monotonic() - started)}\n{counter_example(outcome)}")
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--late", action="store_true", help="a compare-and-set may come when its member gave up"
     )
+    parser.add_argument("--asides", action="store_true", help="queues may be set aside")
     parser.add_argument("--wipes", action="store_true", help="members may lose their disks")
     parser.add_argument(
         "--forces", action="store_true", help="members may be promoted by force; goes with --watch forced"

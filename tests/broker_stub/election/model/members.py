@@ -24,10 +24,14 @@ Order = Pending | ArbiterRecord
 
 
 class Link(NamedTuple):
-    """A replica as its primary sees it; the replica may be gone without the primary knowing."""
+    """A replica as its primary sees it; the replica may be gone without the primary knowing.
+
+    :param aside: whether a queue is set aside: nothing of it is on its way, and so none of it is waited for.
+    """
 
     becoming: BecomeReady
     acknowledged: int
+    aside: bool = False
 
 
 class Serving(NamedTuple):

@@ -88,6 +88,7 @@ class Moves:
     :param late: whether a compare-and-set may be carried out when its member has long given up.
     :param wipes: whether members may lose their disks.
     :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
+    :param asides: whether queues may be set aside.
     """
 
     rules: Rules
@@ -97,6 +98,7 @@ class Moves:
     late: bool = False
     wipes: bool = False
     forces: bool = False
+    asides: bool = False
 
     # --- One member ---------------------------------------------------------------------------
 
@@ -346,12 +348,18 @@ class Moves:
         becoming = link.becoming
         match becoming.step:
             case generation.StartWaiting():
-                if not replica.stored & ~(primary.stored | serving.taken):
+                if self.asides:
+                    turned = link._replace(aside=not link.aside)
+                    label = f"a queue of {two} is {'copied again' if link.aside else 'set aside'}"
+                    yield Move(label, primary._replace(serving=_linked(serving, two, turned)), replica)
+                if link.aside and self.rules.lacks_what_is_aside:
+                    return
+                if link.aside or not replica.stored & ~(primary.stored | serving.taken):
                     waiting = link._replace(becoming=becoming.finished(becoming.step))
                     after = primary._replace(serving=_linked(serving, two, waiting))
                     yield Move(f"the primary starts to wait for {two}", after, replica)
             case generation.AwaitDrained():
-                drained = not primary.stored & ~serving.taken & ~replica.stored
+                drained = link.aside or not primary.stored & ~serving.taken & ~replica.stored
                 if drained or not self.rules.drains:
                     after = link._replace(becoming=becoming.finished(becoming.step))
                     linked = primary._replace(serving=_linked(serving, two, after))

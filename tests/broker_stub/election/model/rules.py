@@ -39,6 +39,7 @@ class Rules:
     :param renames: whether claims are renamed as ``fresh`` says; not if they can come again.
     :param waits: whether a primary waits for the acknowledgements of a replica.
     :param drains: whether what was settled before that must be acknowledged before the number is sent.
+    :param lacks_what_is_aside: whether a replica stays in catch-up while one of its queues is set aside.
     :param leaves_first: whether who is promoted first leaves its primary.
     :param superseded: why a primary that read a record of the arbiter steps down.
     :param counts_from_sending: whether a replica is ready when the number is sent, or when it has it.
@@ -63,6 +64,7 @@ class Rules:
     renames: bool = True
     waits: Callable[[BecomeReady], bool] = lambda becoming: becoming.counts
     drains: bool = True
+    lacks_what_is_aside: bool = True
     leaves_first: bool = True
     counts_from_sending: bool = True
 
@@ -136,6 +138,7 @@ WAITING_TOO_LATE = replace(RULES, waits=lambda becoming: becoming.ready)
 READY_WHEN_IT_HAS_THE_NUMBER = replace(RULES, counts_from_sending=False)
 PROMOTED_WHILE_FOLLOWING = replace(RULES, leaves_first=False)
 HANDED_OVER_UNDRAINED = replace(RULES, drains=False)
+READY_WITH_ONE_ASIDE = replace(RULES, lacks_what_is_aside=False)
 REPLICAS_NOTE_NOTHING = replace(RULES, note_pending=lambda state, _pending: state)
 
 MUTANTS = {
@@ -152,6 +155,7 @@ MUTANTS = {
     "ready-when-it-has-the-number": READY_WHEN_IT_HAS_THE_NUMBER,
     "promoted-while-following": PROMOTED_WHILE_FOLLOWING,
     "handed-over-undrained": HANDED_OVER_UNDRAINED,
+    "ready-with-one-aside": READY_WITH_ONE_ASIDE,
     "replicas-note-nothing": REPLICAS_NOTE_NOTHING,
     "any-cluster-followed": ANY_CLUSTER_FOLLOWED,
     "arbiter-not-compared": ARBITER_NOT_COMPARED,

@@ -39,6 +39,7 @@ def explore(
     late: bool = False,
     wipes: bool = False,
     forces: bool = False,
+    asides: bool = False,
     most_states: int | None = None,
 ) -> Outcome:
     """Look at every state until an invariant of ``watch`` is broken, or until there were so many.
@@ -46,8 +47,9 @@ def explore(
     :param late: whether a compare-and-set may be carried out when its member has long given up.
     :param wipes: whether members may lose their disks.
     :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
+    :param asides: whether queues may be set aside.
     """
-    tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces))
+    tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces, asides))
     world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""))
     start = tables.state([Member()] * members, world)
     gc.disable()  # nothing here is a cycle, and looking for some takes half the time

@@ -56,6 +56,11 @@ def test_a_primary_that_reads_the_arbiter_again_steps_down_for_others_and_never_
     assert_holds(explore(members=members, generations=4, watch=FORCED, forces=True, most_states=60_000))
 
 
+@pytest.mark.parametrize("members", [2, 3])
+def test_a_replica_with_a_queue_set_aside_never_lacks_what_an_heir_has(members: int) -> None:
+    assert_holds(explore(members=members, generations=4, asides=True, most_states=60_000))
+
+
 # With the claim left out, with claims reused, with a bump at the last replica only: the three.
 # Then every other sentence of the rules, with the invariants that show what it is there for.
 SHOWN = [
@@ -68,6 +73,7 @@ SHOWN = [
     ("waiting-too-late", 2, SAFETY),
     ("ready-when-it-has-the-number", 2, SAFETY),
     ("handed-over-undrained", 2, SAFETY),
+    ("ready-with-one-aside", 2, SAFETY),
     ("pending-not-erased", 3, ALL),
     ("promoted-while-following", 3, ALL),
     ("pending-not-adopted", 2, ALL),
@@ -85,7 +91,12 @@ SHOWN = [
 @pytest.mark.parametrize(("mutant", "members", "watch"), SHOWN, ids=[name for name, _, _ in SHOWN])
 def test_every_rule_is_needed(mutant: str, members: int, watch: frozenset[Broken]) -> None:
     outcome = explore(
-        members=members, generations=3, rules=MUTANTS[mutant], watch=watch, forces=watch == FORCED
+        members=members,
+        generations=3,
+        rules=MUTANTS[mutant],
+        watch=watch,
+        forces=watch == FORCED,
+        asides=mutant == "ready-with-one-aside",
     )
     assert outcome.broken, f"{mutant}: no violation in {outcome.states} states"
     # Shown by `pytest -rP`.
