@@ -1,22 +1,31 @@
-"""Runs a member as a process: its event loop, its resource limits, and its end with its parent."""
+"""Runs a member as a process: its event loop, its resource limits, its start, and its end with its parent.
+
+A large store takes its time, and whoever waits for the member must know that it moves.  So there is a
+report once a second, but only when there was progress: without one for a while, nothing moves.  With
+``--json`` it is a line of its own on the standard output, before the one that says ``listening``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import fcntl
 import gc
 import importlib.util
+import json
 import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import click
+
+from broker_stub.store import StartProgress
 
 logger = logging.getLogger("broker_stub.cli.event_loop")
 
@@ -28,6 +37,8 @@ _PR_SET_PDEATHSIG = 1
 _GC_THRESHOLDS = (1_000, 5, 4_000)
 # The default of --max-connections, and a quarter of a megabyte.
 _DESCRIPTORS = 32_768
+# Seconds between two reports of a start: the shortest start that anybody should hear of.
+_REPORT_INTERVAL = 1.0
 
 
 def event_loop(choice: str) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -86,3 +97,36 @@ def end_with_parent(parent: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         sys.exit(f"the parent process {parent} has ended")
+
+
+# -- the start --------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def reported(progress: StartProgress, *, name: str, as_json: bool) -> AsyncIterator[None]:
+    """Report while the body runs."""
+    task = asyncio.create_task(_report(progress, name, as_json=as_json), name="report the start")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _report(progress: StartProgress, name: str, *, as_json: bool) -> None:
+    loop = asyncio.get_running_loop()
+    before, then = progress.numbers, loop.time()
+    while True:
+        await asyncio.sleep(_REPORT_INTERVAL)
+        numbers, now = progress.numbers, loop.time()
+        if numbers == before:
+            continue
+        steps, checked, read = numbers
+        verb, count, former = ("read", read, before[2]) if read else ("checked", checked, before[1])
+        rate = round((count - former) / (now - then))
+        text = f"{verb} {count:,} messages, {rate:,} a second" if count else "checks the database"
+        logger.info("%s starts: %s", name, text)
+        if as_json:
+            facts = {"event": "starting", "detail": text, "steps": steps, "checked": checked, "read": read}
+            click.echo(json.dumps(facts))
+        before, then = numbers, now

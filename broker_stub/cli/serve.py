@@ -33,7 +33,6 @@ from broker_stub.cli.options import (
     start_logging,
 )
 from broker_stub.cli.role_command import RoleCommand
-from broker_stub.cli.start_report import reported
 from broker_stub.command_options import ADDRESS, ARBITER_VARIABLE, FILE, REFUSED
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
 from broker_stub.member.member import StartRefusedError
@@ -334,7 +333,7 @@ async def _serve(
         progress = StartProgress()
         try:
             async with contextlib.AsyncExitStack() as opened:
-                async with reported(progress, name=options.name, as_json=as_json):
+                async with event_loop.reported(progress, name=options.name, as_json=as_json):
                     setup = await opened.enter_async_context(cluster_arguments.opened(progress))
                 return await _run(Broker(options, setup), progress, as_json=as_json)
         except StoreFailedError as error:
@@ -348,7 +347,7 @@ async def _run(broker: Broker, progress: StartProgress, *, as_json: bool) -> int
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, broker.request_stop)
     try:
-        async with reported(progress, name=options.name, as_json=as_json):
+        async with event_loop.reported(progress, name=options.name, as_json=as_json):
             await broker.start()
     except (OSError, MoveRefusedError, StartRefusedError) as error:
         await broker.stop()
