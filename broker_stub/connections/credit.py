@@ -29,28 +29,35 @@ class CreditWindow:
 
     __slots__ = (
         "_granted",
+        "_half",
         "_held",
         "_held_by",
         "_messages",
         "_most_granted",
         "_received",
         "_size",
+        "_small",
         "_typical",
     )
 
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._size = size
-        self._typical = 0.0
+        self._half = messages // 2
+        self._small = size / messages
+        self._typical = 0.0  # while the credit does not depend on it
         self._received = self._granted = self._most_granted = 0
         self._held = 0
         self._held_by: dict[Hashable, int] = {}
 
     def received(self, size: int) -> int:
         """A message of that many bytes has arrived; the change of credit that is due."""
-        self._received += 1
+        self._received = received = self._received + 1
         typical = self._typical
-        self._typical = size if size > typical else typical - (typical - size) / _DECAY
+        if size <= self._small and not typical and not self._held:  # as most are
+            return 0 if self._granted - received > self._half else self.due()
+        typical = size if size > typical else typical - (typical - size) / _DECAY
+        self._typical = typical if typical > self._small else 0.0
         return self.due()
 
     def hold(self, target: Hashable) -> None:
