@@ -45,6 +45,8 @@ _BAR = 2.3
 # Seconds: nothing here is expected to take that long, even with 100,000 queues on a busy machine.
 _PATIENCE = 900.0
 _SENDS = 100
+# Seconds: below some ticks of the processors' clock a ratio says nothing.
+_SHORTEST = 0.04
 
 
 @dataclass(slots=True)
@@ -115,7 +117,7 @@ async def one_size(queues: int, *, empty: bool) -> Figures:
         async with cluster:
             await timed(figures, "start", a.start, a)
             await a.promote()
-            await timed(figures, "status", a.status, a)
+            await timed(figures, "status", lambda: a.call("READ"), a)
 
             async def join() -> None:
                 await b.start()
@@ -145,7 +147,9 @@ async def one_size(queues: int, *, empty: bool) -> Figures:
 
 def growth(before: float, now: float, factor: float) -> float:
     """What something grew by when the queues grew by ``factor``, per doubling."""
-    return (now / before) ** (math.log(2) / math.log(factor)) if before > 0 and now > 0 else math.nan
+    if min(before, now) < _SHORTEST:
+        return math.nan
+    return float((now / before) ** (math.log(2) / math.log(factor)))
 
 
 def print_row(figures: Figures, before: Figures | None) -> None:
@@ -194,10 +198,13 @@ def run(first: int, last: int, options: argparse.Namespace) -> None:
         for index, unit in enumerate(("on the wall", "of the processors")):
             values = [row.seconds[name][index] for row in rows]
             factors = [row.queues for row in rows]
-            worst = max(
-                growth(*pair, after / before)
-                for pair, before, after in zip(itertools.pairwise(values), factors, factors[1:], strict=False)
-            )
+            pairs = zip(itertools.pairwise(values), itertools.pairwise(factors), strict=True)
+            grown = [growth(*pair, after / before) for pair, (before, after) in pairs]
+            known = [each for each in grown if not math.isnan(each)]
+            if not known:
+                print(f"too short to tell: {name}, seconds {unit}, per doubling: at most {max(values):.4f} s")
+                continue
+            worst = max(known)
             measure.print_bar(f"{name}, seconds {unit}, per doubling", worst, _BAR, at_least=False)
 
 
