@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
 
+from broker_stub.election.arbiter import ArbiterUnavailableError
+from broker_stub.election.generation import ArbiterRecord, GenerationState, PrimaryIdentity
 from broker_stub.election.roles import Membership, MoveRefusedError, Role
+from broker_stub.store import QueueRecord
 from tests.broker_stub.clients import until
 from tests.broker_stub.member.parts import Parts
 
@@ -105,3 +109,27 @@ async def test_a_promoted_backup_waits_for_the_others_and_a_returning_primary_fo
     await returned.member.promote()
     assert (returned.role, returned.member.state.generation) == (Role.PRIMARY, 2)
     await returned.member.stop()
+
+
+@pytest.mark.parametrize(
+    ("origin", "arbiter_error", "reason"),
+    [
+        (3, None, None),
+        (2, None, "move its store away"),
+        (3, ArbiterUnavailableError("away"), "cannot be read now"),
+    ],
+)
+async def test_a_store_without_a_cluster_and_with_queues_joins_by_its_generation_and_the_arbiters_word(
+    origin: int, arbiter_error: Exception | None, reason: str | None
+) -> None:
+    parts = Parts()
+    parts.store.put_queue(QueueRecord(identity=uuid.uuid4(), name="q"))
+    parts.store.write_generation(3)
+    await parts.arbiter.compare_and_set(ArbiterRecord(), ArbiterRecord(5, "c", "a UUID", origin))
+    await parts.member.start()
+    parts.arbiter.error = arbiter_error
+    refusal = await parts.member.refusal_reason(PrimaryIdentity(5, "a UUID"))
+    assert (refusal is None) == (reason is None)
+    assert reason is None or (refusal is not None and reason in refusal)
+    assert parts.member.state == GenerationState(3)
+    await parts.member.stop()
