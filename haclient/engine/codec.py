@@ -471,7 +471,7 @@ def _decode_any(data: bytes) -> proton.Message:
             if value:
                 setattr(message, name, _owned(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        # A list as the key of a map, a text that is not UTF-8, a char that is none, lists in lists beyond counting.
+        # A list as the key of a map, a text that is not UTF-8, a char that is none, too many lists in lists.
         raise proton.MessageException(f"no Python value holds this message: {error}") from error
     return message
 

@@ -242,3 +242,18 @@ def test_what_amqp_cannot_carry_is_an_error() -> None:
     for message in (proton.Message(body=object()), proton.Message(properties={1: "not a string"})):
         with pytest.raises((proton.ProtonException, KeyError)):
             Encoder().encode(message)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        b"\x00\x53\x74\x80" + bytes(8),
+        b"\x00\x53\x77\xc1\x06\x02\xc0\x02\x01\x41\x41",
+        b"\x00\x53\x77\x73\xff\xff\xff\x00",
+        b"\x00\x53\x77\xa1\x01\xff",
+    ],
+    ids=["properties that are no map", "a list as a key", "no character", "not UTF-8"],
+)
+def test_a_message_that_python_cannot_hold_is_refused_as_the_docs_say(section: bytes) -> None:
+    with pytest.raises(proton.MessageException):
+        codec.decode(section + b"\x00\x53\x77\x40" if section[2] == 0x74 else section)
