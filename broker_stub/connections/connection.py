@@ -205,9 +205,8 @@ class ClientConnection:
         self.opened_at = self._loop.time()
         self.replicates = backup.CAPABILITY in desired
         self.wants_park = PARK in desired and not self.replicates
-        decision = server.limits.refuse_idle_timeout(engine.transport.remote_idle_timeout) or server.decide(
-            self
-        )
+        asked = 0 if self.admin else engine.transport.remote_idle_timeout
+        decision = server.limits.refuse_idle_timeout(asked) or server.decide(self)
         if decision is Decision.PARK:
             self._parked = True
             server.telemetry.parked(self.client_id, server.membership)
@@ -330,7 +329,7 @@ class ClientConnection:
 
     def link_requested(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """The client attached a link."""
-        if len(engine.links) > 2 * self._server.limits.links:
+        if len(engine.links) > 2 * self._server.limits.links_of(admin=self.admin):
             self._end_flood()
         if self._closing or self._ends_without_open():
             return
@@ -350,7 +349,7 @@ class ClientConnection:
             engine.refuse(link, proton.Condition(refused.condition, refused.description))
 
     def _accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
-        limit = self._server.limits.links
+        limit = self._server.limits.links_of(admin=self.admin)
         if len(engine.links) > limit:
             raise AddressRefusedError(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links")
         if isinstance(link, ReceiverLink):

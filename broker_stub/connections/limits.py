@@ -1,6 +1,9 @@
 """What one client connection may use of a member.
 
 Each limit is an option of ``serve``; docs/broker-stub.md says what happens at it.
+
+Rule: no limit shuts the cluster-admin out, or a backup: a member that cannot be probed is killed by what
+supervises it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from broker_stub.amqp.conditions import INVALID_FIELD
 _MIB = 1024 * 1024
 # The highest channel that proton uses is 32767.
 MAX_SESSIONS = 32768
+# A backup has three, and a connection that manages two.
+_ADMIN_LINKS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,10 @@ class ConnectionLimits:
     credit_size: int = 16 * _MIB
     # Twenty empty frames a second, for a peer sends them at half of the time.
     idle_timeout: float = 0.1
+
+    def links_of(self, *, admin: bool) -> int:
+        """The most links of a client, or of the cluster-admin."""
+        return max(self.links, _ADMIN_LINKS) if admin else self.links
 
     def refuse_idle_timeout(self, asked: float) -> proton.Condition | None:
         """The condition for a client that asks for heartbeats faster than allowed.

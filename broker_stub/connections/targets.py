@@ -7,6 +7,8 @@ Rules
   ``exchange/key``; without a key it is bound with ``#`` to a topic exchange and with nothing to a fanout
   exchange, while a direct exchange requires a key.  The queue ends with the link, so this receiver misses
   the messages between a failover and its new attach; an application that needs them binds a queue.
+* No client can shut the cluster-admin out by making queues: it gets the queues for the responses to its
+  requests also at the limit of all queues.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from broker_stub.queueing.exchanges import ExchangeType, Route
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 
+# A connection that manages has one.
+_ADMIN_TEMPORARY_QUEUES = 16
 _DEFAULT_KEYS = {ExchangeType.TOPIC: "#", ExchangeType.FANOUT: ""}
 
 
@@ -51,12 +55,13 @@ class Targets:
     def temporary_queue(self) -> Queue:
         """A new queue that ends with the connection."""
         self._check_temporary()
-        queue = self._server.addresses.temporary(self._client)
+        exempt = self._client.admin and len(self._temporary) < _ADMIN_TEMPORARY_QUEUES
+        queue = self._server.addresses.temporary(self._client, limited=not exempt)
         self._temporary.add(queue)
         return queue
 
     def _check_temporary(self) -> None:
-        limit = self._server.limits.links
+        limit = self._server.limits.links_of(admin=self._client.admin)
         if len(self._temporary) >= limit:
             raise AddressRefusedError(
                 RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} temporary queues"

@@ -252,12 +252,14 @@ class Addresses:
         if self.watcher is not None:
             self.watcher.queue_deleted(queue)
 
-    def temporary(self, owner: object) -> Queue:
+    def temporary(self, owner: object, *, limited: bool = True) -> Queue:
         """A new queue with a name of its own, for one connection.
 
+        :param limited: whether it is refused when there are too many.
         :raises AddressRefusedError: when there are too many queues.
         """
-        self._check_queue_limit()
+        if limited:
+            self._check_queue_limit()
         name = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
         queue = Queue(
             name,
