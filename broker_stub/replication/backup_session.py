@@ -225,9 +225,7 @@ class BackupSession:
         for report in wire.encode_have(self._begin(queue) for queue in queues):
             sent = await have.submit(report)
             sent.add_done_callback(_retrieve)
-            await asyncio.sleep(
-                0
-            )  # each report is hundreds of queues, and heartbeats and events come between
+            await asyncio.sleep(0)  # a report is hundreds of queues: heartbeats and events come between
 
     def _begin(self, queue: Queue) -> tuple[bytes, list[tuple[int, int]]]:
         key = wire.key(queue.identity)
