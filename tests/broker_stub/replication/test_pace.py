@@ -32,6 +32,7 @@ def test_the_search_itself_rests_a_second_at_most(monkeypatch: pytest.MonkeyPatc
         tls_ca=None,
         name="a",
         backup_timeout=10.0,
+        arbiter_interval=3.0,
         force_primary=False,
     )
     arguments._factory(())
