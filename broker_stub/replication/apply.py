@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Persister
@@ -26,6 +26,11 @@ from haclient.cluster_url.endpoint import Endpoint
 # Each takes 16 bytes of a report (``wire.encode_have``): a queue with more holes is sent its last messages
 # again.
 _MOST_RANGES = 2000
+# Of a message: AMQP 1.0 part 3, section 3.2.1 has 32 bits for it.
+_MOST_DELIVERIES = 2**32 - 1
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 Insert = Callable[[Queue, wire.ReplicatedMessage], int]
@@ -95,7 +100,7 @@ class Applier:
             "counts": self._set_counts,
             "duplicate": self._remember,
             "lifetimes": self._correct_lifetimes,
-            "marks": lambda queue, event: self._site_state.merge_progress(queue, event.arguments),
+            "marks": self._merge_progress,
         }
         self._broken: set[str] = set()
         """Queues of which memory may have what the store has not; they are emptied when they begin anew."""
@@ -229,12 +234,16 @@ class Applier:
 
     def _set_counts(self, queue: Queue, event: wire.Event) -> int:
         of = event.arguments
-        delivery_counts = dict(zip(of["ids"], of["counts"], strict=True))
-        return self._rewrite(queue, set_counts(queue, delivery_counts, first=of["first"], last=of["last"]))
+        counts = dict(_pairs(of, ("ids", int), ("counts", int)))
+        if any(count > _MOST_DELIVERIES for count in counts.values()):
+            raise ValueError("the primary sent a delivery count that no message has")
+        first, last = wire.argument(of, "first", int), wire.argument(of, "last", int)
+        return self._rewrite(queue, set_counts(queue, counts, first=first, last=last))
 
     def _correct_lifetimes(self, queue: Queue, event: wire.Event) -> int:
-        of = event.arguments
-        return self._rewrite(queue, queue.correct_lifetimes(zip(of["ids"], of["left"], strict=True)))
+        pairs = _pairs(event.arguments, ("ids", int), ("left", int))
+        left = ((number, min(lifetime, wire.MAX_LIFETIME)) for number, lifetime in pairs)
+        return self._rewrite(queue, queue.correct_lifetimes(left))
 
     def _rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
         for message in messages:
@@ -245,10 +254,37 @@ class Applier:
             self._persister.put(queue, row, None)
         return self._store.sequence
 
+    def _merge_progress(self, queue: Queue, event: wire.Event) -> int:
+        plain = event.arguments
+        applied = wire.argument(plain, "applied", dict) if "applied" in plain else {}
+        for of, names in ((plain, plain.keys() & {"issued", "evented"}), (applied, applied)):
+            for name in names:
+                wire.number(of, name)
+        return self._site_state.merge_progress(queue, plain)
+
     def _remember(self, queue: Queue, event: wire.Event) -> int:
-        pairs = zip(event.arguments["ids"], event.arguments["of"], strict=True)
+        pairs = _pairs(event.arguments, ("ids", bytes), ("of", int))
         new = [(key, number) for key, number in pairs if queue.duplicates.add(key, number)]
         return self._persister.put_duplicates(queue, new)
+
+
+def _pairs(
+    arguments: Mapping[str, Any], first: tuple[str, type[T]], second: tuple[str, type[U]]
+) -> Iterable[tuple[T, U]]:
+    """Two columns of an event.
+
+    :raises ValueError: when one is shorter, or has something of another type.
+    """
+    return list(zip(_column(arguments, *first), _column(arguments, *second), strict=True))
+
+
+def _column(arguments: Mapping[str, Any], name: str, kind: type[T]) -> list[T]:
+    column = wire.argument(arguments, name, list)
+    if not all(isinstance(item, kind) for item in column):
+        raise ValueError(f"the primary sent {name!r} that are not all {kind.__name__}")
+    if kind is int and column and not 0 <= min(column) <= max(column) <= wire.MAX_NUMBER:
+        raise ValueError(f"the primary sent {name!r} that no store can hold")
+    return column
 
 
 # -- delivery counts --------------------------------------------------------------------------------

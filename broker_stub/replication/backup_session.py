@@ -35,6 +35,7 @@ import proton
 
 from broker_stub.amqp.conditions import INTERNAL_ERROR
 from broker_stub.election.generation_steps import ArbiterRecord, PrimaryIdentity
+from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.replication import wire
 from broker_stub.store import StoreFailedError
@@ -189,7 +190,10 @@ class BackupSession:
             command = wire.decode(delivery.data)
             if not isinstance(command, wire.Event):
                 raise SessionEndedError("the primary sent a message on the control link")
-            await self._execute(command, have)
+            try:
+                await self._execute(command, have)
+            except AddressRefusedError as error:
+                raise SessionEndedError(f"the primary declares what cannot be: {error}") from error
             await delivery.accept()
 
     async def _execute(self, command: wire.Event, have: aio.Sender) -> None:
@@ -201,11 +205,15 @@ class BackupSession:
                 await target.complete_wiring()
                 await self._report(have, target.replicated_queues())
             case "pending":
-                await target.note_pending(int(arguments["number"]), str(arguments["claim"]))
+                await target.note_pending(
+                    wire.number(arguments, "number"), wire.argument(arguments, "claim", str)
+                )
             case "number":
-                others = tuple(str(name) for name in arguments["ready"])
+                others = tuple(map(str, wire.argument(arguments, "ready", list)))
                 record = ArbiterRecord(
-                    int(arguments["number"]), str(arguments["claim"]), str(arguments["cluster"])
+                    wire.number(arguments, "number"),
+                    wire.argument(arguments, "claim", str),
+                    wire.argument(arguments, "cluster", str),
                 )
                 if record.cluster != self._cluster:
                     raise SessionEndedError(
@@ -214,7 +222,7 @@ class BackupSession:
                 await target.take_generation(record, others)
             case "queue":
                 await target.change_wiring(command.operation, arguments)
-                queue = target.replicated_queue(str(arguments["identity"]))
+                queue = target.replicated_queue(wire.argument(arguments, "identity", str))
                 if queue is not None and wire.key(queue.identity) not in self._queues:
                     await self._report(have, (queue,))
             case operation:
@@ -259,10 +267,18 @@ class BackupSession:
             self._applied.append((self._target.apply(queue, event), delivery))
         except StoreFailedError:
             raise
+        except ValueError as error:  # the primary's; whatever else is this member's own
+            logger.error("what %r was sent cannot be applied, and it is set aside: %s", queue.name, error)  # noqa: TRY400
+            await self._reject(event, delivery, error)
         except Exception as error:
             logger.exception("an event of %r cannot be applied; the queue is set aside", queue.name)
-            self._set_aside.add(event.queue)
-            await delivery.reject(INTERNAL_ERROR, f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+            await self._reject(event, delivery, error)
+
+    async def _reject(
+        self, event: wire.ReplicatedMessage | wire.Event, delivery: aio.Delivery, error: Exception
+    ) -> None:
+        self._set_aside.add(event.queue)
+        await delivery.reject(INTERNAL_ERROR, f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
 
     def _ended(self, key: bytes, queue: Queue) -> None:
         del self._queues[key]

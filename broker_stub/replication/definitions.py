@@ -25,6 +25,7 @@ from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode
+from broker_stub.replication.wire import argument
 
 # One piece takes a few milliseconds to encode and to apply.  The encoder has room for thousands of entries of
 # any length; an entry has some hundred characters, and a few thousand at most.
@@ -120,7 +121,7 @@ class Definitions:
             ("exchanges", self._declare_exchange_listed),
             ("bindings", self._bind_listed),
         ):
-            for entry in piece.get(kind, ()):
+            for entry in argument(piece, kind, list) if kind in piece else ():
                 change(entry)
 
     def complete(self) -> None:
@@ -145,17 +146,17 @@ class Definitions:
         change(arguments)
 
     def _declare_listed(self, entry: Mapping[str, Any]) -> None:
-        left_over = self._addresses.find_exchange(str(entry["name"]))
+        left_over = self._addresses.find_exchange(argument(entry, "name", str))
         if left_over is not None:
             self._addresses.delete_exchange(left_over)
-        self._listed.add(str(entry["identity"]))
+        self._listed.add(argument(entry, "identity", str))
         self._declare(entry)
 
     def _declare_exchange_listed(self, entry: Mapping[str, Any]) -> None:
-        left_over = self._addresses.find_queue(str(entry["name"]))
+        left_over = self._addresses.find_queue(argument(entry, "name", str))
         if left_over is not None:
             self._addresses.delete(left_over)
-        self._listed.add(str(entry["identity"]))
+        self._listed.add(argument(entry, "identity", str))
         self._declare_exchange(entry)
 
     def _bind_listed(self, entry: Mapping[str, Any]) -> None:
@@ -163,52 +164,58 @@ class Definitions:
         self._bind(entry)
 
     def _declare(self, entry: Mapping[str, Any]) -> None:
-        identity = str(entry["identity"])
+        identity = argument(entry, "identity", str)
         queue = self._addresses.by_identity(identity)
         site = SiteMode(str(entry.get("site", SiteMode.NONE)))
         if queue is None:
-            mode = Replicate(str(entry["replicate"]))
-            self._addresses.declare(str(entry["name"]), replicate=mode, site=site, identity=identity)
+            mode = Replicate(argument(entry, "replicate", str))
+            self._addresses.declare(
+                argument(entry, "name", str), replicate=mode, site=site, identity=identity
+            )
             return
         self._addresses.set_site(queue, site)
         if not queue.is_replicated:
             queue.discard(queue.ids())
 
     def _delete(self, entry: Mapping[str, Any]) -> None:
-        queue = self._addresses.by_identity(str(entry["identity"]))
+        queue = self._addresses.by_identity(argument(entry, "identity", str))
         if queue is not None:
             self._addresses.delete(queue)
 
     def _declare_exchange(self, entry: Mapping[str, Any]) -> None:
-        identity, options = str(entry["identity"]), entry.get("options", {})
+        identity = argument(entry, "identity", str)
+        options = argument(entry, "options", dict) if "options" in entry else {}
         exchange = self._addresses.exchange_by_identity(identity)
         if exchange is None:
-            kind, mode = ExchangeType(str(entry["type"])), Replicate(str(entry["replicate"]))
+            kind, mode = (
+                ExchangeType(argument(entry, "type", str)),
+                Replicate(argument(entry, "replicate", str)),
+            )
             self._addresses.declare_exchange(
-                str(entry["name"]), kind, replicate=mode, identity=identity, options=options
+                argument(entry, "name", str), kind, replicate=mode, identity=identity, options=options
             )
         elif exchange.options != options:
             self._addresses.change_exchange(exchange, options)
 
     def _delete_exchange(self, entry: Mapping[str, Any]) -> None:
-        exchange = self._addresses.exchange_by_identity(str(entry["identity"]))
+        exchange = self._addresses.exchange_by_identity(argument(entry, "identity", str))
         if exchange is not None:
             self._addresses.delete_exchange(exchange)
 
     def _bind(self, entry: Mapping[str, Any]) -> None:
         exchange, queue = self._ends(entry)
-        self._addresses.bind(exchange, queue, str(entry["key"]))
+        self._addresses.bind(exchange, queue, argument(entry, "key", str))
 
     def _unbind(self, entry: Mapping[str, Any]) -> None:
-        self._addresses.unbind(Binding(*self._ends(entry), str(entry["key"])))
+        self._addresses.unbind(Binding(*self._ends(entry), argument(entry, "key", str)))
 
     def _ends(self, entry: Mapping[str, Any]) -> tuple[Exchange, Queue]:
-        exchange = self._addresses.exchange_by_identity(str(entry["exchange"]))
-        queue = self._addresses.by_identity(str(entry["queue"]))
+        exchange = self._addresses.exchange_by_identity(argument(entry, "exchange", str))
+        queue = self._addresses.by_identity(argument(entry, "queue", str))
         if exchange is None or queue is None:
             raise ValueError(f"the primary sent a binding of what it has not declared: {entry}")
         return exchange, queue
 
 
 def _ends_of(entry: Mapping[str, Any]) -> tuple[str, str, str]:
-    return str(entry["exchange"]), str(entry["queue"]), str(entry["key"])
+    return argument(entry, "exchange", str), argument(entry, "queue", str), argument(entry, "key", str)

@@ -31,10 +31,9 @@ Source: the replicating browser of Apache Qpid's hot-standby design.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
@@ -109,14 +108,12 @@ class QueueFeed:
         self._clear_outbox()
         self._dequeued.clear()
         self._acquired.clear()
-        present = {number for first, last in have for number in range(first, last + 1)}
         ids = self.queue.ids()
-        kept = set(itertools.takewhile(present.__contains__, ids))
-        surplus = present - kept
+        kept, surplus = wire.compare(have, ids)
         for number in self.unacknowledged.difference(ids):
             self._acknowledged(number)
-        for chunk in _chunks(sorted(surplus)):
-            self._correct(wire.encode_ids(self.key, "discard", chunk))
+        for spans in wire.in_pieces(surplus, _IDS_PER_EVENT):
+            self._correct(_Discard(self.key, spans))
         for chunk in _chunks(ids[: len(kept)]):
             self._correct(self._counts(chunk))
         for lifetimes in _chunks(self._lifetimes(ids[: len(kept)])):
@@ -147,7 +144,7 @@ class QueueFeed:
             self.unacknowledged.add(number)
             self._replica.lag += 1
 
-    def _correct(self, event: bytes) -> None:
+    def _correct(self, event: bytes | _Discard) -> None:
         """Change what the replica has; like a message, it is on its way until it is acknowledged."""
         self._corrections += 1
         self._expect(-self._corrections)
@@ -312,7 +309,7 @@ class QueueFeed:
                 data.send(self, None, item)
             elif isinstance(item, tuple):
                 correction, event = item
-                data.send(self, correction, event)
+                data.send(self, correction, event if isinstance(event, bytes) else event.encode())
             elif (message := self.queue.message(item)) is not None:
                 self._send(message)
             elif (duplicate_id := self._consumed.pop(item, None)) is not None:
@@ -358,6 +355,18 @@ class QueueFeed:
             self._replica.lag -= 1
         message = self.waited_for.pop(number, None)
         self._replica.acknowledged(self, number, message)
+
+
+class _Discard(NamedTuple):
+    """What the replica has and should not; encoded when it is sent, for a backup may say that it has much."""
+
+    queue: bytes
+    spans: list[tuple[int, int]]
+
+    def encode(self) -> bytes:
+        """The event."""
+        ids = (number for first, last in self.spans for number in range(first, last + 1))
+        return wire.encode_ids(self.queue, "discard", ids)
 
 
 def _pieces(pairs: Iterable[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]]]:

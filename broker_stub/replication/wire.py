@@ -27,11 +27,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import proton
 
 from haclient.engine import codec
+
+T = TypeVar("T")
 
 VERSION = 2
 CONTROL = "$replication"
@@ -61,7 +63,8 @@ _ITEMS_AT = len(_SECTION) + 1
 _MESSAGE_NAMES = (_QUEUE_SIZE + _MESSAGE_HEAD.size, _QUEUE, _ID, _COUNT, _LIFETIME)
 _MAX_UINT = 0xFFFFFFFF
 # Milliseconds: with any time of day it is still within the 63 bits of a store.
-_MAX_LIFETIME = 2**62
+MAX_LIFETIME = 2**62
+MAX_NUMBER = 2**63 - 1
 # One queue in a report of what a backup has: its identity, and how many ranges of ids follow.
 _HAVE = struct.Struct(">16sI")
 _RANGE = 16
@@ -165,7 +168,7 @@ def decode(data: bytes) -> ReplicatedMessage | Event:
             id_name, identifier, count_name, count, lifetime_name, lifetime = annotations
             if (size, name, id_name, count_name, lifetime_name) == _MESSAGE_NAMES:
                 return ReplicatedMessage(
-                    identifier, count, 0, data[_BOTH_HEADS.size :], min(lifetime, _MAX_LIFETIME), queue
+                    identifier, count, 0, data[_BOTH_HEADS.size :], min(lifetime, MAX_LIFETIME), queue
                 )
         else:
             _, size, items, name, queue = _QUEUE_HEAD.unpack_from(data)
@@ -185,8 +188,33 @@ def _decode_event(data: bytes, queue: bytes) -> Event:
     if not operation:
         raise ValueError("a replication event without an operation")
     if isinstance(body, bytes):
+        if len(body) % 8:
+            raise ValueError("a replication event that ends within an id")
         return Event(operation, struct.unpack(f">{len(body) // 8}Q", body), queue=queue)
     return Event(operation, arguments=body if isinstance(body, dict) else {}, queue=queue)
+
+
+def argument(arguments: object, name: str, kind: type[T]) -> T:
+    """What the arguments of an event, or an entry in them, have of that name.
+
+    :raises ValueError: when that is nothing, or of another type.
+    """
+    value = arguments.get(name) if isinstance(arguments, Mapping) else None
+    if not isinstance(value, kind):
+        what = f"{type(value).__name__} where it should be {kind.__name__}"
+        raise ValueError(f"the primary sent {name!r} as {what}")  # noqa: TRY004 - what it is to the backup
+    return value
+
+
+def number(arguments: object, name: str) -> int:
+    """The same, for what a store keeps: 63 bits.
+
+    :raises ValueError: see ``argument``; also for any other number.
+    """
+    value = argument(arguments, name, int)
+    if not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"the primary sent {value} as {name!r}")
+    return value
 
 
 # -- what a backup has ------------------------------------------------------------------------------
@@ -228,6 +256,7 @@ def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
     if not isinstance(report, bytes):
         raise ValueError("a report without a body of bytes")  # noqa: TRY004 - what it is to whoever reads it
     found, position = [], 0
+    seen: set[bytes] = set()
     while position < len(report):
         try:
             queue, count = _HAVE.unpack_from(report, position)
@@ -236,8 +265,57 @@ def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
         except struct.error as error:
             raise ValueError(f"a report that ends too early: {error}") from error
         position += count * _RANGE
+        if queue in seen:
+            raise ValueError("a report that has a queue twice")
+        seen.add(queue)
         spans = list(zip(numbers[0::2], numbers[1::2], strict=True))
         if sum(max(0, last - first + 1) for first, last in spans) > _MOST_IDS:
             raise ValueError(f"a report of more than {_MOST_IDS:,} messages in one queue")
         found.append((queue, spans))
     return found
+
+
+def compare(have: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[set[int], list[tuple[int, int]]]:
+    """What a backup keeps of a queue, and the ranges that it has to discard.
+
+    It keeps the ids up to the first one that it has not.
+
+    :param ids: those of the queue, growing.
+    """
+    kept: set[int] = set()
+    surplus: list[tuple[int, int]] = []
+    rest = iter(ids)
+    number = next(rest, None)
+    end = -1
+    for first, last in sorted(have):
+        at = max(first, end + 1)
+        while number is not None and at <= number <= last:
+            if at < number:
+                surplus.append((at, number - 1))
+            kept.add(number)
+            at = number + 1
+            number = next(rest, None)
+        if number is not None and number < at:
+            number = None  # the first one that it lacks: what follows is surplus
+        if at <= last:
+            surplus.append((at, last))
+        end = max(end, last)
+    return kept, surplus
+
+
+def in_pieces(spans: Iterable[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
+    """The same ranges, in groups of so many ids at most."""
+    piece: list[tuple[int, int]] = []
+    room = most
+    for first, last in spans:
+        at = first
+        while at <= last:
+            upto = min(last, at + room - 1)
+            piece.append((at, upto))
+            room -= upto - at + 1
+            at = upto + 1
+            if not room:
+                yield piece
+                piece, room = [], most
+    if piece:
+        yield piece

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 from unittest import mock
 
 from broker_stub.admission.listener import Listener
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
+from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.queue_limits import QueueLimits
 from tests.fuzz.wire import DefectLog, Loop
+
+T = TypeVar("T")
 
 OPTIONS = BrokerOptions(
     limits=QueueLimits(messages=50, size=100_000),
@@ -35,10 +39,14 @@ class OneMember:
 
     def make(self) -> Broker:
         """A primary without backups."""
+        return self.make_by(_member())
+
+    def make_by(self, making: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine makes that waits for nothing from outside."""
         self._made += 1
         if not self._made % _COLLECT_EVERY:
             gc.collect()
-        return self.loop.run_until_complete(_member())
+        return self.loop.run_until_complete(making)
 
     def call(self, function: Callable[[], None]) -> None:
         """Call a function within the loop."""
@@ -67,7 +75,15 @@ class OneMember:
 
 
 async def _member() -> Broker:
-    return Broker(OPTIONS)
+    broker = Broker(OPTIONS)
+    furnish(broker)
+    return broker
+
+
+def furnish(broker: Broker) -> None:
+    """Give a member an exchange that routes to a queue."""
+    exchange = broker.addresses.declare_exchange("topics", ExchangeType.TOPIC)
+    broker.addresses.bind(exchange, broker.addresses.declare("orders"), "a.#")
 
 
 async def _within(function: Callable[[], None]) -> None:

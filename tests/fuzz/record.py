@@ -1,22 +1,25 @@
 """Makes the seeds of the targets that are links, from valid traffic: ``python -m tests.fuzz.record``.
 
-A client and a member talk over TCP through a recorder; what each side wrote becomes a script.
+A client and a member, or a backup and its primary, talk over TCP through a recorder; what each of them wrote
+becomes a script.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 
-import proton
-
+from broker_stub.admission.auth import Auth
 from broker_stub.broker import Broker, BrokerOptions
-from broker_stub.election.roles import Membership, Role
-from haclient import aio
-from tests.fuzz import script
+from broker_stub.election.roles import Role
+from broker_stub.queueing.queue import Queue
+from tests.fuzz import members, pair, script, talks
 from tests.fuzz.target import CORPUS
+from tests.fuzz.targets import client
+from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
 
@@ -50,12 +53,22 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept
 
 
 @asynccontextmanager
-async def recording(broker: Broker) -> AsyncIterator[tuple[Recorder, str]]:
-    """A recorder before a member, and the URL of the recorder."""
-    recorder = Recorder(broker.address.port)
+async def recording(port: int) -> AsyncIterator[tuple[Recorder, str]]:
+    """A recorder before whoever listens on a port, and the URL of the recorder."""
+    recorder = Recorder(port)
     server = await asyncio.start_server(recorder.forward, "127.0.0.1", 0)
     async with server:
         yield recorder, f"amqp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@asynccontextmanager
+async def recording_of(options: BrokerOptions) -> AsyncIterator[tuple[Recorder, str]]:
+    """A recorder before a member of these options."""
+    async with Broker(options) as broker:
+        if options.auto_create:
+            members.furnish(broker)
+        async with recording(broker.address.port) as found:
+            yield found
 
 
 def keep(target: str, name: str, data: bytes) -> None:
@@ -65,52 +78,73 @@ def keep(target: str, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
-async def _send(connection: aio.Connection) -> None:
-    sender = await connection.create_sender("orders")
-    await sender.send(proton.Message(body="one", durable=True, subject="s"))
-    await sender.send_many(
-        [b"two", "three", proton.Message(body={"a": [1, 2]}, properties={"key": 1}, ttl=5)]
-    )
-    await sender.close()
-
-
-async def _receive(connection: aio.Connection) -> None:
-    await _send(connection)
-    receiver = await connection.create_receiver("orders", credit=3)
-    for settle in ("accept", "release", "reject"):
-        delivery = await receiver.receive(timeout=5)
-        await getattr(delivery, settle)()
-    await receiver.drain()
-    await receiver.close()
-
-
-async def _large(connection: aio.Connection) -> None:
-    sender = await connection.create_sender("large")
-    await sender.send(b"x" * 3000)
-    receiver = await connection.create_receiver("large", credit=1)
-    await (await receiver.receive(timeout=5)).accept()
-
-
-TALKS: dict[str, Callable[[aio.Connection], Awaitable[None]]] = {
-    "send": _send,
-    "receive": _receive,
-    "large": _large,
-}
-
-
 async def _links() -> None:
-    for name, talk in TALKS.items():
-        membership = Membership(role=Role.PRIMARY, generation=1)
-        async with (
-            Broker(BrokerOptions(membership=membership, max_frame_size=1024)) as broker,
-            recording(broker) as (recorder, url),
-            aio.connect(f"{url}/?heartbeat=0") as connection,
-        ):
-            await talk(connection)
-        client, server = recorder.sent[0]
-        keep("server", name, script.encode(script.of_wire(bytes(client))))
-        keep("client", name, script.encode(script.of_wire(bytes(server))))
+    """What clients write: each talk alone.  What members write: to the program that the target runs."""
+    for name, talk in talks.OF_CLIENTS.items():
+        async with recording_of(members.OPTIONS) as (recorder, url):
+            await talk(url)
+        keep("server", name, script.encode(script.of_wire(bytes(recorder.sent[0][0]))))
+    for name, frames in talks.WRITTEN.items():
+        keep("server", name, script.encode(frames()))
+    for name, options in talks.MEMBERS.items():
+        with fixed_names():
+            async with recording_of(options) as (recorder, url):
+                await client.program(f"{url}/?heartbeat=0&startup_deadline=2&deadline=2")
+        keep("client", name, script.encode(script.of_wire(bytes(recorder.sent[0][1]))))
+
+
+async def _pair() -> None:
+    """A backup that catches up, and becomes ready; then messages, and changes of the wiring."""
+    admin = mock.patch.object(Auth, "is_admin", return_value=True)
+    arbiter = pair.Arbiter()
+    with admin, fixed_names():
+        async with pair.member("a", await pair.in_sync_store(), arbiter, pair.Nowhere()) as primary:
+            queue = await pair.lead(primary)
+            async with recording(primary.address.port) as (recorder, url):
+                store = await pair.in_sync_store()
+                pair.fill(store)
+                factory = pair.factory_to(f"{url}/?heartbeat=0")
+                backup = pair.member("b", store, arbiter, factory)
+                async with backup:
+                    await _until(lambda: backup.membership.role is Role.READY)
+                    await _work(primary, queue)
+                    await _until(lambda: _content(backup) == _content(primary))
+    backup_sent, primary_sent = recorder.sent[0]
+    keep("replication_primary", "pair", script.encode(script.of_wire(bytes(backup_sent))))
+    keep("replication_backup", "pair", script.encode(script.of_wire(bytes(primary_sent))))
+
+
+async def _work(primary: Broker, queue: Queue) -> None:
+    loop = asyncio.get_running_loop()
+    for _ in range(4):
+        settled = loop.create_future()
+        queue.enqueue(pair.MESSAGE, settled.set_result, None, lifetime=60.0)
+        await settled
+    assert primary.member is not None
+    addresses = primary.addresses
+    queue.discard(queue.ids()[:2])
+    addresses.declare("second")
+    other = addresses.declare("third")
+    await primary.member.wiring_settled()
+    addresses.delete(other)
+    addresses.unbind(addresses.bindings[0])
+    await primary.member.wiring_settled()
+
+
+def _content(broker: Broker) -> dict[str, list[int]]:
+    return {queue.name: list(queue.ids()) for queue in broker.addresses}
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - a tool that runs once
+            await asyncio.sleep(0.01)
+
+
+async def _main() -> None:
+    await _links()
+    await _pair()
 
 
 if __name__ == "__main__":
-    asyncio.run(_links())
+    asyncio.run(_main())

@@ -9,15 +9,26 @@ import asyncio
 import logging
 import selectors
 import socket
+import uuid
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
+from haclient import factory
 from tests.fuzz.script import Kind, Step, wire
 from tests.fuzz.target import Defect
 
 TURNS = 6
 """Turns of the loop after each arrival: as many as an answer takes through the longest chain of tasks."""
 _MOST_SECONDS = 60.0
+
+
+def fixed_names() -> AbstractContextManager[object]:
+    """Clients have the same name in every run, and so their links: what was recorded answers them."""
+    same = SimpleNamespace(uuid4=lambda: uuid.UUID(int=1))
+    return mock.patch.object(factory, "uuid", same)
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -155,6 +166,11 @@ class Wire(asyncio.Transport):
 
     def play(self, steps: Iterable[Step]) -> None:
         """Be the peer that does these steps, and then drops the connection."""
+        self.say(steps)
+        self.drop()
+
+    def say(self, steps: Iterable[Step]) -> None:
+        """Be the peer that does these steps, and stays."""
         waiting = b""
         for step in steps:
             if step.kind in (Kind.FRAME, Kind.SASL, Kind.RAW):
@@ -167,29 +183,36 @@ class Wire(asyncio.Transport):
             waiting = b""
             self._other(step)
         self._arrive(waiting)
-        self.drop()
 
     def drop(self) -> None:
         """Lose the connection."""
         self._closing = True
-        self._lose()
+        self._loop.call_soon(self._lose)
         self._loop.turn()
 
     def _arrive(self, data: bytes) -> None:
-        if data and not self._closing:
-            self._protocol.data_received(data)
+        if data:
+            self._loop.call_soon(self._read, data)
         self._loop.turn()
+
+    def _read(self, data: bytes) -> None:
+        if not self._closing:
+            self._protocol.data_received(data)
 
     def _other(self, step: Step) -> None:
         if step.kind is Kind.TIME:
             self._loop.advance((len(step.body) + sum(step.body[:4])) / 100)
         elif step.kind is Kind.CONGESTION:
-            self._congest(stop=bool(step.body[:1] and step.body[0] & 1))
-        elif not self._closing and not self._protocol.eof_received():
-            self.close()
+            self._loop.call_soon(self._congest, bool(step.body[:1] and step.body[0] & 1))
+        else:
+            self._loop.call_soon(self._end)
         self._loop.turn()
 
-    def _congest(self, *, stop: bool) -> None:
+    def _end(self) -> None:
+        if not self._closing and not self._protocol.eof_received():
+            self.close()
+
+    def _congest(self, stop: bool) -> None:
         if stop != self._congested and not self._lost:
             self._congested = stop
             (self._protocol.pause_writing if stop else self._protocol.resume_writing)()

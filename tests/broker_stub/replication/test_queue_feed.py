@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tracemalloc
 from types import SimpleNamespace
 from typing import Any
 
@@ -345,3 +346,16 @@ async def calls_for_one_message(count: int) -> tuple[int, int]:
 async def test_one_more_message_costs_the_same_with_a_hundred_times_the_queues() -> None:
     assert await calls_for_one_message(2000) == await calls_for_one_message(20)
     assert (await calls_for_one_message(20))[1] == 0
+
+
+async def test_a_backup_that_says_it_has_millions_costs_no_memory_until_they_are_sent() -> None:
+    addresses = Addresses(lambda: 0.0)
+    queue = addresses.declare("q")
+    replica, _ = replica_with(queue)
+    tracemalloc.start()
+    try:
+        replica.begin_queue(wire.key(queue.identity), [(1, 2**24)])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * 1024 * 1024

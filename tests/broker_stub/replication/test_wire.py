@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 
 import proton
@@ -71,7 +72,11 @@ def test_an_event_that_is_cut_off_is_refused(length: int) -> None:
 SPANS = st.lists(st.tuples(IDS, st.integers(0, 9)).map(lambda span: (span[0], sum(span))), max_size=400)
 
 
-@given(st.lists(st.tuples(st.binary(min_size=16, max_size=16), SPANS), max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=16, max_size=16), SPANS), max_size=20, unique_by=lambda item: item[0]
+    )
+)
 def test_a_report_says_what_the_backup_has_in_messages_of_a_bounded_size(
     queues: list[tuple[bytes, list[tuple[int, int]]]],
 ) -> None:
@@ -90,3 +95,29 @@ def test_a_report_of_more_messages_than_a_member_can_have_is_refused() -> None:
     [body] = wire.encode_have([(QUEUE, [(0, 2**63)])])
     with pytest.raises(ValueError, match="more than"):
         wire.decode_have(bytes(proton.Message(body=body, inferred=True).encode()))
+
+
+def test_a_report_that_has_a_queue_twice_is_refused() -> None:
+    [body] = wire.encode_have([(QUEUE, [(1, 2)]), (QUEUE, [(1, 2)])])
+    with pytest.raises(ValueError, match="twice"):
+        wire.decode_have(bytes(proton.Message(body=body, inferred=True).encode()))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(-1, 9)).map(lambda span: (span[0], sum(span)))),
+    st.sets(st.integers(1, 40)),
+    st.integers(1, 5),
+)
+def test_a_backup_keeps_what_it_has_up_to_the_first_that_it_lacks(
+    have: list[tuple[int, int]], ids: set[int], most: int
+) -> None:
+    present = {number for first, last in have for number in range(first, last + 1)}
+    expected = set(itertools.takewhile(present.__contains__, sorted(ids)))
+    kept, surplus = wire.compare(have, sorted(ids))
+    pieces = [
+        [number for first, last in piece for number in range(first, last + 1)]
+        for piece in wire.in_pieces(surplus, most)
+    ]
+    assert kept == expected
+    assert [number for piece in pieces for number in piece] == sorted(present - expected)
+    assert all(0 < len(piece) <= most for piece in pieces)

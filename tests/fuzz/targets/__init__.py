@@ -13,6 +13,8 @@ NAMES = (
     "server",
     "client",
     "management",
+    "replication_backup",
+    "replication_primary",
     "site_link",
 )
 

@@ -12,12 +12,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+import proton
+
 from haclient import aio
 from haclient.core.sender import SenderCore
 from haclient.errors import HaclientError
 from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target
-from tests.fuzz.wire import DefectLog, Loop
+from tests.fuzz.wire import DefectLog, Loop, fixed_names
 
 _URL = "amqp://127.0.0.1,127.0.0.2/?heartbeat=2&max_attempts=6"
 _COLLECT_EVERY = 500
@@ -28,6 +30,8 @@ class Client(Target):
     scripted = True
 
     def __init__(self) -> None:
+        self._names = fixed_names()
+        self._names.__enter__()
         self._log = DefectLog()
         self._loop = Loop()
         asyncio.set_event_loop(self._loop)
@@ -36,7 +40,7 @@ class Client(Target):
     def run(self, data: bytes) -> None:
         loop = self._loop
         loop.wires.clear()
-        program = loop.create_task(_program())
+        running = loop.create_task(program(_URL))
         loop.turn()
         if not loop.wires:
             raise Defect("the client has not dialled")
@@ -44,14 +48,14 @@ class Client(Target):
         loop.advance(1)
         for wire in tuple(loop.wires[1:]):
             wire.drop()
-        program.cancel()
+        running.cancel()
         loop.turn(10)
-        self._check(program)
+        self._check(running)
         self._runs += 1
         if not self._runs % _COLLECT_EVERY:
             gc.collect()
 
-    def _check(self, program: asyncio.Task[None]) -> None:
+    def _check(self, running: asyncio.Task[None]) -> None:
         loop = self._loop
         left = [task.get_name() for task in asyncio.all_tasks(loop)]
         for task in asyncio.all_tasks(loop):
@@ -63,7 +67,7 @@ class Client(Target):
             raise Defect(f"after close there is {left}")
         if timers:
             raise Defect(f"after close there is {timers}")
-        if not program.cancelled() and (error := program.exception()) is not None:
+        if not running.cancelled() and (error := running.exception()) is not None:
             raise error
 
     def planted(self) -> AbstractContextManager[object]:
@@ -78,16 +82,19 @@ class Client(Target):
         return mock.patch.object(SenderCore, "settled", wrong)
 
     def close(self) -> None:
+        self._names.__exit__(None, None, None)
         self._log.close()
         self._loop.close()
 
 
-async def _program() -> None:
-    connection = await _or_none(aio.connect(_URL))
+async def program(url: str) -> None:
+    """What the client does; the seeds are of the same, with a member that is none of the liars."""
+    connection = await _or_none(aio.connect(url))
     if connection is None:
         return
     async with connection:
         await asyncio.gather(_send(connection), _receive(connection))
+        await _others(connection)
 
 
 async def _send(connection: aio.Connection) -> None:
@@ -107,6 +114,20 @@ async def _receive(connection: aio.Connection) -> None:
         if delivery is not None:
             await _or_none(getattr(delivery, settle)())
     await _or_none(receiver.close())
+
+
+async def _others(connection: aio.Connection) -> None:
+    """Links that are not as most."""
+    sender = await _or_none(connection.create_sender(None, timeout=5))
+    if sender is not None:
+        await _or_none(sender.send(proton.Message(address="topics/a.b", body="x" * 700), timeout=5))
+    for options in ({"browse": True}, {"selector": "a = 1"}):
+        receiver = await _or_none(connection.create_receiver("orders", credit=2, timeout=5, **options))
+        if receiver is not None:
+            await _or_none(receiver.receive(timeout=5))
+            await _or_none(receiver.drain(timeout=5))
+            await _or_none(receiver.close())
+    await _or_none(connection.subscribe("topics", name="n", durable=True, shared=True, timeout=5))
 
 
 async def _or_none(call: Any) -> Any:

@@ -1,0 +1,145 @@
+"""A backup of a lying primary: it follows or gives up, and believes no more than it was told.
+
+Rules: nothing is logged with a traceback, nothing is left uncaught; nothing is changed before a primary of
+its cluster, and of no lower generation, is followed; from then on the generation is the one that was handed
+over last, of that cluster, or none; at the end memory and store have the same messages, and no more than
+arrived.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from broker_stub.broker import Broker
+from broker_stub.election import generation as rules
+from broker_stub.replication import backup_session
+from tests.fuzz import pair
+from tests.fuzz.members import OneMember
+from tests.fuzz.script import parse
+from tests.fuzz.target import Defect, Target
+from tests.fuzz.wire import fixed_names
+
+_KEPT = 3
+
+
+class ReplicationBackup(Target):
+    name = "replication_backup"
+    scripted = True
+
+    def __init__(self) -> None:
+        self._members = OneMember()
+        self._names = fixed_names()
+        self._names.__enter__()
+
+    def run(self, data: bytes) -> None:
+        loop = self._members.loop
+        loop.wires.clear()
+        broker = self._members.make_by(_backup())
+        assert broker.member is not None
+        watch = broker.member._applier = Watch(broker)  # type: ignore[assignment]
+        starting = loop.create_task(broker.member.start())
+        loop.turn(10)
+        starting.result()
+        if not loop.wires:
+            raise Defect("the backup has not dialled")
+        loop.wires[0].play(parse(data))
+        watch.check(len(data))
+        stopping = loop.create_task(broker.member.stop())
+        for wire in loop.wires[1:]:
+            wire.drop()
+        loop.advance(1)
+        if not stopping.done():
+            raise Defect("it does not stop to follow")
+        stopping.result()
+        broker._listener.close()
+        self._members.end()
+
+    def planted(self) -> AbstractContextManager[object]:
+        """A generation that is handed over for another cluster is taken."""
+
+        class Gullible(backup_session.BackupSession):
+            async def _execute(self, command: Any, have: Any) -> None:
+                if command.operation == "number":
+                    self._cluster = str(command.arguments["cluster"])
+                await super()._execute(command, have)
+
+        return mock.patch("broker_stub.replication.backup.BackupSession", Gullible)
+
+    def close(self) -> None:
+        self._names.__exit__(None, None, None)
+        self._members.close()
+
+
+class Watch:
+    """A backup's local copy (``backup_session.ReplicationTarget``), and what it must be like."""
+
+    def __init__(self, broker: Broker) -> None:
+        assert broker.member is not None
+        self._broker, self._member = broker, broker.member
+        self._applier = broker.member._applier
+        self._state: rules.GenerationState | None = None
+        self._cluster = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._applier, name)
+
+    async def begin_catch_up(self, endpoint: Any, primary: rules.PrimaryIdentity) -> None:
+        before = self._member.state
+        if primary.cluster != pair.CLUSTER or primary.generation < rules.known_generation(before):
+            raise Defect(f"it follows {primary}, and has {before}")
+        self._cluster = primary.cluster
+        await self._applier.begin_catch_up(endpoint, primary)
+        self._state = rules.GenerationState(None, None, "", primary.cluster)
+
+    async def note_pending(self, generation: int, claim: str) -> None:
+        assert self._state is not None
+        await self._applier.note_pending(generation, claim)
+        self._state = rules.note_pending(self._state, rules.Pending(generation, claim))
+
+    async def take_generation(self, record: rules.ArbiterRecord, others: tuple[str, ...]) -> None:
+        assert self._state is not None
+        before = self._state.generation
+        await self._applier.take_generation(record, others)
+        self._state = self._member.state
+        generation = self._state.generation
+        if self._state.cluster != self._cluster or generation != max(before or 0, record.generation):
+            raise Defect(f"it was handed {record}, and has {self._state}")
+
+    def check(self, size: int) -> None:
+        """Compare the member with what it was told, after an input of so many bytes."""
+        expected = self._state or rules.GenerationState(
+            pair.RECORD.generation, None, pair.RECORD.claim, pair.CLUSTER
+        )
+        store: Any = self._member._store
+        facts = store._facts
+        stored = rules.GenerationState(facts.generation, facts.pending, facts.claim, facts.cluster)
+        if not self._member.state == stored == expected:
+            raise Defect(f"it is {self._member.state}, has {stored} in its store, and was told {expected}")
+        queues = list(self._broker.addresses)
+        if self._state is None and [queue.name for queue in queues] != ["orders"]:
+            raise Defect(f"it follows nobody, and has {queues}")
+        for queue in queues:
+            in_memory = list(queue.ids())
+            in_store = sorted(_stored(store, queue.identity))
+            if in_memory != in_store and queue.identity not in self._applier._broken:
+                raise Defect(f"{queue.name!r} has {in_memory}, and {in_store} in the store")
+            if len(in_memory) > size + _KEPT:
+                raise Defect(f"{queue.name!r} has {len(in_memory)} messages")
+
+
+def _stored(store: Any, identity: str) -> list[int]:
+    for key, queue in store._queues.items():
+        if str(queue.record.identity) == identity:
+            return list(store._queues[key].messages)
+    return []
+
+
+async def _backup() -> Broker:
+    store = await pair.in_sync_store()
+    pair.fill(store)
+    return pair.member("b", store, pair.Arbiter(), pair.factory_to("amqp://127.0.0.1"))
+
+
+TARGET = ReplicationBackup
