@@ -306,16 +306,16 @@ def compare(have: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[set[in
 def in_pieces(spans: Iterable[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:
     """The same ranges, in groups of so many ids at most."""
     piece: list[tuple[int, int]] = []
-    room = most
+    left = most
     for first, last in spans:
         at = first
         while at <= last:
-            upto = min(last, at + room - 1)
+            upto = min(last, at + left - 1)
             piece.append((at, upto))
-            room -= upto - at + 1
+            left -= upto - at + 1
             at = upto + 1
-            if not room:
+            if not left:
                 yield piece
-                piece, room = [], most
+                piece, left = [], most
     if piece:
         yield piece
