@@ -20,6 +20,7 @@ from haclient.discovery.evidence import Failure, FailureReason
 from haclient.engine.sasl import WITHOUT_CYRUS, usable_mechanisms
 from haclient.engine.settings import Settings
 from haclient.engine.wire.greeting import Greeting
+from haclient.engine.wire.server_proof import UNPROVEN
 
 REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
@@ -192,6 +193,9 @@ def _sasl_failure(
         if not SASL.extended():
             detail += f" ({WITHOUT_CYRUS})"
         return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="no-common-mechanism")
+    if text == UNPROVEN:
+        detail = f"{UNPROVEN}: {mechanism} asks that of it"
+        return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, exact_code="unproven-server")
     detail = f"{mechanism}: {text or 'authentication failed'}"
     return Failure(kind=kind, detail=detail, condition=UNAUTHORIZED, mechanism=mechanism)
 
@@ -224,7 +228,7 @@ def _advice(settings: Settings, offered: tuple[str, ...]) -> str:
     if "PLAIN" in offered and not settings.plaintext and (settings.user is not None or "PLAIN" in named):
         return "PLAIN is not used without TLS here (option sasl_plaintext)"
     if named:
-        return "change the option sasl_mechanisms"
+        return "let the peer offer one of these, or change the option sasl_mechanisms"
     if settings.user is None:
         return "write a user and a password, as in amqp://user:password@host"
     return "leave out the user and the password" if "ANONYMOUS" in offered else ""

@@ -62,7 +62,6 @@ class Engine(asyncio.Protocol):
         self.close_reason: CloseReason | None = None
         self.lingering: LingeringSocket | None = None
         """The socket, after ``leave``."""
-        self.incoming = IncomingBytes(settings)
         self.on_written: Callable[[], None] | None = None
         """Called after each ``write`` that had the socket; what waited in proton may have left it."""
         self._loop = loop
@@ -71,14 +70,14 @@ class Engine(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.links = LinkTable()
         self.apart = SessionsApart()
-        self._peer_closed = False
-        self._closing_socket = False
+        self._peer_closed = self._closing_socket = False
         self._pending_reason: CloseReason | None = None
         self._peer_properties: Mapping[str, Any] | None = None
         self._objects = ProtonObjects(settings)
         self.connection, self.transport = self._objects.connection, self._objects.transport
         self._collector = self._objects.collector
         self._pt, self._pc = self.transport._impl, self._collector._impl
+        self.incoming = IncomingBytes(settings, self.transport)
         self._heartbeat = Heartbeat(self._pt)
 
     # -- life ---------------------------------------------------------------------------------
@@ -209,10 +208,24 @@ class Engine(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """asyncio: the peer sent bytes."""
         self._heartbeat.last_read = self._loop.time()
-        data, wrong = self.incoming.read(self._socket, data)
-        if wrong:
-            self.abort(proton.Condition("amqp:connection:framing-error", wrong))
+        data, wrong = self.incoming.read(self._socket, data, self._push)
+        if wrong is not None:
+            self.abort(wrong)
             return
+        self._push(data)
+        if (
+            self.close_reason is None
+            and self._pending_reason is None
+            and lib.pn_transport_capacity(self._pt) < 0
+            and not self.connection.state & proton.Endpoint.REMOTE_CLOSED  # an event handler may see it later
+        ):
+            # proton refuses some frames without an error: it just takes no more input.
+            self.abort(proton.Condition("amqp:connection:framing-error", "the peer's bytes are not AMQP"))
+        # Most often there is nothing to answer, and so no turn of the loop for it.
+        if self._timer is None or lib.pn_transport_pending(self._pt) != 0:
+            self.wake()
+
+    def _push(self, data: bytes) -> None:
         push, capacity, pt = lib.pn_transport_push, lib.pn_transport_capacity, self._pt
         position, size = 0, len(data)
         while position < size and self.close_reason is None:
@@ -225,17 +238,6 @@ class Engine(asyncio.Protocol):
                 break
             position += size_taken
             self._dispatch()
-        if (
-            self.close_reason is None
-            and self._pending_reason is None
-            and capacity(pt) < 0
-            and not self.connection.state & proton.Endpoint.REMOTE_CLOSED  # an event handler may see it later
-        ):
-            # proton refuses some frames without an error: it just takes no more input.
-            self.abort(proton.Condition("amqp:connection:framing-error", "the peer's bytes are not AMQP"))
-        # Most often there is nothing to answer, and so no turn of the loop for it.
-        if self._timer is None or lib.pn_transport_pending(pt) != 0:
-            self.wake()
 
     def eof_received(self) -> bool:
         """asyncio: the peer will send no more."""

@@ -185,6 +185,11 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "`sasl_mechanisms` names others; PLAIN without TLS needs `sasl_plaintext`. SCRAM needs Cyrus "
             "SASL with the package libsasl2-modules.",
         ),
+        "unproven-server": Entry(
+            "The peer let the client in and did not prove, as SCRAM asks, that it knows the password itself.",
+            "Find out what listens there: it may be a stranger that passes for the broker. It has learned "
+            "nothing of the password, but what SCRAM shows can be guessed at: change a short password.",
+        ),
         # -- a connection and its links
         "connection-closed": Entry(
             "The connection was closed by the application, or gave up earlier.",

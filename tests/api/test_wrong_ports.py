@@ -181,7 +181,7 @@ OFFERS = [
     ((b"GSSAPI",), "joe", "", "the peer offers GSSAPI, and this client may use SCRAM-SHA-512 "),
     ((b"PLAIN", b"SCRAM-SHA-256"), "joe", "SCRAM-SHA256",
      "this client may use SCRAM-SHA256; did you mean SCRAM-SHA-256 instead of SCRAM-SHA256 (opt"),
-    ((b"GSSAPI",), "joe", "PLAIN", "and this client may use PLAIN; change the option sasl_mechanisms"),
+    ((b"GSSAPI",), "joe", "PLAIN", "and this client may use PLAIN; let the peer offer one of these, or"),
     ((), "joe", "PLAIN", "no SASL mechanism in common with the peer; this client may use PLAIN"),
 ]  # fmt: skip
 

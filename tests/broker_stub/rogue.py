@@ -42,6 +42,11 @@ class Rogue:
         inner = [forms[0], *(form[4:-4] for form in forms[1:])]
         return any(form[i : i + _PIECE] in sent for form in inner for i in range(len(form) - _PIECE + 1))
 
+    @property
+    def was_sent_amqp(self) -> bool:
+        """Whether anybody took it for a member: what is sent inside AMQP follows this header."""
+        return any(_AMQP_HEADER in heard for heard in self.heard)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard = bytearray()
         self.heard.append(heard)

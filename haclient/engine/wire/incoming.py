@@ -4,31 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
+
+import proton
 
 from haclient.engine.settings import Settings
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
+from haclient.engine.wire.server_proof import ServerProof
 from haclient.engine.wire.server_tls import TlsSocket
+
+_FRAMING_ERROR = "amqp:connection:framing-error"
 
 
 class IncomingBytes:
     """What is read of the bytes of one peer."""
 
-    __slots__ = ("_order", "greeting")
+    __slots__ = ("_order", "_proof", "greeting")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, transport: proton.Transport) -> None:
         serves = settings.sasl_server is not None
         self.greeting = None if serves else Greeting()
         """Client: what the peer has sent, until its Open."""
         self._order = None if settings.tls_domain is not None else FrameOrder(server=serves)
+        self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
 
-    def read(self, socket: asyncio.Transport | None, data: bytes) -> tuple[bytes, str]:
-        """The bytes for proton, and what is wrong with them: empty for nothing."""
+    def read(
+        self, socket: asyncio.Transport | None, data: bytes, push: Callable[[bytes], None]
+    ) -> tuple[bytes, proton.Condition | None]:
+        """The bytes for proton, and what is wrong with them.
+
+        :param push: hands proton bytes that have to reach it before.
+        """
         if isinstance(socket, TlsSocket):
             try:
                 data = socket.decrypt(data)
             except ssl.SSLError as error:
-                return b"", f"not TLS as this port has it: {error.reason or error}"
+                why = f"not TLS as this port has it: {error.reason or error}"
+                return b"", proton.Condition(_FRAMING_ERROR, why)
         if self.greeting is not None:
             self.greeting.add(data)
-        return data, "" if self._order is None else self._order.add(data)
+        wrong = "" if self._order is None else self._order.add(data)
+        if wrong:
+            return b"", proton.Condition(_FRAMING_ERROR, wrong)
+        return (data, None) if self._proof is None else self._read_sasl(self._proof, data, push)
+
+    def _read_sasl(
+        self, proof: ServerProof, data: bytes, push: Callable[[bytes], None]
+    ) -> tuple[bytes, proton.Condition | None]:
+        read = proof.read(data, push)
+        if proof.done:
+            self._proof = None
+        return read

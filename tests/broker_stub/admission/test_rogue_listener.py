@@ -20,6 +20,7 @@ from broker_stub.local_cluster.member_process import MemberProcess, free_address
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError, MemberUnreachableError
 from broker_stub.resource_agents import probe
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.engine.wire.server_proof import UNPROVEN
 from tests.broker_stub.commands import run
 from tests.broker_stub.rogue import Rogue, rogue
 from tests.certificates import Authority
@@ -71,12 +72,14 @@ async def test_a_backup_shows_a_rogue_primary_nothing_of_the_password(
     async with rogue(*offered) as other, backup(tmp_path, other.address) as log:
         if "SCRAM-SHA-256" in offered:
             await _opened(other)
+            await until_logged(log, UNPROVEN)
         else:
             await other.wait_ended(1)
             await until_logged(log, "this client may use SCRAM-SHA-256;")
         assert PASSWORD not in log.read_text()
     assert other.heard
     assert not other.knows_of(PASSWORD)
+    assert not other.was_sent_amqp
 
 
 async def _opened(other: Rogue) -> None:
@@ -107,6 +110,9 @@ async def test_no_command_shows_a_rogue_member_anything_of_the_password(offered:
             if "SCRAM-SHA-256" not in offered:
                 assert "a password is sent by SCRAM-SHA-256 only" in result.stderr, command
                 assert f"the peer offers {' '.join(offered)}" in result.stderr
+            else:
+                assert UNPROVEN in result.stderr, command
+    assert not other.was_sent_amqp
     assert len(other.heard) >= len(COMMANDS)
     assert not other.knows_of(PASSWORD)
 

@@ -1,0 +1,131 @@
+"""A client that uses SCRAM checks that its peer knows the password as well.
+
+proton takes an outcome for success whether the server has proved itself or not, and even after Cyrus SASL has
+found the proof wrong.  Anybody may send one: a listener at a member's address would pass for the primary.
+
+Rules
+-----
+* The frames of SASL reach proton one by one, so that Cyrus has judged each before the next one.
+* The outcome that says OK reaches proton after Cyrus has accepted a server-final-message (``v=``).
+* Some brokers (those on proton-j, as Artemis) send that message in the outcome, where Cyrus does not see it:
+  it is given to Cyrus as a challenge.  proton does not answer that, for the outcome follows at once.
+
+Not for TLS of proton's own, inside which nothing can be read.
+
+Sources: RFC 5802, sections 3 (the client must authenticate the server) and 7 (server-final-message); AMQP 1.0
+part 5, sections 5.3.3.3 to 5.3.3.6 (challenge, outcome and its additional-data).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import proton
+
+from haclient.engine.settings import Settings
+
+UNPROVEN = "the peer did not prove that it knows the password"
+_HEADER = 8
+_SASL = b"AMQP\x03\x01\x00\x00"
+_CHALLENGE, _OUTCOME = 0x42, 0x44
+_OK = 0
+_SERVER_FINAL = b"v="
+_FRAMING_ERROR, _UNAUTHORIZED = "amqp:connection:framing-error", "amqp:unauthorized-access"
+
+
+class ServerProof:
+    """What one peer has proved.
+
+    :ivar done: whether SASL is over, or the peer speaks none.
+    """
+
+    __slots__ = ("_begun", "_held", "_proved", "_sasl", "done")
+
+    def __init__(self, transport: proton.Transport) -> None:
+        self.done = self._begun = self._proved = False
+        self._held = b""
+        self._sasl = proton.SASL(transport)
+
+    @staticmethod
+    def is_needed(settings: Settings) -> bool:
+        """Whether a client with these settings may use SCRAM, and its peer's frames can be read."""
+        client = settings.sasl_server is None and settings.tls_domain is None
+        return client and settings.sasl and settings.user is not None
+
+    def read(self, data: bytes, push: Callable[[bytes], None]) -> tuple[bytes, proton.Condition | None]:
+        """Push the frames that are complete; the bytes behind SASL, and what is wrong with the peer."""
+        self._held += data
+        while not self.done:
+            size = self._next_size()
+            if self._begun and self._held.startswith(b"AMQP"):
+                return b"", proton.Condition(_FRAMING_ERROR, "AMQP before the outcome of SASL")
+            if not size or size > len(self._held):
+                return b"", None
+            frame, self._held = self._held[:size], self._held[size:]
+            if not self._begun:
+                self._begun, self.done = True, frame != _SASL
+                push(frame)
+            elif not self._pass(frame, push):
+                return b"", proton.Condition(_UNAUTHORIZED, UNPROVEN)
+        rest, self._held = self._held, b""
+        return rest, None
+
+    def _next_size(self) -> int:
+        """0 while it is not known."""
+        if not self._begun:
+            return _HEADER if _SASL.startswith(self._held[:_HEADER]) else len(self._held)
+        return int.from_bytes(self._held[:4]) if len(self._held) >= _HEADER else 0
+
+    def _pass(self, frame: bytes, push: Callable[[bytes], None]) -> bool:
+        """Whether the frame may be there."""
+        code, fields = _decoded(frame)
+        first = fields[0] if fields else None
+        if code == _CHALLENGE and _is_final(first):
+            self._prove(first, push)
+            return True
+        # What is no code at all is OK to proton.
+        refused = isinstance(first, proton.ubyte) and first != _OK
+        if code == _OUTCOME and not refused and self._is_scram:
+            additional = fields[1] if len(fields) > 1 else None
+            if not self._proved and _is_final(additional):
+                self._prove(additional, push)
+            if not self._proved:
+                return False
+        self.done = code == _OUTCOME
+        push(frame)
+        return True
+
+    @property
+    def _is_scram(self) -> bool:
+        return (self._sasl.mech or "").startswith("SCRAM-")
+
+    def _prove(self, message: bytes, push: Callable[[bytes], None]) -> None:
+        """Let Cyrus judge a server-final-message: proton sets an outcome of its own if it is wrong."""
+        if self._sasl.outcome is None:
+            push(_challenge(message))
+            self._proved = self._sasl.outcome is None
+
+
+def _is_final(value: object) -> TypeGuard[bytes]:
+    return isinstance(value, bytes) and value.startswith(_SERVER_FINAL)
+
+
+def _decoded(frame: bytes) -> tuple[int, list[object]]:
+    """The code and the fields of a performative; an outcome without fields for what is none."""
+    data = proton.Data()
+    try:
+        data.decode(frame[4 * frame[4] :])
+        data.next()
+        described: Any = data.get_py_described()
+        fields = described.value if isinstance(described.value, list) else []
+        return int(described.descriptor), [bytes(f) if isinstance(f, memoryview) else f for f in fields]
+    except (proton.ProtonException, LookupError, ValueError, TypeError, AttributeError):
+        return _OUTCOME, []
+
+
+def _challenge(message: bytes) -> bytes:
+    data = proton.Data()
+    data.put_object(proton.Described(proton.ulong(_CHALLENGE), [message]))
+    body = bytes(data.encode())
+    return (_HEADER + len(body)).to_bytes(4) + b"\x02\x01\x00\x00" + body

@@ -1,0 +1,252 @@
+"""With SCRAM a peer that does not know the password is refused, whatever it sends, and one that does is not.
+
+The server is written by hand after RFC 5802, with hashlib for what it has to compute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import hmac
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from proton import symbol, ubyte, uint, ushort
+
+from haclient import aio
+from haclient.engine.wire.server_proof import UNPROVEN
+from haclient.errors import AuthenticationFailed
+from tests.broker_stub import raw_client as raw
+from tests.certificates import Authority
+
+PASSWORD = "the password of alice"
+SALT, ROUNDS = b"salt", 4096
+SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+MECHANISMS, CHALLENGE, OUTCOME = 0x40, 0x42, 0x44
+FAILED, SUCCEEDED = ubyte(1), ubyte(0)
+
+
+def sasl(code: int, *fields: object) -> bytes:
+    return raw.frame(code, fields, kind=1)
+
+
+def mechanisms(name: str) -> bytes:
+    return sasl(MECHANISMS, symbol(name))
+
+
+# How these begin; no other frame that a client sends here has such bytes.
+BEGIN, CLOSE = b"\x00\x53\x11", b"\x00\x53\x18"
+OPEN = AMQP_HEADER + raw.frame(raw.OPEN, ["the peer"])
+
+
+@dataclass
+class Conversation:
+    """SCRAM up to the client's proof, as a server that knows the password has it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    digest: str
+    proof: bytes = b""
+    heard: bytearray = field(default_factory=bytearray)
+
+    async def frame(self) -> bytes:
+        size = await self.reader.readexactly(4)
+        data = await self.reader.readexactly(int.from_bytes(size) - 4)
+        self.heard += data
+        return data
+
+    async def start(self) -> None:
+        """From the header to the client-final-message; ``proof`` is the server-final-message then."""
+        assert await self.reader.readexactly(8) == SASL_HEADER
+        self.writer.write(SASL_HEADER + mechanisms(f"SCRAM-{self.digest}"))
+        init = await self.frame()
+        bare = init[init.index(b"n=") :]  # the last field but the host's name
+        bare = bare[: bare.index(b",r=") + 3 + _length_of_nonce(bare)]
+        nonce = bare.partition(b",r=")[2] + b"server"
+        first = b"r=%s,s=%s,i=%d" % (nonce, base64.b64encode(SALT), ROUNDS)
+        self.writer.write(sasl(CHALLENGE, first))
+        final = await self.frame()
+        without_proof = final[final.index(b"c=") : final.index(b",p=")]
+        name = self.digest.replace("-", "").lower()
+        salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), SALT, ROUNDS)
+        key = hmac.digest(salted, b"Server Key", name)
+        signature = hmac.digest(key, b",".join((bare, first, without_proof)), name)
+        self.proof = b"v=" + base64.b64encode(signature)
+
+
+def _length_of_nonce(bare: bytes) -> int:
+    """Base64 or not, it has no comma and is followed by a constructor, or by nothing."""
+    text = bare.partition(b",r=")[2]
+    return next((i for i, byte in enumerate(text) if not 0x21 <= byte <= 0x7E or byte == 0x2C), len(text))
+
+
+Play = Callable[[Conversation], Awaitable[None]]
+
+
+async def in_two_steps(talk: Conversation) -> None:
+    await talk.start()
+    talk.writer.write(sasl(CHALLENGE, talk.proof))
+    await talk.frame()
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED) + OPEN)
+
+
+async def at_once(talk: Conversation) -> None:
+    await talk.start()
+    talk.writer.write(sasl(CHALLENGE, talk.proof) + sasl(OUTCOME, SUCCEEDED) + OPEN)
+
+
+async def in_the_outcome(talk: Conversation) -> None:
+    await talk.start()
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED, talk.proof) + OPEN)
+
+
+async def byte_by_byte(talk: Conversation) -> None:
+    await talk.start()
+    for byte in sasl(OUTCOME, SUCCEEDED, talk.proof) + OPEN:
+        talk.writer.write(bytes((byte,)))
+        await talk.writer.drain()
+
+
+async def both(talk: Conversation) -> None:
+    await talk.start()
+    talk.writer.write(sasl(CHALLENGE, talk.proof))
+    await talk.frame()
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED, talk.proof) + OPEN)
+
+
+WRONG = b"v=" + base64.b64encode(bytes(32))
+
+
+def lie(*frames: bytes) -> Play:
+    async def play(talk: Conversation) -> None:
+        await talk.start()
+        talk.writer.write(b"".join(frames) + OPEN)
+
+    return play
+
+
+async def nothing_is_awaited(talk: Conversation) -> None:
+    first = sasl(CHALLENGE, b"r=rogue,s=c2FsdA==,i=4096")
+    names = SASL_HEADER + mechanisms("SCRAM-SHA-256")
+    talk.writer.write(names + first + sasl(CHALLENGE, WRONG) + sasl(OUTCOME, SUCCEEDED, WRONG) + OPEN)
+    await talk.reader.read()
+
+
+async def one_step_is_left_out(talk: Conversation) -> None:
+    assert await talk.reader.readexactly(8) == SASL_HEADER
+    talk.writer.write(SASL_HEADER + mechanisms("SCRAM-SHA-256"))
+    await talk.frame()
+    talk.writer.write(sasl(CHALLENGE, WRONG) + sasl(OUTCOME, SUCCEEDED) + OPEN)
+
+
+async def no_step_at_all(talk: Conversation) -> None:
+    assert await talk.reader.readexactly(8) == SASL_HEADER
+    talk.writer.write(SASL_HEADER + mechanisms("SCRAM-SHA-256"))
+    await talk.frame()
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED) + OPEN)
+
+
+async def a_wrong_one_in_a_step_of_its_own(talk: Conversation) -> None:
+    await talk.start()
+    talk.writer.write(sasl(CHALLENGE, WRONG))
+    await talk.writer.drain()
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED) + OPEN)
+
+
+async def one_for_another_conversation(talk: Conversation) -> None:
+    await talk.start()
+    talk.digest = "SHA-512"
+    talk.writer.write(sasl(OUTCOME, SUCCEEDED, b"v=" + base64.b64encode(talk.proof)) + OPEN)
+
+
+async def no_outcome(talk: Conversation) -> None:
+    await talk.start()
+    talk.writer.write(OPEN)
+
+
+LIES: dict[str, Play] = {
+    "none": lie(sasl(OUTCOME, SUCCEEDED)),
+    "empty": lie(sasl(OUTCOME, SUCCEEDED, b"")),
+    "wrong, in the outcome": lie(sasl(OUTCOME, SUCCEEDED, WRONG)),
+    "wrong, as a challenge": lie(sasl(CHALLENGE, WRONG), sasl(OUTCOME, SUCCEEDED)),
+    "wrong, as a challenge and in the outcome": lie(sasl(CHALLENGE, WRONG), sasl(OUTCOME, SUCCEEDED, WRONG)),
+    "an empty challenge": lie(sasl(CHALLENGE, b""), sasl(OUTCOME, SUCCEEDED)),
+    "an error of SCRAM": lie(sasl(CHALLENGE, b"e=other-error"), sasl(OUTCOME, SUCCEEDED)),
+    "no code": lie(sasl(OUTCOME)),
+    "a code that is no ubyte": lie(sasl(OUTCOME, uint(1))),
+    "a code that is null": lie(sasl(OUTCOME, None, WRONG)),
+    "a text for a code": lie(sasl(OUTCOME, "no")),
+    "another step": a_wrong_one_in_a_step_of_its_own,
+    "another conversation": one_for_another_conversation,
+    "nothing is awaited": nothing_is_awaited,
+    "one step is left out": one_step_is_left_out,
+    "no step at all": no_step_at_all,
+}
+TRUTHS = (in_two_steps, at_once, in_the_outcome, byte_by_byte, both)
+DIGESTS = ("SHA-1", "SHA-256", "SHA-512")
+
+
+@asynccontextmanager
+async def peer(play: Play, digest: str = "SHA-256", tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A server that plays so with each client; its ``host:port``."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talk = Conversation(reader, writer, digest)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            await play(talk)
+            while data := await reader.read(65536):
+                if BEGIN in data:
+                    writer.write(raw.frame(raw.BEGIN, [ushort(0), uint(0), raw.WINDOW, raw.WINDOW]))
+                if CLOSE in data:
+                    writer.write(raw.frame(raw.CLOSE, []))
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def url(address: str, scheme: str = "amqp", **options: str) -> str:
+    given = "&".join(f"{name}={value}" for name, value in {"max_attempts": "1", **options}.items())
+    return f"{scheme}://alice:{PASSWORD.replace(' ', '%20')}@{address}?{given}"
+
+
+@pytest.mark.parametrize("digest", DIGESTS)
+@pytest.mark.parametrize("play", TRUTHS, ids=lambda play: play.__name__)
+async def test_a_server_that_knows_the_password_is_accepted(play: Play, digest: str) -> None:
+    async with peer(play, digest) as address, asyncio.timeout(20), aio.connect(url(address)) as connection:
+        assert connection.endpoint is not None
+
+
+@pytest.mark.parametrize("play", LIES.values(), ids=LIES)
+async def test_a_server_that_does_not_know_it_is_refused(play: Play) -> None:
+    async with peer(play) as address, asyncio.timeout(20):
+        with pytest.raises(AuthenticationFailed) as caught:
+            await aio.connect(url(address))
+    assert caught.value.code == "unproven-server"
+    assert UNPROVEN in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+@pytest.mark.parametrize("play", [in_two_steps, in_the_outcome], ids=lambda play: play.__name__)
+async def test_within_tls_as_well(tmp_path: Path, play: Play) -> None:
+    certificate = Authority(tmp_path).issue("127.0.0.1")
+    options = {"scheme": "amqps", "tls_ca": str(certificate.authority.file)}
+    async with peer(play, tls=certificate.server_context()) as address, asyncio.timeout(20):
+        connection = await aio.connect(url(address, **options))
+        await connection.close()
+    async with peer(LIES["none"], tls=certificate.server_context()) as address, asyncio.timeout(20):
+        with pytest.raises(AuthenticationFailed, match=UNPROVEN):
+            await aio.connect(url(address, **options))
+
+
+async def test_a_password_that_the_server_refuses_is_a_refused_password() -> None:
+    async with peer(lie(sasl(OUTCOME, FAILED))) as address, asyncio.timeout(20):
+        with pytest.raises(AuthenticationFailed) as caught:
+            await aio.connect(url(address))
+    assert UNPROVEN not in str(caught.value)
