@@ -5,6 +5,7 @@ Rules
 * A link is in the table from its creation to its end, and is dead before its owner is called about the end.
 * A link that was closed here stays in it until the peer answers its Detach: only then is its name free.
 * The owner of the connection assigns an owner to a link that the peer attached first.
+* An owner may end the connection in any call; what follows the call looks whether it did.
 * Each call passes the engine, and the table keeps no reference to it after the connection ended.
 
 Sources: AMQP 1.0 part 2 (transport), sections 2.5.6 (End) and 2.6 (links).
@@ -109,7 +110,7 @@ class LinkTable:
         engine.wake()
         if isinstance(link, ReceiverLink):
             link.release()
-        self._remove(link, condition)
+        self._remove(engine, link, condition)
 
     def credit_given(self, endpoint: proton.Sender | proton.Receiver) -> None:
         """Handle the peer's Flow."""
@@ -137,14 +138,17 @@ class LinkTable:
             if link not in refused:
                 link.kill()
         for link in refused:
-            self._remove(link, condition)
+            if engine.close_reason is None:
+                self._remove(engine, link, condition)
 
-    def _remove(self, link: Link, condition: proton.Condition | None) -> None:
+    def _remove(self, engine: Engine, link: Link, condition: proton.Condition | None) -> None:
         del self.by_pointer[link._pn]
         link.dead = True
         if link.owner is not None:
             link.owner.link_closed(link, condition)  # type: ignore[arg-type]
         link.kill()
+        if engine.close_reason is not None:
+            return  # its owner has ended the connection, and with it proton's objects
         link.endpoint.free()
         if (then := self._then.pop(link, None)) is not None:
             then()

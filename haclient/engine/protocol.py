@@ -424,6 +424,8 @@ class Engine(asyncio.Protocol):
         condition = peer_fields.condition(event.session)
         apart = event.session in self.apart
         self.links.session_ended(self, event.session, apart=apart)
+        if self.close_reason is not None:
+            return
         event.session.close()
         self.wake()
         if apart:

@@ -2,6 +2,7 @@
 
     --part F      a part of the executions that each target has, such as 0.01
     --runs N      so many instead
+    --seconds N   at most so long for each target
     --seed N      another row of inputs
     --keep DIR    where new inputs of interest go, and what broke a rule (default: a temporary folder)
     --merge       afterwards add to the corpus what reaches code that nothing in it reaches
@@ -75,7 +76,7 @@ def session(target: str, keep: Path, *flags: str, planted: bool = False, corpus:
     )
 
 
-def fuzz(target: str, keep: Path, runs: int, seed: int) -> bool:
+def fuzz(target: str, keep: Path, runs: int, seed: int, seconds: int) -> bool:
     """Fuzz one target; whether all is as it should be."""
     flags = (f"-seed={seed}", "-len_control=0")
     planted = session(target, keep, f"-runs={_RUNS_UNTIL_PLANTED}", *flags, planted=True)
@@ -83,7 +84,7 @@ def fuzz(target: str, keep: Path, runs: int, seed: int) -> bool:
     _say(f"{target}: the planted bug was {f'found after {tried:,}' if planted.broken else 'NOT found'}")
     if not planted.broken:
         _say(planted.output[-2000:])
-    ended = session(target, keep, f"-runs={runs}", *flags)
+    ended = session(target, keep, f"-runs={runs}", f"-max_total_time={seconds}", *flags)
     figures = ended.statistics
     _say(
         f"{target}: {figures.get('number_of_executed_units', 0):,} executions,"
@@ -116,6 +117,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", choices=[*NAMES, []])
     parser.add_argument("--part", type=float, default=1.0)
     parser.add_argument("--runs", type=int)
+    parser.add_argument("--seconds", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--merge", action="store_true")
@@ -124,7 +126,7 @@ def main() -> int:
     good = True
     for target in options.targets or NAMES:
         runs = options.runs or max(1, int(_RUNS.get(target, _RUNS_OF_LINKS) * options.part))
-        good &= fuzz(target, keep, runs, options.seed)
+        good &= fuzz(target, keep, runs, options.seed, options.seconds)
         if options.merge:
             merge(target, keep)
     if options.keep is None and good:

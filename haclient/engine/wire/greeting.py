@@ -96,7 +96,7 @@ class Greeting:
             return ()
         try:
             return _mechanisms(frame[offset:size])
-        except (proton.ProtonException, LookupError, ValueError, TypeError, AttributeError):
+        except (proton.ProtonException, ArithmeticError, LookupError, ValueError, TypeError, AttributeError):
             return ()
 
 

@@ -35,6 +35,7 @@ def test_a_frame_that_is_not_whole_has_none(size: int) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, len(TWO)))
 @example(b"\x00" * 200, 0)
+@example(b"\x00s\x80", 18)  # a character that no Python string has
 @example(b"\x15", 0)
 def test_no_bytes_whatever_raise(data: bytes, size: int) -> None:
     for each in (greeting(data), greeting(TWO[:size] + data), greeting(TWO[:size] + data + TWO[size:])):

@@ -140,6 +140,8 @@ class Watch:
 
     def _settled(self, number: int) -> None:
         self._waiting.discard(number)
+        if self._queue.message(number) is None:
+            return  # it was consumed: no replica needs it
         for name, generation in self._promised.items():
             if generation == self._arbiter.record.generation and (name, number) not in self._accepted:
                 self._wrong = f"message {number} is settled, and {name!r}, in the set, has not accepted it"
