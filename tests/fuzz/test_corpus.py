@@ -28,6 +28,13 @@ def test_no_input_of_the_corpus_breaks_a_rule(target: Target) -> None:
             raise AssertionError(f"{path.name}: {error}") from error
 
 
+def test_the_planted_bug_is_not_in_the_way_of_valid_traffic(target: Target) -> None:
+    """Else a session would find it at once, which proves nothing."""
+    with target.planted():
+        for path in target.seeds():
+            target.run(path.read_bytes())
+
+
 def test_what_is_no_valid_input_is_one_all_the_same(target: Target) -> None:
     for data in (b"", b"\x00", b"\xff" * 300, bytes(range(256))):
         target.run(data)

@@ -42,7 +42,7 @@ class Server(Target):
         original = ClientConnection.session_opened
 
         def wrong(self: ClientConnection, engine: object, session: object) -> None:
-            if self._sessions:
+            if self._began:
                 raise RuntimeError("a second session")
             original(self, engine, session)  # type: ignore[arg-type]
 
