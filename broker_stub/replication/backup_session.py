@@ -256,29 +256,28 @@ class BackupSession:
                     await delivery.accept()
                 elif event.queue in self._set_aside:
                     await delivery.reject(INTERNAL_ERROR, "an event before it could not be applied")
-                else:
-                    await self._apply(queue, event, delivery)
+                # Not a coroutine: every message goes through it.
+                elif refusal := self._apply(queue, event, delivery):
+                    await delivery.reject(INTERNAL_ERROR, refusal)
             self._arrived.set()
 
-    async def _apply(
-        self, queue: Queue, event: wire.ReplicatedMessage | wire.Event, delivery: aio.Delivery
-    ) -> None:
+    def _apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event, delivery: aio.Delivery) -> str:
+        """Apply an event; why that cannot be done, empty where it is."""
         try:
             self._applied.append((self._target.apply(queue, event), delivery))
         except StoreFailedError:
             raise
         except ValueError as error:  # the primary's; whatever else is this member's own
             logger.error("what %r was sent cannot be applied, and it is set aside: %s", queue.name, error)  # noqa: TRY400
-            await self._reject(event, delivery, error)
+            return self._refuse(event, error)
         except Exception as error:
             logger.exception("an event of %r cannot be applied; the queue is set aside", queue.name)
-            await self._reject(event, delivery, error)
+            return self._refuse(event, error)
+        return ""
 
-    async def _reject(
-        self, event: wire.ReplicatedMessage | wire.Event, delivery: aio.Delivery, error: Exception
-    ) -> None:
+    def _refuse(self, event: wire.ReplicatedMessage | wire.Event, error: Exception) -> str:
         self._set_aside.add(event.queue)
-        await delivery.reject(INTERNAL_ERROR, f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+        return f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
 
     def _ended(self, key: bytes, queue: Queue) -> None:
         del self._queues[key]

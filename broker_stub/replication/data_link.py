@@ -15,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -75,13 +76,13 @@ class DataLink:
         self._link: SenderLink | None = None
         self._ready: deque[Source] = deque()
         self._in_flight = 0
-        self._largest = 0
-        """Bytes of an event that the replica takes, 0 for any."""
+        self.largest = sys.maxsize
+        """Bytes of an event that the replica takes: one larger would end the link."""
 
     def attach(self, link: SenderLink) -> None:
         """The replica attached it."""
         self._link = link
-        self._largest = int(link.endpoint.remote_max_message_size or 0)
+        self.largest = int(link.endpoint.remote_max_message_size or sys.maxsize)
         link.owner = self
 
     def close(self) -> None:
@@ -95,10 +96,6 @@ class DataLink:
     def in_flight(self) -> int:
         """Bytes that were sent and are not acknowledged, with what an event costs beside its own."""
         return self._in_flight
-
-    def takes_size(self, size: int) -> bool:
-        """Whether the replica takes an event of so many bytes at all: one larger would end the link."""
-        return not self._largest or size <= self._largest
 
     @property
     def takes(self) -> bool:

@@ -332,7 +332,7 @@ class QueueFeed:
             0 if message.expires_at is None else self.queue.lifetime_ms(message),
             message.data,
         )
-        if not self._data.takes_size(len(event)):
+        if len(event) > self._data.largest:
             reason = f"message {message.number} has {len(event):,} bytes as an event, more than it takes"
             self._replica.feed_failed(self, reason)
             return

@@ -60,6 +60,7 @@ _QUEUE_SIZE = _QUEUE_HEAD.size - len(_SECTION) - 1
 _QUEUE_ITEMS, _MESSAGE_ITEMS = 2, 8
 _BOTH_HEADS = struct.Struct(_QUEUE_HEAD.format + _MESSAGE_HEAD.format.removeprefix(">"))
 _ITEMS_AT = len(_SECTION) + 1
+_MESSAGE_AT = _BOTH_HEADS.size
 _MESSAGE_NAMES = (_QUEUE_SIZE + _MESSAGE_HEAD.size, _QUEUE, _ID, _COUNT, _LIFETIME)
 _MAX_UINT = 0xFFFFFFFF
 # Milliseconds: with any time of day it is still within the 63 bits of a store.
@@ -130,7 +131,7 @@ def encode_message(head: bytes, identifier: int, delivery_count: int, lifetime_m
     :param head: ``message_head`` of its queue.
     :param lifetime_ms: what is left of its time to live, at least 1; 0 for unlimited.
     """
-    count = min(delivery_count, _MAX_UINT)
+    count = delivery_count if delivery_count < _MAX_UINT else _MAX_UINT  # noqa: FURB136  (no call: faster)
     return head + _MESSAGE_HEAD.pack(_ID, identifier, _COUNT, count, _LIFETIME, lifetime_ms) + data
 
 
@@ -164,12 +165,12 @@ def decode(data: bytes) -> ReplicatedMessage | Event:
         return _decode_event(data, b"")
     try:
         if data[_ITEMS_AT] == _MESSAGE_ITEMS:
-            _, size, _, name, queue, *annotations = _BOTH_HEADS.unpack_from(data)
-            id_name, identifier, count_name, count, lifetime_name, lifetime = annotations
+            _, size, _, name, queue, id_name, identifier, count_name, count, lifetime_name, lifetime = (
+                _BOTH_HEADS.unpack_from(data)
+            )
             if (size, name, id_name, count_name, lifetime_name) == _MESSAGE_NAMES:
-                return ReplicatedMessage(
-                    identifier, count, 0, data[_BOTH_HEADS.size :], min(lifetime, MAX_LIFETIME), queue
-                )
+                left = lifetime if lifetime < MAX_LIFETIME else MAX_LIFETIME  # noqa: FURB136  (no call: faster)
+                return ReplicatedMessage(identifier, count, 0, data[_MESSAGE_AT:], left, queue)
         else:
             _, size, items, name, queue = _QUEUE_HEAD.unpack_from(data)
             if (size, items, name) == (_QUEUE_SIZE, _QUEUE_ITEMS, _QUEUE):
