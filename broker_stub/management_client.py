@@ -42,6 +42,8 @@ _OK = range(200, 300)
 # Rows of a QUERY: what a member returns at most.
 _PAGE = 500
 _MAX_RETREATS = 100
+# Ten times the queues that a member has by default; each row costs a kilobyte here.
+_MOST_ROWS = 1_000_000
 # What tells objects apart, of any type.
 _KEY = ("name", "identity", "exchange", "queue", "key", "link")
 
@@ -247,7 +249,8 @@ class AdminClient:
         It asks for pages, and a page begins with the last row of the one before.  Where it does not, rows
         before it were deleted, and an earlier page is read again: what exists all the while is listed, once.
 
-        :raises MemberRefusedError: when rows are deleted faster than the pages are read.
+        :raises MemberRefusedError: when rows are deleted faster than the pages are read, or there are more
+            than a million.
         """
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         offset = retreats = 0
@@ -258,6 +261,8 @@ class AdminClient:
                 if len(page) <= 1:
                     return list(rows.values())
                 offset += len(page) - 1
+                if offset >= _MOST_ROWS:
+                    raise MemberRefusedError(f"{self.address}: more than {_MOST_ROWS:,} rows of {kind}")
             elif retreats < _MAX_RETREATS:
                 retreats += 1
                 offset = max(0, offset - _PAGE)

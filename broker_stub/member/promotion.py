@@ -55,7 +55,10 @@ async def _write(candidate: Candidate, state: rules.GenerationState, patience: f
         async with asyncio.timeout(patience):
             await candidate.write_state(state)
     except TimeoutError as error:
-        raise MoveRefusedError(f"the store has not written the promotion within {patience:g} s") from error
+        why = f"the store has not written the promotion within {patience:g} s"
+        # Nobody can tell these apart from in here.
+        hint = "its disk hangs, or this process was paused; promote it again"
+        raise MoveRefusedError(f"{why}: {hint}") from error
 
 
 async def _compare_and_set(

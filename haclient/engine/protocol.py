@@ -241,8 +241,7 @@ class Engine(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """asyncio: the peer will send no more."""
-        if self._pending_reason is None:
-            self._pending_reason = CloseReason()
+        self._pending_reason = self._pending_reason or CloseReason()
         lib.pn_transport_close_tail(self._pt)
         self._dispatch()
         return False
@@ -451,8 +450,7 @@ class Engine(asyncio.Protocol):
         self.links.credit_given(event.link)
 
     def _on_transport_error(self, _event: proton.Event) -> None:
-        if self._pending_reason is None:
-            self._pending_reason = CloseReason(self.transport.condition)
+        self._pending_reason = self._pending_reason or CloseReason(self.transport.condition)
 
     # -- the end ------------------------------------------------------------------------------
 

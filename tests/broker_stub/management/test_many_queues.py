@@ -10,6 +10,7 @@ from typing import Any
 import click.testing
 import pytest
 
+from broker_stub import management_client
 from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.local_cluster.state import LocalClusterEvent, LocalClusterOptions
 from broker_stub.local_cluster.supervisor import LocalCluster
@@ -193,3 +194,16 @@ async def test_a_list_that_never_stands_still_is_given_up() -> None:
 
     with pytest.raises(MemberRefusedError, match="changes faster"):
         await Restless([], {}).query(QUEUE_TYPE)
+
+
+async def test_a_list_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management_client, "_MOST_ROWS", 3 * MAX_PAGE)
+
+    class Endless(Pages):
+        async def call(self, operation: str, **arguments: Any) -> Any:  # type: ignore[override]
+            assert self.asked < 10
+            self.rows = names(arguments["offset"] + MAX_PAGE)
+            return await super().call(operation, **arguments)
+
+    with pytest.raises(MemberRefusedError, match="more than 1,500 rows of"):
+        await Endless([], {}).query(QUEUE_TYPE)
