@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_stub.store.disk_space import DiskUsage
 from broker_stub.store.errors import StoreFailedError, StoreLockedError, UnknownQueueError
 from broker_stub.store.interface import (
     BindingRecord,
@@ -18,6 +19,7 @@ from broker_stub.store.start_progress import StartProgress
 
 __all__ = [
     "BindingRecord",
+    "DiskUsage",
     "ExchangeRecord",
     "MemoryStore",
     "QueueRecord",

@@ -59,6 +59,12 @@ class Changes:
         elif message_id not in self._removed:
             self._counted[message_id] = self._counted.get(message_id, 0) + 1
 
+    def drop_counts(self) -> bool:
+        """Count no delivery of a message that is in the database; whether there was one to count."""
+        had = bool(self._counted)
+        self._counted.clear()
+        return had
+
     @property
     def removed(self) -> list[int]:
         """The ids to remove."""
@@ -89,6 +95,15 @@ class Batch:
     def empty(self) -> bool:
         """Whether there is nothing to do."""
         return not self.sequence and not self.reads
+
+    def drop_counts(self) -> bool:
+        """Leave deliveries uncounted; whether there were any.
+
+        To count a delivery writes the whole message again, which a full disk has no room for.  What is lost
+        is how often the message was given to a consumer, as this store will tell after a crash.
+        """
+        gathered = [change for step in self.steps if isinstance(step, dict) for change in step.values()]
+        return sum(change.drop_counts() for change in gathered) > 0  # of each of them
 
     def of(self, queue: int) -> Changes:
         """What is gathered for a queue."""

@@ -7,6 +7,7 @@ Files
 ``committed``                   how many commits were reported: see ``commit_count``
 ``lock``                        held (flock) while the store is open; its content is the holder's pid
 ``store.db.new``                a database that is being made
+``reserve``                     room for emptying the store when the disk is full: see ``disk_space``
 ``damaged-<time>/``             what was found corrupted, unchanged
 
 Rules
@@ -28,6 +29,7 @@ from pathlib import Path
 
 from broker_stub import fsync, permissions
 from broker_stub.store import commit_count
+from broker_stub.store.disk_space import RESERVE, is_full
 from broker_stub.store.errors import StoreCorruptedError, StoreLockedError
 
 DATABASE, NEW_DATABASE = "store.db", "store.db.new"
@@ -47,7 +49,7 @@ def make_directory(directory: Path) -> None:
 
 
 def _is_own(name: str) -> bool:
-    return name in (*_PARTS, LOCK) or name.startswith((NEW_DATABASE, _DAMAGED))
+    return name in (*_PARTS, LOCK, RESERVE) or name.startswith((NEW_DATABASE, _DAMAGED))
 
 
 def make_database(directory: Path) -> None:
@@ -64,8 +66,7 @@ def lock(directory: Path) -> int:
     holder = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(holder, 0)
-        os.pwrite(holder, f"{os.getpid()}\n".encode(), 0)
+        _write_holder(holder)
     except BlockingIOError as error:
         content = os.pread(holder, 32, 0).decode(errors="replace").strip()
         os.close(holder)
@@ -74,6 +75,16 @@ def lock(directory: Path) -> int:
         os.close(holder)
         raise
     return holder
+
+
+def _write_holder(holder: int) -> None:
+    """Say who holds it; it is held without that, too, where the disk is full."""
+    try:
+        os.ftruncate(holder, 0)
+        os.pwrite(holder, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        if not is_full(error):
+            raise
 
 
 def unlock(holder: int) -> None:

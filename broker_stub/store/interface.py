@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from broker_stub.election.generation_steps import Pending
+from broker_stub.store.disk_space import DiskUsage
 from broker_stub.store.errors import StoreFailedError
 
 FIRST_GENERATION = 0
@@ -169,6 +170,12 @@ class Store(Protocol):
 
     def on_failed(self, callback: Callable[[StoreFailedError], None]) -> None:
         """Call once when the store fails; soon, when it has failed already."""
+
+    def on_disk(self, callback: Callable[[DiskUsage], None]) -> None:
+        """Call about once a second with how much room there is, where there is a disk to fill.
+
+        The first time soon, if it was measured already.
+        """
 
     def when_committed(self, sequence: int) -> asyncio.Future[None]:
         """Done after the commit of an operation, or failed with ``StoreFailedError``."""

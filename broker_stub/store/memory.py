@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from broker_stub.election.generation_steps import Pending
 from broker_stub.store.commits import Commits, Committing
+from broker_stub.store.disk_space import DiskUsage
 from broker_stub.store.errors import UnknownQueueError
 from broker_stub.store.interface import (
     MAX_MESSAGE_ID,
@@ -55,6 +56,9 @@ class MemoryStore(Committing):
         self._keys: dict[uuid.UUID, int] = {}
         self._exchanges: dict[uuid.UUID, ExchangeRecord] = {}
         self._bindings: dict[tuple[uuid.UUID, uuid.UUID, str], BindingRecord] = {}
+
+    def on_disk(self, callback: Callable[[DiskUsage], None]) -> None:
+        """It has no disk."""
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -23,15 +23,18 @@ An error that is not the store's fault (no permission, disk full, busy) is raise
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from broker_stub import fsync
 from broker_stub.store import files, reading
 from broker_stub.store.commit_count import CommitCount
+from broker_stub.store.disk_space import DiskSpace, is_full
 from broker_stub.store.errors import StoreCorruptedError, StoreFailedError
 from broker_stub.store.interface import FIRST_GENERATION
 from broker_stub.store.schema import (
@@ -46,6 +49,8 @@ from broker_stub.store.schema import (
     with_checksum,
 )
 from broker_stub.store.start_progress import StartProgress
+
+logger = logging.getLogger("broker_stub.store")
 
 # Primary result codes whose cause is outside of the files: sqlite.org/rescode.html.
 _NOT_CORRUPTION = frozenset(
@@ -103,11 +108,13 @@ def open_files(
     clock: Callable[[], float],
     secure_delete: bool = False,
     progress: StartProgress | None = None,
+    disk: DiskSpace | None = None,
 ) -> Opened:
     """Open the store of a directory, or an empty one in its place.
 
     :param secure_delete: overwrite what is deleted.
     :param progress: where to count what is read.
+    :param disk: when it is full, its reserve is given to the store.
     :raises StoreLockedError: when it is open elsewhere.
     :raises StoreFailedError: when the surroundings don't allow it.
     """
@@ -115,17 +122,30 @@ def open_files(
         files.make_directory(directory)
         lock = files.lock(directory)
     except OSError as error:
-        raise StoreFailedError(f"the store {directory} cannot be opened: {error}") from error
+        raise StoreFailedError(
+            f"the store {directory} cannot be opened: {_advice(directory, error)}"
+        ) from error
     try:
-        opened = _open_locked(directory, lock, expected_identity, clock, progress or StartProgress())
+        opened = _open_locked(
+            directory, lock, expected_identity, clock, progress=progress or StartProgress(), disk=disk
+        )
+        if disk is not None:
+            disk.limit_log(opened.connection)
         if secure_delete:
             opened.connection.execute(SECURE_DELETE).close()
         return opened
     except BaseException as error:
         files.unlock(lock)
         if isinstance(error, (sqlite3.Error, OSError)):
-            raise StoreFailedError(f"the store {directory} cannot be opened: {error}") from error
+            raise StoreFailedError(
+                f"the store {directory} cannot be opened: {_advice(directory, error)}"
+            ) from error
         raise
+
+
+def _advice(directory: Path, error: Exception) -> str:
+    """What an operator reads."""
+    return DiskSpace(directory, 0).describe(error) if is_full(error) else str(error)
 
 
 def _open_locked(
@@ -133,13 +153,15 @@ def _open_locked(
     lock: int,
     expected_identity: uuid.UUID | None,
     clock: Callable[[], float],
+    *,
     progress: StartProgress,
+    disk: DiskSpace | None,
 ) -> Opened:
     files.remove_unfinished(directory)
     corruption, fresh = "", False
     if files.present(directory):
         try:
-            return _open_found(directory, lock, expected_identity, clock, progress)
+            return _open_found(directory, lock, expected_identity, clock, progress=progress, disk=disk)
         except StoreCorruptedError as error:
             corruption = str(error)
     elif files.was_set_aside(directory):
@@ -184,7 +206,9 @@ def _open_found(
     lock: int,
     expected_identity: uuid.UUID | None,
     clock: Callable[[], float],
+    *,
     progress: StartProgress,
+    disk: DiskSpace | None,
 ) -> Opened:
     """Open what is there.
 
@@ -198,7 +222,8 @@ def _open_found(
         progress.follow(connection)
         commits = _verify(connection, identity, reported, progress)
         connection.set_progress_handler(None, 0)
-        return _take(directory, lock, connection, identity, commits)
+        take = partial(_take, directory, lock, connection, identity, commits)
+        return take() if disk is None else _take_from_full(take, connection, disk)
     except BaseException as error:
         corruption = _corruption(error)
         if corruption:
@@ -210,6 +235,23 @@ def _open_found(
         if corruption:
             raise StoreCorruptedError(corruption) from error
         raise
+
+
+def _take_from_full(take: Callable[[], Opened], connection: sqlite3.Connection, disk: DiskSpace) -> Opened:
+    """Hand a store over; on a full disk with the room of its log, and of its reserve."""
+
+    def truncate() -> bool:
+        return disk.truncate_log(connection)
+
+    for gave in (truncate, disk.release):
+        try:
+            return take()
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            if gave():
+                logger.warning("%s: the store goes on with what it has kept for that", disk.describe(error))
+    return take()
 
 
 def _expect(identity: uuid.UUID, expected: uuid.UUID | None) -> None:

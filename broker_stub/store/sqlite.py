@@ -24,6 +24,7 @@ from broker_stub.election.generation_steps import Pending
 from broker_stub.store import files, reading, schema
 from broker_stub.store.batch import Batch, Read
 from broker_stub.store.commits import Commits, Committing, again
+from broker_stub.store.disk_space import DiskSpace, DiskUsage
 from broker_stub.store.errors import StoreFailedError, UnknownQueueError
 from broker_stub.store.interface import (
     MAX_MESSAGE_ID,
@@ -52,6 +53,7 @@ async def open_store(
     clock: Callable[[], float] = time.time,
     secure_delete: bool = False,
     progress: StartProgress | None = None,
+    reserve: int | None = None,
 ) -> SqliteStore:
     """Open the store of a directory, or make one; ``corruption`` says when it replaces a corrupted one.
 
@@ -61,9 +63,12 @@ async def open_store(
     :param clock: seconds since the epoch, for the names of corrupted stores.
     :param secure_delete: overwrite what is deleted, and soon what the write-ahead log has of it.
     :param progress: where to count what is read of it, now and later.
+    :param reserve: bytes to keep for emptying the store when the disk is full.  What that refuses is tried
+        again then; ``None`` makes it the end of the store.
     :raises StoreLockedError: when another process has it open.
     :raises StoreFailedError: when the directory cannot be used.
     """
+    disk = None if reserve is None else DiskSpace(Path(directory), reserve)
     opening = asyncio.ensure_future(
         asyncio.to_thread(
             open_files,
@@ -72,6 +77,7 @@ async def open_store(
             clock=clock,
             secure_delete=secure_delete,
             progress=progress,
+            disk=disk,
         )
     )
     try:
@@ -79,7 +85,7 @@ async def open_store(
     except asyncio.CancelledError:
         opening.add_done_callback(_drop)
         raise
-    store = SqliteStore(opened, duplicates=duplicates, delay=delay, secure_delete=secure_delete)
+    store = SqliteStore(opened, duplicates=duplicates, delay=delay, secure_delete=secure_delete, disk=disk)
     store.progress = progress or store.progress
     return store
 
@@ -96,7 +102,15 @@ def _drop(opening: asyncio.Future[Opened]) -> None:
 class SqliteStore(Committing):
     """``Store`` in a directory.  ``open_store`` makes it."""
 
-    def __init__(self, opened: Opened, *, duplicates: int, delay: float, secure_delete: bool = False) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        *,
+        duplicates: int,
+        delay: float,
+        secure_delete: bool = False,
+        disk: DiskSpace | None = None,
+    ) -> None:
         self.identity = opened.identity
         self.corruption = opened.corruption
         self.progress = StartProgress()
@@ -113,6 +127,8 @@ class SqliteStore(Committing):
         self._busy = False
         self._scheduled = False
         self._closing: asyncio.Task[None] | None = None
+        self._on_disk: Callable[[DiskUsage], None] | None = None
+        self._usage: DiskUsage | None = None
         self._writer = Writer(
             opened.connection,
             opened.commit_count,
@@ -120,7 +136,20 @@ class SqliteStore(Committing):
             duplicates,
             self._done,
             truncates=secure_delete,
+            disk=disk,
+            measured=self._measured,
         )
+
+    def on_disk(self, callback: Callable[[DiskUsage], None]) -> None:
+        """See ``Store``."""
+        self._on_disk = callback
+        if self._usage is not None:
+            asyncio.get_running_loop().call_soon(callback, self._usage)
+
+    def _measured(self, usage: DiskUsage) -> None:
+        self._usage = usage
+        if self._on_disk is not None:
+            self._on_disk(usage)
 
     # -- reading --------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ group commit needs no delay.
 Rules
 -----
 * A batch is reported after its COMMIT has returned and the commit count is written, in order.
-* The first error is final: roll back, close the connection, refuse every later batch.  After a
+* A disk that is full refuses a transaction as a whole: it is tried again (``disk_space``).
+* Any other first error is final: roll back, close the connection, refuse every later batch.  After a
   failed fsync the kernel may have dropped the pages, and a second try would lie.
 * SQLite's module gives up the GIL for each step of a statement, and a loop that is busy may keep it
   for many turns.  What a commit costs then is its number of steps: so many rows go into one
@@ -33,6 +34,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from broker_stub.store.batch import Batch, Changes, Statement
 from broker_stub.store.commit_count import CommitCount
+from broker_stub.store.disk_space import DiskSpace, DiskUsage, is_full, truncate_log
 from broker_stub.store.errors import StoreFailedError
 from broker_stub.store.schema import (
     COMMITS,
@@ -51,6 +53,10 @@ from broker_stub.store.schema import (
 # takes.  A power of two, so that no more than 13 statements for a table have to be kept prepared.
 _MOST_ROWS = 4096
 
+# Seconds between two looks at the disk: while much is written, and while nothing is.
+_MEASURE_BUSY, _MEASURE_IDLE = 0.05, 1.0
+# Seconds until a full disk is tried again.
+_RETRY_INTERVAL = 0.5
 # Seconds that the write-ahead log keeps what was deleted, where it shall not.
 TRUNCATE_INTERVAL = 2.0
 
@@ -72,6 +78,8 @@ class Writer:
     :param window: how many duplicate-detection ids a queue keeps.
     :param done: called on the loop after each batch: what its reads gave, or why it failed.
     :param truncates: empty the write-ahead log soon after each commit, for it has what was deleted.
+    :param disk: what a full disk refuses is tried again, and how much room there is goes to ``measured``;
+        ``None`` makes a full disk an error like any other.
     """
 
     def __init__(
@@ -83,6 +91,8 @@ class Writer:
         done: Done,
         *,
         truncates: bool = False,
+        disk: DiskSpace | None = None,
+        measured: Callable[[DiskUsage], None] = lambda _: None,
     ) -> None:
         self._connection = connection
         self._commit_count = commit_count
@@ -92,6 +102,10 @@ class Writer:
         self._truncates = truncates
         self._truncate_at: float | None = None
         """When the log is to be emptied, ``None`` while there is nothing in it."""
+        self._disk = disk
+        self._measured = measured
+        self._measure_at = time.monotonic()
+        self._finishing = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._error: StoreFailedError | None = None
         self._inbox: SimpleQueue[Batch | _Finish] = SimpleQueue()
@@ -112,6 +126,7 @@ class Writer:
         """
         future: asyncio.Future[None] = self._loop.create_future()
         self._inbox.put(_Finish(clean, future))
+        self._finishing.set()
         try:
             await future
         finally:
@@ -128,17 +143,78 @@ class Writer:
         self._post(_resolve, item.future, self._error if before is None else None)
 
     def _next(self) -> Batch | _Finish:
-        """What is to be done next; empty the log when it is time, and when there is nothing else to do."""
+        """What is to be done next; empty the log and measure the disk when it is time."""
         while True:
-            due = self._truncate_at
-            if due is not None and time.monotonic() >= due:
-                self._truncate_at = None
-                self._attempt(_truncate, self._connection)
-                continue
+            now, due = time.monotonic(), self._truncate_at
+            if due is not None and now >= due:
+                self._truncate_at = due = None
+                self._attempt(self._truncate_log, self._connection)
+            if self._disk is not None and now >= self._measure_at:
+                self._attempt(self._measure, "")
+            times = [time for time in (due, self._measure_at if self._disk is not None else None) if time]
             try:
-                return self._inbox.get(timeout=None if due is None else max(0.0, due - time.monotonic()))
+                return self._inbox.get(timeout=max(0.0, min(times) - now) if times else None)
             except Empty:
                 continue
+
+    def _measure(self, refused: str) -> None:
+        assert self._disk is not None, "without a disk there is nothing to measure"
+        self._measure_at = time.monotonic() + _MEASURE_IDLE
+        self._post(self._measured, self._disk.measure(self._connection, refused))
+
+    def _truncate_log(self, connection: sqlite3.Connection) -> None:
+        try:
+            truncate_log(connection)
+        except sqlite3.Error as error:
+            if self._disk is None or not is_full(error):
+                raise
+            self._truncate_at = time.monotonic() + TRUNCATE_INTERVAL
+
+    def _commit(self, batch: Batch, commits: int) -> None:
+        """Commit a batch, as soon as the disk has room for it.
+
+        :raises sqlite3.Error: for any other error.
+        :raises StoreFailedError: when the store is closed meanwhile.
+        """
+        while True:
+            last = self._finishing.is_set()
+            error = self._commit_with_less(batch, commits)
+            if error is None:
+                return
+            assert self._disk is not None, "without a disk the error was raised"
+            if last:
+                raise StoreFailedError(self._disk.describe(error)) from error
+            self._measure(self._disk.describe(error))
+            self._finishing.wait(_RETRY_INTERVAL)
+
+    def _commit_with_less(self, batch: Batch, commits: int) -> sqlite3.Error | None:
+        """Commit a batch; on a full disk, with all that can be given or spared; why it was not enough."""
+        error = self._tried(batch, commits)
+        if error is None or self._disk is None:
+            return error
+        disk, connection = self._disk, self._connection
+
+        def truncate() -> bool:
+            return disk.truncate_log(connection)
+
+        for gave in (truncate, batch.drop_counts, disk.release, truncate):
+            if gave():
+                error = self._tried(batch, commits)
+                if error is None:
+                    break
+        return error
+
+    def _tried(self, batch: Batch, commits: int) -> sqlite3.Error | None:
+        """Commit a batch; what a full disk said."""
+        try:
+            commit(self._connection, batch, commits, self._window)
+        except sqlite3.Error as error:
+            if self._disk is None or not is_full(error):
+                raise
+            if self._connection.in_transaction:
+                self._connection.rollback()
+            return error
+        return None
 
     def _attempt(self, job: Callable[[T], Any], item: T) -> Any:
         """Do it, unless something failed before; an error becomes the final one."""
@@ -155,9 +231,14 @@ class Writer:
     def _execute(self, batch: Batch) -> list[Any]:
         if batch.sequence:
             commits = self._commits + 1
-            commit(self._connection, batch, commits, self._window)
+            self._commit(batch, commits)
             self._commit_count.write(commits)
             self._commits = commits
+            if (
+                self._disk is not None
+                and time.monotonic() >= self._measure_at - _MEASURE_IDLE + _MEASURE_BUSY
+            ):
+                self._measure("")
             if self._truncates and self._truncate_at is None:
                 self._truncate_at = time.monotonic() + TRUNCATE_INTERVAL
         return [read.function(self._connection) for read in batch.reads]
@@ -165,7 +246,7 @@ class Writer:
     def _end(self, finish: _Finish) -> None:
         if finish.clean:
             self._connection.execute(PUT_META, with_checksum("clean", json.dumps(obj=True)))
-            _truncate(self._connection)
+            self._truncate_log(self._connection)
         self._connection.close()
         self._commit_count.close(sync=finish.clean)
 
@@ -186,11 +267,6 @@ class Writer:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:
             return  # the loop is closed: no one to report to
-
-
-def _truncate(connection: sqlite3.Connection) -> None:
-    """Move what is in the write-ahead log into the database, and leave the log empty."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
 
 def _resolve(future: asyncio.Future[None], error: StoreFailedError | None) -> None:
