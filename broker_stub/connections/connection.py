@@ -371,8 +371,9 @@ class ClientConnection:
         if remote.type == Terminus.COORDINATOR:
             raise AddressRefusedError(NOT_IMPLEMENTED, "transactions are not supported")
         incoming: IncomingLink | AnonymousIncomingLink | RequestLink
+        intake = self._server.addresses.intake
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
-            incoming = AnonymousIncomingLink(link, self, self._targets.to_send, self._window())
+            incoming = AnonymousIncomingLink(link, self, self._targets.to_send, self._window(), intake)
         else:
             target = (
                 self._targets.temporary_queue()
@@ -381,7 +382,7 @@ class ClientConnection:
             )
             if isinstance(target, Queue | Route):
                 self.uses_queues |= isinstance(target, Route) or not target.temporary
-                incoming = IncomingLink(link, self, target, self._window())
+                incoming = IncomingLink(link, self, target, self._window(), intake)
                 endpoint.target.address = target.name
             else:
                 incoming = RequestLink(link, self, target)

@@ -6,6 +6,7 @@ Rules
 -----
 * A link gets a credit of ``CREDIT`` messages, fewer when they are large (``credit``), and again at half of
   it, unless the target is full.
+* A member without room for messages gives no credit, and keeps what arrives until it has some (``intake``).
 * A message that arrives after the member closed the link is released.
 * The member settles a delivery when the target has made it safe, not before.
 * A message that an exchange routes to no queue is released.
@@ -28,7 +29,9 @@ import proton
 from broker_stub.amqp.conditions import LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
 from broker_stub.amqp.message_format import MalformedMessageError, inspect_new, to_address
 from broker_stub.connections.credit import CreditWindow
+from broker_stub.connections.kept_deliveries import KeptDeliveries
 from broker_stub.queueing.exchanges import Route, UnroutableError
+from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.sites.event import without_origin
@@ -65,11 +68,18 @@ class RequestHandler(Protocol):
 class IncomingLink:
     """The receiving end of a link to one target."""
 
-    __slots__ = ("_owner", "_stalled", "_target", "_window", "link")
+    __slots__ = ("_intake", "_kept", "_owner", "_stalled", "_target", "_window", "link")
 
     def __init__(
-        self, link: ReceiverLink, owner: LinkOwner, target: Queue | Route, window: CreditWindow
+        self,
+        link: ReceiverLink,
+        owner: LinkOwner,
+        target: Queue | Route,
+        window: CreditWindow,
+        intake: Intake,
     ) -> None:
+        self._intake = intake if _is_stored(target) else Intake()
+        self._kept = KeptDeliveries(self._intake)
         self.link = link
         self._owner = owner
         self._target = target
@@ -88,7 +98,9 @@ class IncomingLink:
         self._owner.link_closed(self)
 
     def end(self) -> None:
-        """Wait for the target no longer."""
+        """Wait for the target no longer, and drop what waits: its client knows that it was not settled."""
+        self._kept.end()
+        self._intake.stop_waiting(self._grant_again)
         self._target.stop_waiting(self._grant_again)
 
     def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
@@ -97,6 +109,15 @@ class IncomingLink:
             release(link, delivery, "its link is closed")
             return
         due = self._window.received(len(data))
+        if self._intake.stopped:
+            self._kept.add(delivery, data, self._take)
+        else:
+            self._take(delivery, data)
+        if due:
+            self._change_credit(due)
+
+    def _take(self, delivery: DeliveryPointer | None, data: bytes) -> None:
+        link = self.link
         try:
             envelope = inspect_new(data)
             data = without_origin(data)
@@ -109,8 +130,6 @@ class IncomingLink:
             reject(link, delivery, error.condition, str(error))
         except UnroutableError as error:
             release(link, delivery, error)
-        if due:
-            self._change_credit(due)
 
     def _done(self, delivery: DeliveryPointer | None) -> None:
         if delivery is not None:
@@ -118,13 +137,15 @@ class IncomingLink:
 
     def _change_credit(self, change: int) -> None:
         if self._window.violated:
+            self.end()
             self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
-        elif change < 0 or not self._target.full:
+        elif change < 0 or not (self._intake.full or self._target.full):
             self._window.change(change)
             self.link.change_credit(change)
         elif not self._stalled:
             self._stalled = True
-            self._target.when_not_full(self._grant_again)
+            full = self._intake if self._intake.full else self._target
+            full.when_not_full(self._grant_again)
 
     def _grant_again(self) -> None:
         self._stalled = False
@@ -134,14 +155,18 @@ class IncomingLink:
 class AnonymousIncomingLink:
     """The receiving end of a link without an address: every message names its target."""
 
-    __slots__ = ("_owner", "_resolve", "_waiting", "_window", "link")
+    __slots__ = ("_intake", "_kept", "_owner", "_resolve", "_waiting", "_window", "link")
 
-    def __init__(self, link: ReceiverLink, owner: LinkOwner, resolve: Router, window: CreditWindow) -> None:
+    def __init__(
+        self, link: ReceiverLink, owner: LinkOwner, resolve: Router, window: CreditWindow, intake: Intake
+    ) -> None:
+        self._intake = intake
+        self._kept = KeptDeliveries(intake)
         self.link = link
         self._owner = owner
         self._resolve = resolve
         self._window = window
-        self._waiting: dict[Queue | Route, Callable[[], None]] = {}
+        self._waiting: dict[Queue | Route | Intake, Callable[[], None]] = {}
 
     def start(self) -> None:
         """Give the client credit."""
@@ -155,7 +180,8 @@ class AnonymousIncomingLink:
         self._owner.link_closed(self)
 
     def end(self) -> None:
-        """Wait for the targets no longer."""
+        """Wait for the targets no longer, and drop what waits: its client knows that it was not settled."""
+        self._kept.end()
         for target, call in self._waiting.items():
             target.stop_waiting(call)
         self._waiting.clear()
@@ -165,16 +191,30 @@ class AnonymousIncomingLink:
         if link.closed_here:
             release(link, delivery, "its link is closed")
             return
-        due = self._window.received(len(data))
+        due, waited = self._window.received(len(data)), bool(self._waiting)
+        self._take(delivery, data)
+        if waited or self._waiting:
+            due = self._window.due()
+        if due:
+            self._change_credit(due)
+
+    def _take(self, delivery: DeliveryPointer | None, data: bytes, *, again: bool = False) -> None:
+        """Put a message into its target, or keep it; ``again`` is for one that was kept."""
+        link = self.link
         try:
             envelope = inspect_new(data)
             data = without_origin(data)
             target = self._resolve(to_address(data))
             if isinstance(target, Queue | Route):
+                stored = self._intake.full and _is_stored(target)
+                if stored and not again:
+                    self._hold(self._intake)
+                if stored and self._intake.stopped:
+                    self._kept.add(delivery, data, functools.partial(self._take, again=True))
+                    return
                 target.enqueue(data, self._done, delivery, envelope)
                 if target.full:
                     self._hold(target)
-                    due = self._window.due()
             else:
                 self._done(delivery)
                 target.request(data)
@@ -184,27 +224,26 @@ class AnonymousIncomingLink:
             reject(link, delivery, refused.condition, refused.description)
         except UnroutableError as error:
             release(link, delivery, error)
-        if due:
-            self._change_credit(due)
 
     def _done(self, delivery: DeliveryPointer | None) -> None:
         if delivery is not None:
             self.link.settle(delivery)
 
-    def _hold(self, target: Queue | Route) -> None:
+    def _hold(self, target: Queue | Route | Intake) -> None:
         """Give one credit less until a target is no longer full."""
         self._window.hold(target)
         if target not in self._waiting:
             self._waiting[target] = call = functools.partial(self._grant_again, target)
             target.when_not_full(call)
 
-    def _grant_again(self, target: Queue | Route) -> None:
+    def _grant_again(self, target: Queue | Route | Intake) -> None:
         del self._waiting[target]
         self._window.unhold(target)
         self._change_credit(self._window.due())
 
     def _change_credit(self, change: int) -> None:
         if self._window.violated:
+            self.end()
             self.link.close(proton.Condition(LINK_TRANSFER_LIMIT_EXCEEDED, "sent without credit"))
         elif change:
             self._window.change(change)
@@ -241,6 +280,11 @@ class RequestLink:
             link.settle(delivery)
         link.grant(1)
         self._handler.request(data)
+
+
+def _is_stored(target: Queue | Route) -> bool:
+    """Whether what it takes needs room on a disk."""
+    return isinstance(target, Route) or not target.temporary
 
 
 def reject(link: ReceiverLink, delivery: DeliveryPointer | None, condition: str, description: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
+from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import (
@@ -121,6 +122,7 @@ class Addresses:
         self._exchanges: dict[str, Exchange] = {}
         self._exchange_identities: dict[str, Exchange] = {}
         self._expiring = ExpirySchedule()
+        self.intake = Intake()
         self.watcher: Watcher | None = None
         self.site: SiteWatcher | None = None
 

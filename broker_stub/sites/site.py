@@ -159,7 +159,12 @@ class Site:
             logger.error("link %s cannot start: %s", exchange.name, error)
         elif source is not None and inbound.applying:
             self._links[exchange] = SiteLink(
-                exchange, source, self._password_files, self._at_limit, inbound.anomalies.record
+                exchange,
+                source,
+                self._password_files,
+                intake=self._addresses.intake,
+                at_limit=self._at_limit,
+                report=inbound.anomalies.record,
             )
 
     def _stop_link(self, exchange: Exchange) -> None:

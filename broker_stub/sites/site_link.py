@@ -31,6 +31,7 @@ from broker_stub.amqp.conditions import DECODE_ERROR
 from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.amqp.password_mechanisms import password_options
 from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
+from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.sites.inbound import OwnEventError
@@ -72,6 +73,7 @@ class SiteLink:
 
     :param source: the cluster of the source.
     :param password_files: where its password may be.
+    :param intake: applies nothing while there is no room to store it.
     :param at_limit: what it does while this site has no room.
     :param report: gets the anomaly then: its case and a text.
     """
@@ -81,9 +83,12 @@ class SiteLink:
         exchange: Exchange,
         source: SourceConfig,
         password_files: PasswordFiles,
+        *,
+        intake: Intake,
         at_limit: AtLimit,
         report: Callable[[str, str], None],
     ) -> None:
+        self._intake = intake
         self._source = source
         self._password_files = password_files
         self._at_limit = at_limit
@@ -147,6 +152,7 @@ class SiteLink:
 
         :raises LimitReachedError: when the link is to end instead.
         """
+        await self._intake.restarted()
         if not self._route.full:
             return
         why = "the queues of this site are above --max-bytes"
