@@ -240,6 +240,10 @@ class Broker:
         self.failure = why
         self.request_stop()
 
+    def disk_changed(self, level: str) -> None:
+        """Record how full the disk of the store is."""
+        self.telemetry.disk(self.membership, level)
+
     def request_stop(self) -> None:
         """End ``run``."""
         self._stop_requested.set()

@@ -76,6 +76,9 @@ class MemberTelemetry(Protocol):
     def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
         """Events of another site were out of order, missing or malformed."""
 
+    def disk(self, membership: Membership, level: str) -> None:
+        """The disk of the store has reached a level, or left it."""
+
 
 class NullMemberTelemetry:
     """Telemetry is off."""
@@ -104,6 +107,9 @@ class NullMemberTelemetry:
         """Do nothing."""
 
     def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
+        """Do nothing."""
+
+    def disk(self, membership: Membership, level: str) -> None:
         """Do nothing."""
 
 
@@ -188,6 +194,10 @@ class MemberTelemetryWriter:
             "site_sequence": sequence,
         }
         self._put(Kind.MEMBER_ANOMALY, membership, **facts, site_count=long(anomaly.count))
+
+    def disk(self, membership: Membership, level: str) -> None:
+        """The disk of the store has reached a level, or left it."""
+        self._put(Kind.MEMBER_DISK, membership, state=level)
 
     def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
         known: dict[str, Value] = {

@@ -9,14 +9,17 @@ Rules
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from broker_stub.amqp.password_mechanisms import password_options
+from broker_stub.durability.disk_watch import MIB, NO_LIMITS, DiskLimits
 from broker_stub.election.arbiter import open_arbiter
 from broker_stub.member.member import ClusterOptions, ClusterSetup
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS
@@ -28,6 +31,8 @@ from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.url import ClusterURL
 
 MEMORY = "memory"
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MOST_MIB = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,7 @@ class ClusterArguments:
     :param tls_ca: certificates of the authority that signs the members' (PEM); ``None`` trusts the system's.
     :param force_primary: take over at the start, whatever the store lacks.
     :param secure_delete: overwrite what is deleted from the store.
+    :param disk: at how much room left on the store's disk the member does what.
     :raises click.UsageError: for an invalid arbiter or broker URL.
     """
 
@@ -53,6 +59,7 @@ class ClusterArguments:
     arbiter_interval: float
     force_primary: bool
     secure_delete: bool = False
+    disk: DiskLimits = NO_LIMITS
 
     def __post_init__(self) -> None:
         try:
@@ -73,7 +80,11 @@ class ClusterArguments:
             store: Store = MemoryStore(duplicates=window)
         else:
             store = await open_store(
-                Path(self.store), duplicates=window, secure_delete=self.secure_delete, progress=progress
+                Path(self.store),
+                duplicates=window,
+                secure_delete=self.secure_delete,
+                progress=progress,
+                reserve=self.disk.reserve,
             )
         options = ClusterOptions(
             name=self.name,
@@ -82,6 +93,7 @@ class ClusterArguments:
             store=self.store,
             arbiter=without_secrets(self.arbiter),
             force_primary=self.force_primary,
+            disk=self.disk,
         )
         arbiter = open_arbiter(self.arbiter)
         try:
@@ -105,6 +117,38 @@ class ClusterArguments:
             telemetry="",
         )
         return connect() if self.tls_ca is None else connect(tls_ca=str(self.tls_ca))
+
+
+def disk_options(command: _F) -> _F:
+    """Add the levels of a disk that fills up to a command."""
+    levels = (
+        ("warn", "1024, or a fifth of the file system", "the member warns"),
+        ("hold", "256, or a tenth", "producers get no credit"),
+        ("stop", "64, or a twentieth", "nothing more is stored, and a backup leaves its primary"),
+    )
+    for name, default, effect in reversed(levels):
+        text = f"MiB of room on the store's disk below which {effect}; 0 for never.  [default: {default}]"
+        command = click.option(f"--disk-{name}", type=click.IntRange(0, _MOST_MIB), help=text)(command)
+    return command
+
+
+def disk_limits(store: str, warn: int | None, hold: int | None, stop: int | None) -> DiskLimits:
+    """The levels for a store.
+
+    :param store: a directory, which need not be there yet, or ``memory``.
+    :param warn: MiB, as ``hold`` and ``stop``; ``None`` for the default.
+    :raises click.UsageError: when they are not in that order.
+    """
+    given = [None if each is None else each * MIB for each in (warn, hold, stop)]
+    if store == MEMORY:
+        return NO_LIMITS
+    directory = Path(store).absolute()
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    found = os.statvfs(there)
+    try:
+        return DiskLimits.of(found.f_blocks * found.f_frsize, *given)
+    except ValueError as error:
+        raise click.UsageError(f"--disk-warn, --disk-hold, --disk-stop: {error}") from error
 
 
 def _cluster_url(text: str) -> str:

@@ -27,6 +27,8 @@ def _cluster(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for queue, reason in replica.get("set_aside", {}).items():
             yield "not copied", f"{queue} to {replica['name']}: {reason}"
     yield "store", replication["store"]
+    if (disk := replication.get("disk")) is not None and disk["text"]:
+        yield "disk", f"{disk['level']}: {disk['text']}"
     if replication["damage"]:
         yield "corrupt", replication["damage"]
     yield "arbiter", replication["arbiter"]

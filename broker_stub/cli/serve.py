@@ -20,7 +20,14 @@ from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import MemberLimits, limit_options, member_limits, rate_options
-from broker_stub.cli.cluster_options import MEMORY, ClusterArguments, GivenOptions, check
+from broker_stub.cli.cluster_options import (
+    MEMORY,
+    ClusterArguments,
+    GivenOptions,
+    check,
+    disk_limits,
+    disk_options,
+)
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,
@@ -107,6 +114,7 @@ from haclient.telemetry.settings import VARIABLE
     show_default=True,
     help="Overwrite what is deleted from the store.",
 )
+@disk_options
 @click.option("--broker-url", help="Where backups search the primary.  [default: the --member list]")
 @click.option(
     "--password-file",
@@ -179,6 +187,9 @@ def serve(
     arbiter: str | None,
     store_path: str,
     secure_delete: bool,
+    disk_warn: int | None,
+    disk_hold: int | None,
+    disk_stop: int | None,
     broker_url: str | None,
     password_file: Path | None,
     backup_timeout: float,
@@ -280,6 +291,7 @@ def serve(
                 arbiter_interval=arbiter_interval,
                 force_primary=force_primary,
                 secure_delete=secure_delete,
+                disk=disk_limits(store_path, disk_warn, disk_hold, disk_stop),
             )
         event_loop.tune()
         serving = _serve(options, cluster_arguments, role_command, as_json=as_json)

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from broker_stub.durability import restore
+from broker_stub.durability.disk_watch import NO_LIMITS, DiskLimits, DiskWatch
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Persister
 from broker_stub.election import generation as rules
@@ -32,6 +32,7 @@ from broker_stub.election.arbiter import Arbiter, ArbiterMissingError, ArbiterUn
 from broker_stub.election.roles import Membership, Move, MoveRefusedError, Role
 from broker_stub.member import promotion
 from broker_stub.member.arbiter_watch import ArbiterWatch
+from broker_stub.member.following import Following, MakeFactory
 from broker_stub.member.forcing import forced_loss
 from broker_stub.member.redundancy_wait import RedundancyWait
 from broker_stub.member.wiring import Wiring
@@ -40,17 +41,12 @@ from broker_stub.queueing.queue import Queue
 from broker_stub.replication import apply, backup, definitions
 from broker_stub.replication.backup_session import MemberIdentity
 from broker_stub.replication.replica_set import ReplicaSet, SteppedDownError
-from broker_stub.store import Store, StoreFailedError
-from haclient import aio
+from broker_stub.store import DiskUsage, Store, StoreFailedError
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.retry.backoff import Backoff
-from haclient.retry.policy import Policy
 
 logger = logging.getLogger("broker_stub.member.member")
 
 _RECOVERING = "recovering"
-
-MakeFactory = Callable[[tuple[Endpoint, ...]], aio.ConnectionFactory]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +59,7 @@ class ClusterOptions:
         that a new primary waits for the other replicas.
     :param store: which store it has, and ``arbiter`` which arbiter: for its status.
     :param force_primary: start by taking over, whatever the store lacks.
+    :param disk: at how much room left the member does what.
     """
 
     name: str
@@ -71,6 +68,7 @@ class ClusterOptions:
     store: str = "memory"
     arbiter: str = ""
     force_primary: bool = False
+    disk: DiskLimits = NO_LIMITS
 
 
 class StartRefusedError(Exception):
@@ -119,6 +117,9 @@ class MemberHost(Protocol):
     def give_up(self, why: str) -> None:
         """This member can be nothing any more: stop."""
 
+    def disk_changed(self, level: str) -> None:
+        """The disk of the store has reached a level, or left it."""
+
 
 class Member:
     """The cluster side of a broker."""
@@ -148,11 +149,6 @@ class Member:
         self._persister = Persister(store, self._guard)
         self._site = site
         self._applier = apply.Applier(self, addresses, self._persister, store, site.state)
-        self._make_factory = factory
-        self._factories = [factory(())]
-        """The last one searches; an earlier one may still have the connection to the primary."""
-        self._backoff = Backoff(Policy(backoff_max=backup.LONGEST_PAUSE), random.Random())
-        self._backup: backup.Backup | None = None
         self._moving = asyncio.Lock()
         self._ended: str | None = None
         """Why this member can be nothing any more."""
@@ -161,7 +157,21 @@ class Member:
         self._redundancy_wait: RedundancyWait | None = None
         self._watch: ArbiterWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._disk = DiskWatch(options.disk, options.store)
+        self._following = Following(
+            lambda factory, pause: backup.Backup(
+                self._applier,
+                factory,
+                MemberIdentity(options.name, str(store.identity)),
+                pause,
+                store=store,
+                timeout=options.backup_timeout,
+            ),
+            factory,
+            self._disk,
+        )
         store.on_failed(self._store_failed)
+        store.on_disk(self._measured)
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -185,7 +195,7 @@ class Member:
         if self._options.force_primary:
             logger.warning("%s", await self.promote(force=True))
         else:
-            self._follow()
+            self._following.start()
 
     async def _check_arbiter(self) -> None:
         """An arbiter that does not answer is no reason not to start: it is needed for moves alone."""
@@ -203,7 +213,7 @@ class Member:
         """Stop following and leading; the store stays open for its owner to close."""
         self._ended = self._ended or "this member stops"
         async with self._moving:
-            await self._stop_following()
+            await self._following.stop()
             self._cancel_waits()
             if self.replica_set is not None:
                 replica_set, self.replica_set = self.replica_set, None
@@ -211,8 +221,7 @@ class Member:
                 await replica_set.close()
         for task in tuple(self._tasks):
             task.cancel()
-        for factory in self._factories:
-            await factory.close()
+        await self._following.close()
 
     def _cancel_waits(self) -> None:
         if self._redundancy_wait is not None:
@@ -221,38 +230,12 @@ class Member:
             self._watch.cancel()
             self._watch = None
 
-    def _follow(self) -> None:
-        self._backup = backup.Backup(
-            self._applier,
-            self._factories[-1],
-            MemberIdentity(self._options.name, str(self._store.identity)),
-            self._pause,
-            store=self._store,
-            timeout=self._options.backup_timeout,
-        )
-        self._backup.start()
-
-    async def _stop_following(self) -> None:
-        if self._backup is not None:
-            await self._backup.stop()
-            self._backup = None
-
-    def _pause(self) -> float:
-        return self._backoff.next().delay
-
     # -- moves ----------------------------------------------------------------------------------
 
     async def set_members(self, members: tuple[Endpoint, ...]) -> None:
         """Look for the primary at these members, from the next search on."""
         async with self._moving:
-            self._factories.append(self._make_factory(members))
-            if self._backup is None:
-                return
-            if self.membership.role is Role.CONNECTING:
-                await self._stop_following()
-                self._follow()
-            else:
-                self._backup.search_with(self._factories[-1])
+            await self._following.set_members(members, searches=self.membership.role is Role.CONNECTING)
 
     async def promote(self, *, force: bool = False) -> str:
         """Become the primary, if the arbiter agrees; what force may have lost, empty for nothing.
@@ -264,7 +247,7 @@ class Member:
             self._check_alive()
             if not force or self.membership.role.serves:
                 self._check_promotion()
-            await self._stop_following()
+            await self._following.stop()
             before = self.state
             try:
                 won = await promotion.promote(
@@ -273,9 +256,9 @@ class Member:
                 self._start_term(won, force=force)
             except Exception as error:
                 self.lost_primary()
-                self._follow()
-                if isinstance(error, (ArbiterUnavailableError, StoreFailedError)):
-                    raise MoveRefusedError(str(error)) from error
+                self._following.start()
+                if isinstance(error, (ArbiterUnavailableError, StoreFailedError, MoveRefusedError)):
+                    raise MoveRefusedError(self._disk.add_to(str(error))) from error
                 raise
             return forced_loss(before, won.record) if force else ""
 
@@ -360,7 +343,10 @@ class Member:
     def step_down(self, reason: str) -> None:
         """Settle nothing more, now; the rest follows."""
         self._guard.finish()
-        task = asyncio.get_running_loop().create_task(self._step_down_if_serving(reason), name="step down")
+        self._spawn(self._step_down_if_serving(reason), "step down")
+
+    def _spawn(self, steps: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(steps, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -378,7 +364,21 @@ class Member:
         self._host.close_client_connections(reason)
         if replica_set is not None:
             await replica_set.close()
-        self._follow()
+        self._following.start()
+
+    # -- the store ------------------------------------------------------------------------------
+
+    def _measured(self, usage: DiskUsage) -> None:
+        """How much room the store has; a member never steps down because it is little."""
+        if self._disk.update(usage):
+            self._addresses.intake.set(full=self._disk.holds, stopped=self._disk.stops)
+            self._host.disk_changed(str(self._disk.level))
+            self._spawn(self._adapt_to_disk(), "adapt to the disk")
+
+    async def _adapt_to_disk(self) -> None:
+        async with self._moving:
+            if await self._following.adapt_to_disk():
+                self.lost_primary()
 
     def _store_failed(self, error: StoreFailedError) -> None:
         self._ended = str(error)
@@ -414,7 +414,7 @@ class Member:
 
     def caught_up(self, generation: int, ready: tuple[str, ...]) -> None:
         """The primary handed over its generation."""
-        self._backoff.reset()
+        self._following.caught_up()
         self._note_others(ready)
         self._set(self.membership.caught_up(generation))
 
@@ -483,6 +483,7 @@ class Member:
             ],
             "store": self._options.store,
             "damage": self._store.corruption,
+            "disk": self._disk.status(),
             "arbiter": self._options.arbiter,
         }
 

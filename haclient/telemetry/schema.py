@@ -37,6 +37,7 @@ class Kind(enum.StrEnum):
     MEMBER_ROLE = "haclient.member.role"
     MEMBER_SITE = "haclient.member.site"
     MEMBER_ANOMALY = "haclient.member.anomaly"
+    MEMBER_DISK = "haclient.member.disk"
 
 
 class Type(enum.StrEnum):
@@ -195,7 +196,7 @@ DATA = (
         "haclient.state",
         "state",
         Type.STRING,
-        "state of the connection, on `alive`: `connected` or `reconnecting`",
+        "state of the connection, on `alive`: `connected` or `reconnecting`; on `disk` its level",
     ),
     Key(
         "haclient.dropped",

@@ -209,6 +209,15 @@ class Cluster:
         async with await AdminClient.connect(member.address, self.pair.credentials) as admin:
             return await status_with_queues(admin)
 
+    async def until_disk(self, member: Member, level: str, timeout: float = PATIENCE) -> None:
+        """Wait until a member reports that its disk is so full."""
+        async with asyncio.timeout(timeout):
+            while True:
+                found = (await self.status(member)).facts["replication"]["disk"]
+                if found is not None and found["level"] == level:
+                    return
+                await asyncio.sleep(_PROBE)
+
     # -- acting ---------------------------------------------------------------------------------
 
     def expect_end(self, *members: Member) -> None:

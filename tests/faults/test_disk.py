@@ -1,4 +1,4 @@
-"""A disk that is full is the end of a member, and of nothing else."""
+"""A primary whose disk is full stays primary, and loses nothing: it gets room, or another one takes over."""
 
 from __future__ import annotations
 
@@ -21,16 +21,28 @@ pytestmark = [
 OPTIONS = ClusterOptions(small_disks=True, heartbeat=30.0, backup_timeout=30.0)
 
 
-async def test_a_primary_whose_disk_is_full_ends_and_its_successor_settles(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moved", [False, True])
+async def test_what_a_primary_with_a_full_disk_holds_up_is_settled_in_the_end(
+    tmp_path: Path, *, moved: bool
+) -> None:
     async with cluster(tmp_path, OPTIONS) as members, aio.connect(members.url) as connection:
-        victim = members.primary
+        victim, promoted = members.primary, members.promoted
         sender = await connection.create_sender("q")
-        damage.fill(members.store_of(victim) / "ballast")
-        members.expect_end(victim)
+        filler = members.store_of(victim) / "ballast"
+        damage.fill(filler)
         # More than fits into what its write-ahead log has already.
         sending = [await sender.submit(Message(body=bytes(1_000_000))) for _ in range(4)]
-        await members.until(victim, MemberState.DEAD)
-        assert [event.detail for event in members.events if event.kind == "died"] == ["exit code 1"]
+        await members.until_disk(victim, "stop")
+        assert (members.primary, members.promoted) == (victim, promoted), "it steps down for nobody"
+        if moved:
+            [heir] = members.backups
+            await members.pair.promote(heir)
+            for future in sending:
+                assert (await future).accepted
+            assert members.primary is heir
+            assert victim.state is MemberState.CONNECTING
+        filler.unlink()
         for future in sending:
             assert (await future).accepted
-        assert members.primary is not victim
+        await members.whole()
+        assert members.promoted == promoted + moved

@@ -25,6 +25,7 @@ usual cluster file systems do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -86,7 +87,14 @@ class DirectoryArbiter:
                 " that it is in"
             ) from error
         except OSError as error:
-            raise ArbiterUnavailableError(f"{self._path} can't be used as arbiter: {error}") from error
+            raise ArbiterUnavailableError(
+                f"{self._path} can't be used as arbiter: {error}{_advice(error)}"
+            ) from error
+
+
+def _advice(error: OSError) -> str:
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return ": its disk is full, make room on that file system" if full else ""
 
 
 def _read(path: Path) -> ArbiterRecord:

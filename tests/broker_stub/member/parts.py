@@ -82,6 +82,8 @@ class MemberHost:
     def close_client_connections(self, why: str) -> None:
         self.sent_away = why
 
+    def disk_changed(self, level: str) -> None: ...
+
     def give_up(self, why: str) -> None:
         self.ended = why
 

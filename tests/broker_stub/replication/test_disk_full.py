@@ -1,6 +1,6 @@
-"""A store that can be written no more, as when the disk is full: the member ends, and nothing is lost.
+"""A store that can be written no more, for another reason than a full disk: the member ends, nothing is lost.
 
-The limit on the size of files (``RLIMIT_FSIZE``) stands for the end of the disk: a write beyond it fails.
+The limit on the size of files (``RLIMIT_FSIZE``) makes a write beyond it fail.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ REFUSED = 1
 
 def fill_the_disk(member: Member) -> None:
     """From now on no file of the member grows by more than a page."""
-    size = max(path.stat().st_size for path in member.store.rglob("*")) + 8192
+    files = [path for path in member.store.rglob("*") if path.name != "reserve"]
+    size = max(path.stat().st_size for path in files) + 8192
     resource.prlimit(member.process.pid, resource.RLIMIT_FSIZE, (size, size))
 
 

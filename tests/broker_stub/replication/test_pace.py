@@ -52,4 +52,4 @@ async def test_a_backup_rests_a_second_at_most_after_a_primary_that_it_could_not
         lambda _members: cast("aio.ConnectionFactory", None),
         SiteSteps(state=BackupState, reconcile=reconcile),
     )
-    assert max(member._pause() for _ in range(100)) <= SECOND
+    assert max(member._following._pause() for _ in range(100)) <= SECOND
