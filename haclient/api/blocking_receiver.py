@@ -98,6 +98,8 @@ class Receiver:
         accepted = mark_accepted(self._core, [each._core for each in given])
         if accepted:
             self._thread.post(accept_all, accepted)
+        if len(accepted) == len(given):  # as it is but for a lost connection
+            return []
         live_ones = set(accepted)
         return [each for each in given if each._core not in live_ones]
 
