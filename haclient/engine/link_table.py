@@ -13,6 +13,7 @@ Sources: AMQP 1.0 part 2 (transport), sections 2.5.6 (End) and 2.6 (links).
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +31,24 @@ _TROUBLES_OF_THE_PEER = frozenset(
     {"amqp:internal-error", "amqp:resource-limit-exceeded", "amqp:connection:forced"}
 )
 
+# Sessions that have ended with links that somebody still refers to: more is a defect of whoever does.
+_MOST_ENDED = 10_000
 _NO_REASON = proton.Condition("amqp:internal-error", "the peer ended the session without a reason")
+
+_LinkReference = weakref.ReferenceType[proton.Link]
 
 
 class LinkTable:
     """The live links, by proton's pointer."""
 
-    __slots__ = ("_then", "by_pointer")
+    __slots__ = ("_ended", "_of_ended", "_then", "by_pointer")
 
     def __init__(self) -> None:
         self.by_pointer: dict[Any, Link] = {}
+        self._of_ended: list[_LinkReference] = []
+        """The links that ended with the session that ends now."""
+        self._ended: list[tuple[proton.Session, list[_LinkReference]]] = []
+        """Sessions with links that somebody still refers to."""
         self._then: dict[Link, Callable[[], None]] = {}
 
     def __len__(self) -> int:
@@ -49,6 +58,7 @@ class LinkTable:
         """Forget all of them: the connection ended."""
         self.by_pointer.clear()
         self._then.clear()
+        self._ended.clear()
 
     def when_free(self, kind: type[Link], name: str, then: Callable[[], None]) -> bool:
         """Call a function when the peer has answered the Detach of the link that had this name.
@@ -130,6 +140,7 @@ class LinkTable:
         """
         condition = peer_fields.condition(session)
         links = [link for pn, link in self.by_pointer.items() if lib.pn_link_session(pn) == session._impl]
+        self._of_ended = [weakref.ref(link.endpoint) for link in links]
         if apart and condition is None:
             condition = _NO_REASON
         serves = engine.settings.sasl_server is not None
@@ -140,6 +151,29 @@ class LinkTable:
         for link in refused:
             if engine.close_reason is None:
                 self._remove(engine, link, condition)
+
+    def free_session(self, engine: Engine, session: proton.Session) -> None:
+        """Free a session that both sides have ended, after ``session_ended``: it would stay until the Close.
+
+        But not before its links.  To proton a link that had no Detach is attached for ever; when the last
+        reference to such a link goes after all others to its session, proton frees both, and the link again.
+        """
+        self._ended.append((session, self._of_ended))
+        self._of_ended = []
+        self.free_sessions()
+        if len(self._ended) > _MOST_ENDED:
+            engine.abort(proton.Condition("amqp:resource-limit-exceeded", "too many sessions have ended"))
+
+    def free_sessions(self) -> None:
+        """Free the ended sessions to whose links nobody refers any more."""
+        if not self._ended:
+            return
+        ended, self._ended = self._ended, []
+        for session, links in ended:
+            if all(link() is None for link in links):
+                session.free()
+            else:
+                self._ended.append((session, links))
 
     def _remove(self, engine: Engine, link: Link, condition: proton.Condition | None) -> None:
         del self.by_pointer[link._pn]

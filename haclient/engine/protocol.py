@@ -287,6 +287,7 @@ class Engine(asyncio.Protocol):
                 # uvloop closes the socket of a cancelled ``create_connection`` without any call.
                 return
         self._dispatch()
+        self.links.free_sessions()
         if self.close_reason is None and lib.pn_transport_pending(self._pt) == _PN_EOS:
             self._close_socket(self._socket)
         elif self._timer is None:
@@ -415,8 +416,7 @@ class Engine(asyncio.Protocol):
         self.close()
 
     def _on_session_open(self, event: proton.Event) -> None:
-        assert event.session is not None
-        self.owner.session_opened(self, event.session)
+        self.owner.session_opened(self, cast("proton.Session", event.session))
 
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
@@ -429,8 +429,8 @@ class Engine(asyncio.Protocol):
         self.wake()
         if apart:
             self.apart.ended(event.session)
-        elif self.settings.sasl_server is not None:
-            event.session.free()  # or each one that a client has ended would stay until its Close
+        if apart or self.settings.sasl_server is not None:
+            self.links.free_session(self, event.session)
         else:
             ended = condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
             if self._pending_reason is None:

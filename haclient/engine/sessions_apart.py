@@ -42,4 +42,3 @@ class SessionsApart:
     def ended(self, session: proton.Session) -> None:
         """Both Ends are exchanged."""
         del self._by_pointer[session._impl]
-        session.free()

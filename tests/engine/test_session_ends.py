@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import proton
 import pytest
 
 from haclient.engine.links import SenderLink
 from tests.engine.pair import Pair, pair
+
+MANY = 300
 
 
 def attach(both: Pair, name: str) -> SenderLink:
@@ -61,3 +65,25 @@ async def test_a_fault_of_the_application_closes_every_link() -> None:
         assert link is good
         assert why is not None
         assert why.name == "amqp:invalid-field"
+
+
+@pytest.mark.parametrize("attached_by", ["sender", "receiver"])
+async def test_a_link_may_be_kept_longer_than_the_session_that_ended_with_it(attached_by: str) -> None:
+    """proton freed the link twice when the last reference to it went after those to its session."""
+    async with pair() as both:
+        engine = both.client.engine
+        assert engine is not None
+        for number in range(
+            MANY
+        ):  # Begin, Attach and End arrive at once, so that no Attach is answered before
+            session = engine.apart.begin(engine)
+            assert session is not None
+            engine.attach(getattr(engine, attached_by)(session, str(number), both.client))
+            engine.apart.end(engine, session)
+        await both.server.until(lambda: len(both.server.links_closed) >= MANY)
+        assert all(link.dead for link in both.server.links)
+        both.server.links.clear()
+        both.server.links_closed.clear()
+        gc.collect()
+    async with pair() as another:
+        await another.sender()
