@@ -302,7 +302,8 @@ class ClientConnection:
         if self._deadline is not None:
             self._deadline.cancel()
         self._leave_parking(reason.condition)
-        self._end_links(died=not reason.by_peer)
+        # A client that closes because of an error, such as our silence, may have used what it was given.
+        self._end_links(died=not reason.by_peer or reason.condition is not None)
         self._targets.delete_temporary()
         self._server.connection_ended(self, reason)
         # Engine and owner know each other; without this, a dead connection waits for the collector.

@@ -100,6 +100,25 @@ async def test_what_a_dead_consumer_held_comes_again_with_its_count_up_and_in_it
         await client.close()
 
 
+@pytest.mark.parametrize(
+    ("condition", "count"), [(None, 0), (proton.Condition("amqp:resource-limit-exceeded"), 1)]
+)
+async def test_a_client_that_closes_because_of_an_error_may_have_used_its_messages(
+    condition: proton.Condition | None, count: int
+) -> None:
+    """As one that the network kept from its heartbeats does, when it is heard again."""
+    async with running() as broker:
+        client = await Client().connect(broker.address)
+        await client.send(await client.attach("sender", "s", "q"), Message(body="x"))
+        doomed = await Client().connect(broker.address)
+        (await doomed.attach("receiver", "r", "q")).grant(1)
+        await doomed.receive(None)
+        doomed.engine.close(condition)
+        (await client.attach("receiver", "r", "q")).grant(1)
+        assert (await client.receive()).delivery_count == count
+        await client.close()
+
+
 async def test_a_closed_link_gives_its_messages_back_uncounted() -> None:
     async with running() as broker:
         client = await Client().connect(broker.address)
