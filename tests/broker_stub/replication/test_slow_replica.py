@@ -111,25 +111,26 @@ async def test_a_replica_that_says_nothing_of_its_queues_is_seen() -> None:
     assert pair.ticks() > TICKS
 
 
-async def test_a_replica_whose_store_hangs_while_it_catches_up_is_seen() -> None:
+async def catching_up() -> Pair:
+    """A replica that has been sent all that it lacks, and acknowledges nothing."""
     pair = Pair(messages=10)
     await pair.execute()
     await pair.execute()
     pair.report()
     pair.data.credit = 1000
     pair.replica.pump()
+    return pair
+
+
+async def test_a_replica_whose_store_hangs_while_it_catches_up_is_seen() -> None:
+    pair = await catching_up()
     assert len(pair.data.sent) == 10
     assert pair.replica.tick() == 0
     assert pair.ticks() > TICKS
 
 
 async def test_in_the_final_catch_up_as_well() -> None:
-    pair = Pair(messages=10)
-    await pair.execute()
-    await pair.execute()
-    pair.report()
-    pair.data.credit = 1000
-    pair.replica.pump()
+    pair = await catching_up()
     assert pair.replica.phase is Phase.FINAL_CATCH_UP
     pair.replica.tick()
     assert pair.ticks() > TICKS

@@ -25,7 +25,7 @@ class Broken(enum.StrEnum):
     STEPS_DOWN = "a primary steps down for a record of its own"
 
 
-# Those that issue 3 asks for, and all: the others see trouble before a promotion
+# Those that say what must never happen, and all: the others see trouble before a promotion
 # makes it real, and that messages can be had only by force.
 SAFETY = frozenset((Broken.PRIMARY_LACKS, Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS))
 ALL = frozenset(Broken)

@@ -71,7 +71,7 @@ class Rules:
 
 RULES = Rules()
 
-# The three that issue 3 names.
+# Three that are easily left out.
 WITHOUT_CLAIM = replace(RULES, claim=lambda _: "", renames=False)
 CLAIMS_REUSED = replace(RULES, claim=lambda member: LIVE + member, renames=False)
 ONLY_THE_LAST = replace(RULES, must_shrink=lambda ready, dropped: ready == {dropped})
