@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import proton
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from haclient.engine.codec import DUPLICATE_ID_PROPERTY, Encoder, decode, decode_apart
@@ -70,17 +70,35 @@ def test_the_encoder_writes_the_bytes_that_proton_writes(
 
 
 def normal(value: object) -> object:
-    """Binary values as bytes, where proton has a view."""
-    return bytes(value) if isinstance(value, memoryview) else value
+    """Binary values as bytes, where proton has a view whose ``repr`` is an address."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, dict):
+        return type(value)({normal(key): normal(item) for key, item in value.items()})
+    if type(value) is list:
+        return [normal(item) for item in value]
+    return value
 
 
 def everything(message: proton.Message) -> tuple[str, object]:
     """What ``repr`` says of a message, and its body, with its type."""
     body, message.body = normal(message.body), None
+    for section in ("properties", "annotations", "instructions"):
+        setattr(message, section, normal(getattr(message, section)))
     return repr(message), (type(body), body)
 
 
 @settings(max_examples=300)
+@example(  # a byte of the damage makes a property binary
+    body=None,
+    duplicate_id="",
+    durable=True,
+    inferred=False,
+    properties=None,
+    subject=None,
+    damage=[(37, 160)],
+    lost=0,
+)
 @given(
     body=st.one_of(st.binary(max_size=600), TEXTS, st.none(), st.integers(0, 5)),
     duplicate_id=st.one_of(st.none(), TEXTS),
