@@ -169,6 +169,23 @@ def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
         raise MalformedMessageError("the message ends within a section") from error
 
 
+def body_start(data: bytes) -> int:
+    """Where the body of a message starts; the end of one without.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    position = 0
+    try:
+        while position < len(data):
+            code, start = _descriptor(data, position)
+            if code >= _FIRST_BODY_SECTION:
+                break
+            position = _compound_end(data, start)
+    except (IndexError, struct.error) as error:
+        raise MalformedMessageError("the message ends within a section") from error
+    return position
+
+
 def header_end(data: bytes) -> int:
     """Where the header of a message ends; 0 without one."""
     code, start = _descriptor(data, 0)

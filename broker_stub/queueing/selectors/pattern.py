@@ -1,0 +1,54 @@
+"""The patterns of ``LIKE``: ``%`` is for any characters, ``_`` for one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from broker_stub.queueing.selectors.words import SelectorError
+
+
+def pattern_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
+    """Whether a text has the pattern, as a function of it.
+
+    Between two ``%`` the leftmost place is as good as any, so nothing is ever tried twice: a pattern with
+    many of them takes as long as one.
+
+    :raises SelectorError: when the pattern ends in its escape.
+    """
+    found = _pieces(pattern, escape)
+    pieces = [re.compile("".join(piece), re.DOTALL) for piece in found]
+    lengths = [len(piece) for piece in found]
+    if len(pieces) == 1:
+        return lambda text: pieces[0].fullmatch(text) is not None
+    least = sum(lengths)
+
+    def matches(text: str) -> bool:
+        position, end = lengths[0], len(text) - lengths[-1]
+        if least > len(text) or not pieces[0].match(text) or not pieces[-1].match(text, end):
+            return False
+        for piece in pieces[1:-1]:
+            found = piece.search(text, position, end)
+            if found is None:
+                return False
+            position = found.end()
+        return position <= end
+
+    return matches
+
+
+def _pieces(pattern: str, escape: str | None) -> list[list[str]]:
+    """What stands between the ``%``: a regular expression for each character."""
+    pieces: list[list[str]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                raise SelectorError("no selector: a pattern ends in its escape")
+            pieces[-1].append(re.escape(escaped))
+        elif character == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append("." if character == "_" else re.escape(character))
+    return pieces
