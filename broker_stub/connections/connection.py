@@ -12,12 +12,10 @@ Rules
 * The connection of another site's link is an ordinary client's, whatever its user: it manages nothing.
 * What it may use is limited (``limits``): the Open announces the number of sessions, a link above the limit
   is refused, and a client that does not even answer refusals is closed.
-* The member accepts a link with its real terminus, or refuses it with a condition and a reason; the
-  connection continues in both cases.
+* A link that is refused does not end the connection (``client_links``).
 * No client affects another one: its links, its temporary queues and its congestion are its own.
 
-Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); part 3,
-sections 3.5.3 and 3.5.4 (source and target); docs/storms.md (parking).
+Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.5 (sessions), 2.6 (links); docs/storms.md (parking).
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ import logging
 from collections.abc import Hashable
 
 import proton
-from proton import Terminus
 
 from broker_stub.admission import refusals
 from broker_stub.admission.controller import Decision
@@ -35,27 +32,14 @@ from broker_stub.amqp.conditions import (
     CONNECTION_FORCED,
     FRAMING_ERROR,
     INTERNAL_ERROR,
-    NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
 )
-from broker_stub.amqp.node_names import MANAGEMENT
-from broker_stub.connections import terminus
-from broker_stub.connections.credit import CreditWindow
-from broker_stub.connections.incoming_links import (
-    CREDIT,
-    AnonymousIncomingLink,
-    IncomingLink,
-    RequestLink,
-)
+from broker_stub.connections.client_links import ClientLinks, Incoming
 from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.connections.replica_links import ReplicaLinks
 from broker_stub.connections.server import ConnectionServer
-from broker_stub.connections.targets import Targets
-from broker_stub.queueing.exchanges import Route
 from broker_stub.queueing.nodes import AddressRefusedError
-from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.replication import backup
 from broker_stub.sites.site_link import FOLLOW
 from haclient.engine import peer_fields
@@ -84,17 +68,13 @@ class ClientConnection:
         "_closing",
         "_deadline",
         "_engine",
-        "_exchange_queues",
-        "_incoming",
         "_linked",
+        "_links",
         "_loop",
-        "_outgoing",
         "_parked",
         "_parked_links",
         "_replica_links",
         "_server",
-        "_targets",
-        "_unfinished",
         "_unparked",
         "admin",
         "congested",
@@ -102,7 +82,6 @@ class ClientConnection:
         "opened_at",
         "replicates",
         "user",
-        "uses_queues",
         "wants_park",
     )
 
@@ -115,8 +94,6 @@ class ClientConnection:
         """Whether it counts as one of its user's."""
         self.replicates = False
         """Whether a backup opened it (``haclient:replicate``): only the primary serves it."""
-        self.uses_queues = False
-        """Whether it has attached to a queue that outlives it."""
         self.wants_park = False
         """Whether it asked to be parked rather than refused."""
         self._parked = False
@@ -125,18 +102,13 @@ class ClientConnection:
         self._parked_links: list[SenderLink | ReceiverLink] = []
         self._accepted_at = loop.time()
         self._server = server
-        self._targets = Targets(server, self)
         self._loop = loop
         self._engine: Engine | None = None
         self._burst = 0
         self._closing = False
-        self._incoming: set[IncomingLink | AnonymousIncomingLink | RequestLink] = set()
         self._began = False
-        self._unfinished = server.unfinished.of_connection()
-        self._outgoing: set[OutgoingLink] = set()
+        self._links = ClientLinks(server, self)
         self._replica_links = ReplicaLinks(server, self)
-        self._exchange_queues: dict[OutgoingLink, Queue] = {}
-        """The temporary queues of receivers from exchanges."""
         self._deadline: asyncio.TimerHandle | None = None
 
     def accepted(self, engine: Engine) -> None:
@@ -149,6 +121,11 @@ class ClientConnection:
         """The connection's engine."""
         assert self._engine is not None, "accepted() comes first"
         return self._engine
+
+    @property
+    def uses_queues(self) -> bool:
+        """Whether it has attached to a queue that outlives it."""
+        return self._links.uses_queues
 
     # -- for the broker -------------------------------------------------------------------------
 
@@ -304,27 +281,14 @@ class ClientConnection:
         self._leave_parking(reason.condition)
         # A client that closes because of an error, such as our silence, may have used what it was given.
         self._end_links(died=not reason.by_peer or reason.condition is not None)
-        self._targets.delete_temporary()
+        self._links.delete_temporary_queues()
         self._server.connection_ended(self, reason)
         # Engine and owner know each other; without this, a dead connection waits for the collector.
         self._engine = None
 
     def _end_links(self, *, died: bool) -> None:
-        for owner in (*self._incoming, *self._outgoing):
-            owner.link.owner = None
-        for outgoing in self._outgoing:
-            outgoing.end(died=died)
-            self._end_exchange_queue(outgoing)
-        for incoming in self._incoming:
-            incoming.end()
+        self._links.end(died=died)
         self._replica_links.end()
-        self._outgoing.clear()
-        self._incoming.clear()
-
-    def _end_exchange_queue(self, outgoing: OutgoingLink) -> None:
-        queue = self._exchange_queues.pop(outgoing, None)
-        if queue is not None:
-            self._server.addresses.delete(queue)
 
     # -- for the engine: links ------------------------------------------------------------------
 
@@ -353,10 +317,7 @@ class ClientConnection:
         limit = self._server.limits.links_of(admin=self.admin)
         if len(engine.links) > limit:
             raise AddressRefusedError(RESOURCE_LIMIT_EXCEEDED, f"a connection may have {limit} links")
-        if isinstance(link, ReceiverLink):
-            self._accept_incoming(engine, link)
-        else:
-            self._accept_outgoing(engine, link)
+        self._links.accept(engine, link)
 
     def _end_flood(self) -> None:
         """Close a client that attaches links and does not answer that they are refused."""
@@ -366,78 +327,15 @@ class ClientConnection:
         else:
             self.close_with(proton.Condition(RESOURCE_LIMIT_EXCEEDED, why))
 
-    def _accept_incoming(self, engine: Engine, link: ReceiverLink) -> None:
-        endpoint = link.endpoint
-        remote = endpoint.remote_target
-        if remote.type == Terminus.COORDINATOR:
-            raise AddressRefusedError(NOT_IMPLEMENTED, "transactions are not supported")
-        incoming: IncomingLink | AnonymousIncomingLink | RequestLink
-        intake = self._server.addresses.intake
-        if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
-            incoming = AnonymousIncomingLink(link, self, self._targets.to_send, self._window(), intake)
-        else:
-            target = (
-                self._targets.temporary_queue()
-                if remote.dynamic
-                else self._targets.to_send(remote.address, terminus.node_properties(remote))
-            )
-            if isinstance(target, Queue | Route):
-                self.uses_queues |= isinstance(target, Route) or not target.temporary
-                incoming = IncomingLink(link, self, target, self._window(), intake)
-                endpoint.target.address = target.name
-            else:
-                incoming = RequestLink(link, self, target)
-                endpoint.target.address = MANAGEMENT
-        terminus.mirror(link)
-        self._incoming.add(incoming)
-        link.owner = incoming
-        link.on_unfinished = self._unfinished.changed
-        engine.attach(link)
-        incoming.start()
-
-    def _window(self) -> CreditWindow:
-        return CreditWindow(CREDIT, self._server.limits.credit_size)
-
-    def _accept_outgoing(self, engine: Engine, link: SenderLink) -> None:
-        endpoint = link.endpoint
-        remote = endpoint.remote_source
-        terminus.refuse_filters(remote)
-        terminus.refuse_subscriptions(remote, is_exchange=self._targets.is_exchange(remote.address))
-        target = (
-            self._targets.temporary_queue()
-            if remote.dynamic
-            else self._targets.to_receive(remote.address, terminus.node_properties(remote))
-        )
-        queue = self._targets.queue_of(target)
-        self.uses_queues |= not queue.temporary
-        terminus.mirror(link)
-        endpoint.source.address = target.name
-        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
-        endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
-        outgoing = OutgoingLink(link, queue, self, browsing=browsing)
-        self._outgoing.add(outgoing)
-        if queue.name == REPLICATION_QUEUE and not browsing:
-            self._server.site.read_by(outgoing)
-        if queue is not target:
-            self._exchange_queues[outgoing] = queue
-        link.owner = outgoing
-        engine.attach(link)
-
     # -- for the links --------------------------------------------------------------------------
 
     def link_failed(self) -> None:
         """Drop the connection after an error in a delivery, which is logged."""
         self.engine.abort(proton.Condition(INTERNAL_ERROR, "a delivery failed"))
 
-    def link_closed(self, owner: OutgoingLink | IncomingLink | AnonymousIncomingLink | RequestLink) -> None:
+    def link_closed(self, owner: OutgoingLink | Incoming) -> None:
         """Forget a link that is closed."""
-        owner.link.owner = None
-        if isinstance(owner, OutgoingLink):
-            self._outgoing.discard(owner)
-            self._end_exchange_queue(owner)
-        else:
-            owner.end()
-            self._incoming.discard(owner)
+        self._links.closed(owner)
 
     def sent(self, size: int) -> None:
         """Count the bytes that proton has; at a burst, pause until they have left it."""
@@ -456,6 +354,5 @@ class ClientConnection:
         self.engine.on_written = None
         self.congested = False
         self._burst = 0
-        for outgoing in tuple(self._outgoing):
-            outgoing.resume()
+        self._links.resume()
         self._replica_links.pump()

@@ -1,0 +1,187 @@
+"""The links of one client connection to queues, exchanges and the management node.
+
+Rules
+-----
+* The member accepts a link with its real terminus, or refuses it with a condition and a reason.
+* A receiver from an exchange has a queue of its own, which ends with the link (``targets``).
+* When its links end, what they wait for is given up, and what they hold is returned.
+
+Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (source and target).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proton import Terminus
+
+from broker_stub.amqp.conditions import NOT_IMPLEMENTED
+from broker_stub.amqp.node_names import MANAGEMENT
+from broker_stub.connections import terminus
+from broker_stub.connections.credit import CreditWindow
+from broker_stub.connections.incoming_links import (
+    CREDIT,
+    AnonymousIncomingLink,
+    IncomingLink,
+    RequestLink,
+)
+from broker_stub.connections.outgoing_links import OutgoingLink
+from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.targets import Client, Targets
+from broker_stub.queueing.exchanges import Route
+from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
+from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine.protocol import Engine
+
+Incoming = IncomingLink | AnonymousIncomingLink | RequestLink
+
+
+class LinkClient(Client, Protocol):
+    """The connection that has the links: their owner, and what carries what they send."""
+
+    congested: bool
+
+    def sent(self, size: int) -> None:
+        """Count what was given to proton."""
+
+    def link_failed(self) -> None:
+        """Drop the connection after an error, which must not affect other connections."""
+
+    def link_closed(self, owner: OutgoingLink | Incoming) -> None:
+        """The client closed the link."""
+
+
+class ClientLinks:
+    """Those of one connection.
+
+    :ivar uses_queues: whether one was attached to a queue that outlives the connection.
+    """
+
+    __slots__ = (
+        "_client",
+        "_exchange_queues",
+        "_incoming",
+        "_outgoing",
+        "_server",
+        "_targets",
+        "_unfinished",
+        "uses_queues",
+    )
+
+    def __init__(self, server: ConnectionServer, client: LinkClient) -> None:
+        self.uses_queues = False
+        self._server = server
+        self._client = client
+        self._targets = Targets(server, client)
+        self._incoming: set[Incoming] = set()
+        self._outgoing: set[OutgoingLink] = set()
+        self._unfinished = server.unfinished.of_connection()
+        self._exchange_queues: dict[OutgoingLink, Queue] = {}
+        """The temporary queues of receivers from exchanges."""
+
+    def accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
+        """Answer a client's Attach.
+
+        :raises AddressRefusedError: when the link is refused.
+        """
+        if isinstance(link, ReceiverLink):
+            self._accept_incoming(engine, link)
+        else:
+            self._accept_outgoing(engine, link)
+
+    def resume(self) -> None:
+        """The connection is no longer congested."""
+        for outgoing in tuple(self._outgoing):
+            outgoing.resume()
+
+    def closed(self, owner: OutgoingLink | Incoming) -> None:
+        """Forget a link that is closed."""
+        owner.link.owner = None
+        if isinstance(owner, OutgoingLink):
+            self._outgoing.discard(owner)
+            self._end_exchange_queue(owner)
+        else:
+            owner.end()
+            self._incoming.discard(owner)
+
+    def end(self, *, died: bool) -> None:
+        """All of them end, and their deliveries are returned."""
+        for owner in (*self._incoming, *self._outgoing):
+            owner.link.owner = None
+        for outgoing in self._outgoing:
+            outgoing.end(died=died)
+            self._end_exchange_queue(outgoing)
+        for incoming in self._incoming:
+            incoming.end()
+        self._outgoing.clear()
+        self._incoming.clear()
+
+    def delete_temporary_queues(self) -> None:
+        """The connection has ended."""
+        self._targets.delete_temporary()
+
+    def _end_exchange_queue(self, outgoing: OutgoingLink) -> None:
+        queue = self._exchange_queues.pop(outgoing, None)
+        if queue is not None:
+            self._server.addresses.delete(queue)
+
+    def _accept_incoming(self, engine: Engine, link: ReceiverLink) -> None:
+        endpoint = link.endpoint
+        remote = endpoint.remote_target
+        if remote.type == Terminus.COORDINATOR:
+            raise AddressRefusedError(NOT_IMPLEMENTED, "transactions are not supported")
+        incoming: Incoming
+        intake = self._server.addresses.intake
+        if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
+            incoming = AnonymousIncomingLink(
+                link, self._client, self._targets.to_send, self._window(), intake
+            )
+        else:
+            target = (
+                self._targets.temporary_queue()
+                if remote.dynamic
+                else self._targets.to_send(remote.address, terminus.node_properties(remote))
+            )
+            if isinstance(target, Queue | Route):
+                self.uses_queues |= isinstance(target, Route) or not target.temporary
+                incoming = IncomingLink(link, self._client, target, self._window(), intake)
+                endpoint.target.address = target.name
+            else:
+                incoming = RequestLink(link, self._client, target)
+                endpoint.target.address = MANAGEMENT
+        terminus.mirror(link)
+        self._incoming.add(incoming)
+        link.owner = incoming
+        link.on_unfinished = self._unfinished.changed
+        engine.attach(link)
+        incoming.start()
+
+    def _window(self) -> CreditWindow:
+        return CreditWindow(CREDIT, self._server.limits.credit_size)
+
+    def _accept_outgoing(self, engine: Engine, link: SenderLink) -> None:
+        endpoint = link.endpoint
+        remote = endpoint.remote_source
+        terminus.refuse_filters(remote)
+        terminus.refuse_subscriptions(remote, is_exchange=self._targets.is_exchange(remote.address))
+        target = (
+            self._targets.temporary_queue()
+            if remote.dynamic
+            else self._targets.to_receive(remote.address, terminus.node_properties(remote))
+        )
+        queue = self._targets.queue_of(target)
+        self.uses_queues |= not queue.temporary
+        terminus.mirror(link)
+        endpoint.source.address = target.name
+        browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
+        endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
+        outgoing = OutgoingLink(link, queue, self._client, browsing=browsing)
+        self._outgoing.add(outgoing)
+        if queue.name == REPLICATION_QUEUE and not browsing:
+            self._server.site.read_by(outgoing)
+        if queue is not target:
+            self._exchange_queues[outgoing] = queue
+        link.owner = outgoing
+        engine.attach(link)
