@@ -2,16 +2,14 @@
 
 Theory of operation
 -------------------
-A message gets the queue's next number and keeps it: that number is its position (``ready_list``).
-``_waiting`` holds the consumers that may have capacity, in turn; one without is removed and
-added again by ``ready``.  Browse consumers have a position of their own each (``browse``).
+A message gets the queue's next number and keeps it: that number is its position.  This module knows what is
+in the queue, and reports what enters and leaves; ``dispatch`` hands it to the consumers.
 
 Rules
 -----
 * A message is available, acquired by one consumer, or removed for ever.  One that is
   *held* is none of these yet: no consumer gets it before ``publish``.
 * Only the consumer that holds a message can settle it, and once.
-* A message that is requeued goes back to its original position.
 * An expired message is never delivered.  One that expires while it is acquired is dropped
   when it is requeued.
 * ``done(token)`` settles the producer's transfer: at once, or by the ``Guard`` when the message is
@@ -28,16 +26,14 @@ Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
-from broker_stub.queueing.browse import BrowseConsumers
+from broker_stub.queueing.dispatch import Dispatcher
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
-    NO_SINK,
     SAFE,
     SEQUENCE_BITS,
     Consumer,
@@ -52,7 +48,6 @@ from broker_stub.queueing.message import (
     SiteEventListener,
 )
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, TotalSize, Watermarks
-from broker_stub.queueing.ready_list import ReadyList
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 
 
@@ -100,13 +95,12 @@ class Queue:
         self._last_number = 0
         self._unsafe: dict[int, Message] = {}
         self._messages: dict[int, Message] = {}
-        self._ready_list = ReadyList(self._drop_expired)
         self._expiry = Expiry(clock, now_ms)
         self._on_expiring = on_expiring
-        self._consumers: set[Consumer] = set()
-        self._waiting: deque[Consumer] = deque()
-        self._browse_consumers = BrowseConsumers(self._messages, self._expiry.is_expired)
-        self._observers: tuple[Observer, ...] = ()
+        self._dispatcher = Dispatcher(self, self._messages, self._expiry.is_expired)
+        self._ready_list = self._dispatcher.ready_list
+        self.observers: tuple[Observer, ...] = ()
+        """Who has to know each change, in this order."""
         self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
 
     # -- state ----------------------------------------------------------------------------------
@@ -139,15 +133,15 @@ class Queue:
     @property
     def consumers(self) -> int:
         """Consumers, browse consumers included."""
-        return len(self._consumers) + len(self._browse_consumers.consumers)
+        return len(self._dispatcher)
 
     def observe(self, observer: Observer) -> None:
         """Report every change to an observer from now on."""
-        self._observers = (*self._observers, observer)
+        self.observers = (*self.observers, observer)
 
     def unobserve(self, observer: Observer) -> None:
         """Stop reporting to it."""
-        self._observers = tuple(other for other in self._observers if other is not observer)
+        self.observers = tuple(other for other in self.observers if other is not observer)
 
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when this queue and all together are below their low watermarks, or it is deleted."""
@@ -188,7 +182,7 @@ class Queue:
             self._expires(message)
         self._append(message)
         self.counters.enqueued += 1
-        for observer in self._observers:
+        for observer in self.observers:
             observer.enqueued(self, message)
         if self.site_listener is not None:
             self.site_listener.enqueued(self, message)
@@ -196,10 +190,11 @@ class Queue:
             self._unsafe[number] = message
             message.on_complete = [(self._safe, number), *(message.on_complete or ())]
         self._complete(message, done, token)
-        if self._browse_consumers.consumers:
-            self._browse_consumers.feed_all(number)
-        if self._waiting:
-            self._pump()
+        dispatcher = self._dispatcher
+        if dispatcher.browse_consumers:
+            dispatcher.feed_browse_consumers()
+        if dispatcher.waiting:
+            dispatcher.pump()
         return message
 
     def _safe(self, number: int) -> None:
@@ -229,7 +224,7 @@ class Queue:
         message.state = MessageState.HELD
         self._add(message)
         self.counters.enqueued += 1
-        for observer in self._observers:
+        for observer in self.observers:
             observer.enqueued(self, message)
         return message
 
@@ -238,15 +233,16 @@ class Queue:
         if message.state is MessageState.HELD:
             message.state = MessageState.AVAILABLE
             self._ready_list.add(message)
-            if self._browse_consumers.consumers:
-                self._browse_consumers.feed_all(self._last_number)
-            if self._waiting:
-                self._pump()
+            dispatcher = self._dispatcher
+            if dispatcher.browse_consumers:
+                dispatcher.feed_browse_consumers()
+            if dispatcher.waiting:
+                dispatcher.pump()
 
     def record_progress(self) -> Message:
         """Have the observers write the changed site progress; the result completes when all have it."""
         completion = Message(0, b"", PLAIN)
-        for observer in self._observers:
+        for observer in self.observers:
             observer.progress_changed(self, completion)
         return completion
 
@@ -254,50 +250,19 @@ class Queue:
 
     def subscribe(self, sink: Sink, *, browsing: bool = False, settles: bool = False) -> Consumer:
         """A new consumer; call ``ready`` when it has room."""
-        consumer = Consumer(sink, browsing=browsing, settles=settles)
-        if browsing:
-            self._browse_consumers.add(consumer)
-        else:
-            self._consumers.add(consumer)
-        return consumer
+        return self._dispatcher.subscribe(sink, browsing=browsing, settles=settles)
 
     def unsubscribe(self, consumer: Consumer, *, died: bool = False) -> None:
         """The consumer is gone; what it holds is requeued, with a higher delivery count if it died."""
-        consumer.sink = NO_SINK
-        if consumer.browsing:
-            self._browse_consumers.discard(consumer)
-            return
-        self._consumers.discard(consumer)
-        if consumer.waiting:
-            self._waiting.remove(consumer)
-            consumer.waiting = False
-        held, consumer.held = consumer.held, set()
-        for message in held:
-            message.delivery_count += died
-            self._requeue(message)
-        if held:
-            self._pump()
+        self._dispatcher.unsubscribe(consumer, died=died)
 
     def ready(self, consumer: Consumer) -> None:
         """The consumer may have room (again)."""
-        if consumer.browsing:
-            self._browse_consumers.feed(consumer, self._last_number)
-            return
-        if self._ready_list.deferred:
-            self._ready_list.restore_deferred(consumer)
-        if not consumer.waiting and consumer in self._consumers:
-            consumer.waiting = True
-            self._waiting.append(consumer)
-        self._pump()
+        self._dispatcher.ready(consumer)
 
     def idle_for(self, consumer: Consumer) -> bool:
         """Whether there is nothing now that the consumer could get."""
-        if consumer.browsing:
-            return self._browse_consumers.first_for(consumer, self._last_number) is None
-        head = self._ready_list.take()
-        if head is not None:
-            self._ready_list.requeue(head)
-        return head is None
+        return self._dispatcher.idle_for(consumer)
 
     # -- outcomes -------------------------------------------------------------------------------
 
@@ -305,14 +270,14 @@ class Queue:
         """The consumer took responsibility: the message leaves."""
         if message in consumer.held:
             consumer.held.discard(message)
-            self._drop(message)
+            self.drop(message)
             self.counters.dequeued += 1
 
     def reject(self, consumer: Consumer, message: Message) -> None:
         """The consumer found the message invalid: it leaves (there is no dead-letter queue)."""
         if message in consumer.held:
             consumer.held.discard(message)
-            self._drop(message)
+            self.drop(message)
             self.counters.rejected += 1
 
     def release(self, consumer: Consumer, message: Message) -> None:
@@ -335,8 +300,7 @@ class Queue:
             message.delivery_count += 1
         if undeliverable_here:
             message.refused_by = (message.refused_by or set()) | {consumer}
-        self._requeue(message)
-        self._pump()
+        self._dispatcher.requeue(message)
 
     # -- copies ---------------------------------------------------------------------------------
 
@@ -370,15 +334,14 @@ class Queue:
         for number in numbers:
             message = self._messages.get(number)
             if message is not None:
-                self._drop(message)
+                self.drop(message)
         self._compact()
 
     def remove(self, message: Message) -> None:
         """Remove a message, acquired or not."""
         if message.state is MessageState.ACQUIRED:
-            for consumer in self._consumers:
-                consumer.held.discard(message)
-        self._drop(message)
+            self._dispatcher.discard(message)
+        self.drop(message)
         self.counters.dequeued += 1
         self._compact()
 
@@ -390,7 +353,7 @@ class Queue:
         for number in self._expiry.overdue():
             message = self._messages.get(number)
             if message is not None and message.state is MessageState.AVAILABLE:
-                count += self._drop_expired(message)
+                count += self.drop_expired(message)
         self._compact()
         return count
 
@@ -422,71 +385,24 @@ class Queue:
             self._expiry.compact(self._messages)
             self._on_expiring(self, message.expires_at)
 
-    def _drop_expired(self, message: Message) -> bool:
+    def drop_expired(self, message: Message) -> bool:
+        """Drop a message if it has expired; whether it had."""
         over = self._expiry.is_expired(message)
         if over:
-            self._drop(message)
+            self.drop(message)
             self.counters.expired += 1
         return over
 
-    # -- inside ---------------------------------------------------------------------------------
+    # -- leaving --------------------------------------------------------------------------------
 
-    def _pump(self) -> None:
-        """Hand out messages while there are any and somebody has room."""
-        waiting = self._waiting
-        while waiting:
-            consumer = waiting[0]
-            capacity = consumer.sink.capacity()
-            if capacity <= 0:
-                waiting.popleft()
-                consumer.waiting = False
-                continue
-            message = self._ready_list.take()
-            if message is None:
-                return
-            if message.refused_by is not None and consumer in message.refused_by:
-                self._give_to_another(message)
-                continue
-            if len(waiting) > 1:
-                waiting.rotate(-1)
-            self._give(consumer, message)
-
-    def _give(self, consumer: Consumer, message: Message) -> None:
-        self.counters.acquired += 1
-        if message.delivery_count:
-            self.counters.redelivered += 1
-        if consumer.settles:
-            self._drop(message)
-            self.counters.dequeued += 1
-        else:
-            message.state = MessageState.ACQUIRED
-            message.failover_delivery_count += 1
-            consumer.held.add(message)
-            for observer in self._observers:
-                observer.acquired(self, message)
-        consumer.sink.deliver(message)
-
-    def _give_to_another(self, message: Message) -> None:
-        """A message that not every consumer takes: to one that does, or aside until one is ready."""
-        refused_by = message.refused_by or set()
-        for consumer in self._waiting:
-            if consumer not in refused_by and consumer.sink.capacity() > 0:
-                self._give(consumer, message)
-                return
-        self._ready_list.defer(message)
-
-    def _requeue(self, message: Message) -> None:
-        message.state = MessageState.AVAILABLE
-        if not self._drop_expired(message):
-            self._ready_list.requeue(message)
-
-    def _drop(self, message: Message) -> None:
+    def drop(self, message: Message) -> None:
+        """Remove a message that no consumer holds, and report it."""
         message.state = MessageState.REMOVED
         del self._messages[message.number]
         size = len(message.data)
         self.size -= size
         self._watermarks.total.remove(size)
-        for observer in self._observers:
+        for observer in self.observers:
             observer.dequeued(self, message)
         if self.site_listener is not None:
             self.site_listener.dequeued(self, message)

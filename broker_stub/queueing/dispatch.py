@@ -1,0 +1,173 @@
+"""Hands the available messages of one queue to its consumers.  No I/O.
+
+Theory of operation
+-------------------
+``waiting`` holds the consumers that may have capacity, in turn; one without is removed and added again by
+``ready``.  They get the messages of the ``ready_list``, which is in order of position.  Browse consumers have
+a position of their own each (``browse``).
+
+Rules
+-----
+* Each message goes to the next consumer in turn that takes it.  One that no consumer with capacity takes is
+  deferred until another is ready, and holds up nobody.
+* A message that is requeued goes back to its original position.
+
+Sources: AMQP 1.0 part 3, sections 3.3 (distribution nodes) and 3.4 (delivery state).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_stub.queueing.browse import BrowseConsumers
+from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState, Sink
+from broker_stub.queueing.ready_list import ReadyList
+
+if TYPE_CHECKING:
+    from broker_stub.queueing.queue import Queue
+
+
+class Dispatcher:
+    """The consumers of one queue, and what they can get.
+
+    :param messages: of the queue, by number, in order.
+    :param is_expired: whether a message has expired.
+    :ivar waiting: the consumers that may have capacity, the next one first.
+    :ivar browse_consumers: those that get copies.
+    """
+
+    __slots__ = ("_browse", "_consumers", "_queue", "browse_consumers", "ready_list", "waiting")
+
+    def __init__(
+        self, queue: Queue, messages: dict[int, Message], is_expired: Callable[[Message], bool]
+    ) -> None:
+        self.ready_list = ReadyList(queue.drop_expired)
+        self.waiting: deque[Consumer] = deque()
+        self._queue = queue
+        self._consumers: set[Consumer] = set()
+        self._browse = BrowseConsumers(messages, is_expired)
+        self.browse_consumers = self._browse.consumers
+
+    def __len__(self) -> int:
+        return len(self._consumers) + len(self.browse_consumers)
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def subscribe(self, sink: Sink, *, browsing: bool, settles: bool) -> Consumer:
+        """A new consumer; call ``ready`` when it has room."""
+        consumer = Consumer(sink, browsing=browsing, settles=settles)
+        if browsing:
+            self._browse.add(consumer)
+        else:
+            self._consumers.add(consumer)
+        return consumer
+
+    def unsubscribe(self, consumer: Consumer, *, died: bool) -> None:
+        """The consumer is gone; what it holds is requeued, with a higher delivery count if it died."""
+        consumer.sink = NO_SINK
+        if consumer.browsing:
+            self._browse.discard(consumer)
+            return
+        self._consumers.discard(consumer)
+        if consumer.waiting:
+            self.waiting.remove(consumer)
+            consumer.waiting = False
+        held, consumer.held = consumer.held, set()
+        for message in held:
+            message.delivery_count += died
+            self._requeue(message)
+        if held:
+            self.pump()
+
+    def ready(self, consumer: Consumer) -> None:
+        """The consumer may have room (again)."""
+        if consumer.browsing:
+            self._browse.feed(consumer, self._queue.last_number)
+            return
+        if self.ready_list.deferred:
+            self.ready_list.restore_deferred(consumer)
+        if not consumer.waiting and consumer in self._consumers:
+            consumer.waiting = True
+            self.waiting.append(consumer)
+        self.pump()
+
+    def idle_for(self, consumer: Consumer) -> bool:
+        """Whether there is nothing now that the consumer could get."""
+        if consumer.browsing:
+            return self._browse.first_for(consumer, self._queue.last_number) is None
+        head = self.ready_list.take()
+        if head is not None:
+            self.ready_list.requeue(head)
+        return head is None
+
+    def discard(self, message: Message) -> None:
+        """A message that a consumer holds is not its any more."""
+        for consumer in self._consumers:
+            consumer.held.discard(message)
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def requeue(self, message: Message) -> None:
+        """A message that a consumer held is available again, at its position."""
+        self._requeue(message)
+        self.pump()
+
+    def feed_browse_consumers(self) -> None:
+        """There is a new available message for them."""
+        self._browse.feed_all(self._queue.last_number)
+
+    def pump(self) -> None:
+        """Hand out messages while there are any and somebody has room."""
+        waiting = self.waiting
+        while waiting:
+            consumer = waiting[0]
+            capacity = consumer.sink.capacity()
+            if capacity <= 0:
+                waiting.popleft()
+                consumer.waiting = False
+                continue
+            message = self.ready_list.take()
+            if message is None:
+                return
+            if message.refused_by is not None and not _takes(consumer, message):
+                self._give_to_another(message)
+                continue
+            if len(waiting) > 1:
+                waiting.rotate(-1)
+            self._give(consumer, message)
+
+    def _give(self, consumer: Consumer, message: Message) -> None:
+        queue = self._queue
+        queue.counters.acquired += 1
+        if message.delivery_count:
+            queue.counters.redelivered += 1
+        if consumer.settles:
+            queue.drop(message)
+            queue.counters.dequeued += 1
+        else:
+            message.state = MessageState.ACQUIRED
+            message.failover_delivery_count += 1
+            consumer.held.add(message)
+            for observer in queue.observers:
+                observer.acquired(queue, message)
+        consumer.sink.deliver(message)
+
+    def _give_to_another(self, message: Message) -> None:
+        """A message that not every consumer takes: to one that does, or aside until one is ready."""
+        for consumer in self.waiting:
+            if _takes(consumer, message) and consumer.sink.capacity() > 0:
+                self._give(consumer, message)
+                return
+        self.ready_list.defer(message)
+
+    def _requeue(self, message: Message) -> None:
+        message.state = MessageState.AVAILABLE
+        if not self._queue.drop_expired(message):
+            self.ready_list.requeue(message)
+
+
+def _takes(consumer: Consumer, message: Message) -> bool:
+    """Whether a message may go to a consumer."""
+    return message.refused_by is None or consumer not in message.refused_by
