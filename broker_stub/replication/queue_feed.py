@@ -17,6 +17,8 @@ Rules
 * A replica keeps what it has up to the first message that it lacks: the rest is sent again, so
   that what it is sent is always behind what it has.
 * Dequeues and acquisitions of one iteration of the event loop are one event.
+* As long as no message waits for the replica, these are corrections too: a dequeue that is complete without
+  the replica must be on it before it is ready, or the message comes again.
 * What corrects the replica's content (discards, duplicate-detection ids, counts) must be acknowledged too
   before it is ready: an eligible member has nothing that was discarded.
 * The duplicate-detection ids follow the messages: those of messages that have left the
@@ -150,6 +152,11 @@ class QueueFeed:
         self._expect(-self._corrections)
         self._outbox.append((-self._corrections, event))
 
+    def _correct_later(self, event: bytes) -> None:
+        """Behind the difference, where the outbox is bounded."""
+        self._correct(event)
+        self._replica.backlog.add(self._outbox[-1])
+
     def _counts(self, kept: list[int]) -> bytes:
         messages = (self.queue.message(number) for number in kept)
         counts = {
@@ -238,8 +245,7 @@ class QueueFeed:
         if self._flush is not None:
             self._flush.cancel()
             self._flush_ids()
-        self._correct(wire.encode_event(self.key, "marks", progress.plain()))
-        self._replica.backlog.add(self._outbox[-1])
+        self._correct_later(wire.encode_event(self.key, "marks", progress.plain()))
         self._pump()
         return -self._corrections
 
@@ -255,11 +261,16 @@ class QueueFeed:
 
     def _flush_ids(self) -> None:
         self._flush = None
+        self.collect_ids()
+        self._pump()
+
+    def collect_ids(self) -> None:
+        """Put the dequeues and acquisitions of this iteration into the outbox; its end sends them."""
+        append = self._append if self._replica.waiting else self._correct_later
         for operation, ids in (("acquired", self._acquired), ("dequeued", self._dequeued)):
             for chunk in _chunks(ids):
-                self._append(wire.encode_ids(self.key, operation, chunk))
+                append(wire.encode_ids(self.key, operation, chunk))
             ids.clear()
-        self._pump()
 
     # -- the outbox -----------------------------------------------------------------------------
 

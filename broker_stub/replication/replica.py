@@ -8,6 +8,7 @@ Phases
 * While it catches up, no message waits for it.  The final catch-up begins when every queue feed has sent
   what the replica lacked, and ends when the replica has acknowledged what was sent by then.  What arrived
   in that time is little, so the first message that waits for the replica is not behind a long backlog.
+* What left a queue by then, and without being waited for, is acknowledged before the replica is ready.
 * From ``waiting`` on, every new message waits for its acknowledgement (rule 4 of ``generation``:
   first wait, then hand over the generation).
 * The wiring is sent in pieces, each made when the replica takes it.  What they say is what there was when it
@@ -294,6 +295,8 @@ class Replica:
 
     def _check_drained(self) -> None:
         if not self._draining and self.phase is Phase.FINAL_CATCH_UP:
+            for feed in self._feeds.values():
+                feed.collect_ids()
             self.phase = Phase.WAITING
             self._send_site_progress()
             self._draining = self._in_flight()
