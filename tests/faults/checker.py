@@ -8,7 +8,10 @@ Rules
 * *Disordered*: on one link, after a later message of the same producer to the same queue.  A message counts
   only if it was received once, was no redelivery and was not given back: anything else may come late.  So may
   one whose outcome its producer does not know: it gave it up, and what its connection had taken is still on
-  its way when the messages behind it are sent again over the next one.
+  its way when the messages behind it are sent again over the next one.  A consumer that leaves by its own
+  will gives back what it has prefetched, with delivery count 0 because nobody saw it, and another consumer
+  receives it late.  So order counts until the first consumer leaves the queue, and again in the drain: all
+  have left by then, and what they gave back is at its place in the queue.
 * A message that comes again though nobody gave it back is a *duplicate*.  That is allowed (at least
   once), and counted.  *Twice* is one of them over one link of the drain, where nobody consumed before: then
   the broker has it twice.
@@ -17,6 +20,7 @@ Rules
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,11 +111,17 @@ def _unexpected(history: History) -> Iterator[str]:
 def _disordered(history: History, times: Counter[Name]) -> Iterator[str]:
     before: dict[tuple[Link, str, str], int] = defaultdict(lambda: -1)
     for receipt in history.receipts:
-        if receipt.queue not in history.restless and _keeps_order(receipt, times):
+        if _shows_order(history, receipt) and _keeps_order(receipt, times):
             lane = (receipt.link, receipt.queue, receipt.name.producer)
             if receipt.name.number < before[lane] and history.fate(receipt.name) is Fate.ACKNOWLEDGED:
                 yield f"{receipt.name} came after {before[lane]} on {receipt.link}"
             before[lane] = receipt.name.number
+
+
+def _shows_order(history: History, receipt: Receipt) -> bool:
+    """Whether nobody had given back by then what another one receives late."""
+    left, drained = (times.get(receipt.queue, math.inf) for times in (history.left, history.drained))
+    return receipt.at < left or receipt.at >= drained
 
 
 def _keeps_order(receipt: Receipt, times: Counter[Name]) -> bool:

@@ -30,7 +30,7 @@ from tests.faults.impatient import BlockingProducer, fate_of, is_impatient, send
 
 STEADY_QUEUE = "steady"
 RESTLESS_QUEUE = "restless"
-"""Its consumers detach and attach again, so what they prefetched comes out of its order."""
+"""Its consumers detach and attach again: order says nothing from the first time on."""
 KEPT_QUEUE = "kept"
 """Nobody consumes from it before the drain, so that the stores have something to be equal in."""
 BLOCKING_QUEUE = "blocking"
@@ -86,7 +86,6 @@ class Load:
         self._consumers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._history.disorders(RESTLESS_QUEUE)
         self._history.keeps(KEPT_QUEUE, BLOCKING_QUEUE)
         for queue in (STEADY_QUEUE, RESTLESS_QUEUE):
             for number in range(2):
@@ -227,6 +226,8 @@ class Load:
                     delivery = await receiver.receive(timeout=_GLANCE)
                     receipt = note_receipt(self._history, delivery, name, serial, queue)
                     await _settle(delivery, receipt, rng.random(), self._history)
+            # Before it detaches: nothing that it gives back comes to another one earlier.
+            self._history.leaves(queue, time.monotonic())
             await receiver.close()
 
 
@@ -252,19 +253,23 @@ def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial
     """Write down what came."""
     message = delivery.message
     link = Link(consumer, serial, delivery._core.session_number)
-    receipt = Receipt(decode(message.body), queue, link, message.delivery_count)
+    receipt = Receipt(decode(message.body), queue, link, message.delivery_count, time.monotonic())
     history.receives(receipt)
     return receipt
 
 
 async def drain(url: str, history: History) -> None:
-    """Receive and accept whatever is left in the queues, until nothing has come for a while."""
+    """Receive and accept whatever is left in the queues, until nothing has come for a while.
+
+    Their other consumers have left them.
+    """
     async with aio.connect(url) as connection:
         queues = sorted(set(history.sent.values()))
         await asyncio.gather(*(_drain(connection, history, queue) for queue in queues))
 
 
 async def _drain(connection: aio.Connection, history: History, queue: str) -> None:
+    history.drains(queue, time.monotonic())
     receiver = await connection.create_receiver(queue, credit=500)
     with suppress(ReceiveTimeout):
         while True:

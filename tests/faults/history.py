@@ -47,6 +47,7 @@ class Receipt:
     """One delivery.
 
     :param count: the delivery count in its header; above 0 it is a redelivery.
+    :param at: when it arrived, in seconds of the monotonic clock, which all processes share.
     :param accepted: whether it was accepted over the connection that it came on.
     :param returned: whether the consumer gave it back: it comes again, out of its order.
     """
@@ -55,6 +56,7 @@ class Receipt:
     queue: str
     link: Link
     count: int
+    at: float
     accepted: bool = False
     returned: bool = False
 
@@ -69,8 +71,10 @@ class History:
     sent: dict[Name, str] = field(default_factory=dict)
     fates: dict[Name, Fate] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
-    restless: set[str] = field(default_factory=set)
-    """Queues whose consumers detach with messages in hand: they say nothing about order."""
+    left: dict[str, float] = field(default_factory=dict)
+    """When the first of a queue's consumers began to leave it by its own will."""
+    drained: dict[str, float] = field(default_factory=dict)
+    """When the drain of a queue began, whose other consumers have all left it."""
     serving: dict[int, str] = field(default_factory=dict)
     """Which member was seen to serve in a generation."""
     disputes: list[str] = field(default_factory=list)
@@ -118,9 +122,13 @@ class History:
         """Nobody consumes from these before the drain."""
         self.kept.update(queues)
 
-    def disorders(self, *queues: str) -> None:
-        """The consumers of these detach with messages in hand."""
-        self.restless.update(queues)
+    def leaves(self, queue: str, at: float) -> None:
+        """A consumer detaches by its own will, from now on: what it has prefetched comes to another one."""
+        self.left[queue] = min(at, self.left.get(queue, at))
+
+    def drains(self, queue: str, at: float) -> None:
+        """All consumers have left: only one that attaches from now on receives."""
+        self.drained[queue] = max(at, self.drained.get(queue, at))
 
     def fate(self, name: Name) -> Fate:
         """What is known of a message; nothing yet is unknown."""

@@ -18,7 +18,7 @@ def name(number: int) -> Name:
 
 
 def received(number: int, **changes: object) -> Receipt:
-    facts = {"name": name(number), "queue": "q", "link": LINK, "count": 0, "accepted": True} | changes
+    facts = {"name": name(number), "queue": "q", "link": LINK, "count": 0, "at": 1.0} | changes
     return Receipt(**facts)  # type: ignore[arg-type]
 
 
@@ -87,10 +87,49 @@ def test_redelivered_returned_or_on_another_link_it_may_be_late(late: Receipt) -
     assert check(history(received(1), received(2), late)).holds
 
 
-def test_the_order_of_a_restless_queue_is_not_judged() -> None:
-    seen = history(received(1), received(0), received(2))
-    seen.restless.add("q")
+def overtaken(*, at: float) -> History:
+    """Two consumers; the other one leaves at 10 with 1 in hand, and this one gets it behind 2."""
+    other = Link("another", 1, 1)
+    receipts = [received(0, link=other), received(2, at=9.0), received(1, at=at), received(3, at=30.0)]
+    seen = history(*receipts, sent=4)
+    seen.leaves("q", 10.0)
+    return seen
+
+
+def test_what_a_consumer_that_left_had_prefetched_may_be_late() -> None:
+    assert check(overtaken(at=11.0)).holds
+
+
+def test_before_a_consumer_leaves_nothing_may_be_late() -> None:
+    seen = overtaken(at=9.5)
+    [complaint] = check(seen).disordered
+    assert "number=1" in complaint
+    assert not check(seen).holds
+
+
+@pytest.mark.parametrize("left", [{}, {"another queue": 10.0}, {"q": 12.0}])
+def test_without_a_consumer_that_left_the_queue_before_nothing_may_be_late(left: dict[str, float]) -> None:
+    """One that gave back its messages in mid-stream, and does not know of it."""
+    seen = overtaken(at=11.0)
+    seen.left = left
+    assert len(check(seen).disordered) == 1
+
+
+def test_the_first_consumer_that_leaves_ends_the_order() -> None:
+    for later in (5.0, 15.0):
+        seen = overtaken(at=11.0)
+        seen.leaves("q", later)
+        assert seen.left == {"q": min(10.0, later)}
+        assert check(seen).holds
+
+
+def test_in_the_drain_order_holds_again() -> None:
+    drain = Link("drain", 0, 1)
+    seen = history(received(1, at=21.0, link=drain), received(0, at=22.0, link=drain), sent=2)
+    seen.leaves("q", 10.0)
     assert check(seen).holds
+    seen.drains("q", 20.0)
+    assert len(check(seen).disordered) == 1
 
 
 def test_what_arrives_twice_is_a_duplicate_and_no_violation() -> None:

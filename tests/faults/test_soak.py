@@ -43,7 +43,7 @@ async def test_without_time_for_the_failovers_there_is_a_verdict(tmp_path: Path)
 def test_what_is_not_received_when_it_ends_early_is_counted() -> None:
     names = [Name("producer", number) for number in range(5)]
     fates = dict.fromkeys(names, Fate.ACKNOWLEDGED)
-    received = Receipt(names[0], "q", Link("consumer", 1, 1), 0)
+    received = Receipt(names[0], "q", Link("consumer", 1, 1), 0, 1.0)
     history = History(sent=dict.fromkeys(names, "q"), fates=fates, receipts=[received])
     result = Result(seed=0)
     soak.conclude(result, history)

@@ -45,7 +45,7 @@ class Journal(History):
         self._receipts[id(receipt)] = len(self.receipts)
         super().receives(receipt)
         facts = {"queue": receipt.queue, "link": receipt.link, "count": receipt.count}
-        self._write("receive", id=receipt.name, **facts)
+        self._write("receive", id=receipt.name, time=receipt.at, **facts)
 
     def accepts(self, receipt: Receipt) -> None:
         """See ``History``."""
@@ -67,10 +67,15 @@ class Journal(History):
         super().keeps(*queues)
         self._write("keep", queues=queues)
 
-    def disorders(self, *queues: str) -> None:
+    def leaves(self, queue: str, at: float) -> None:
         """See ``History``."""
-        super().disorders(*queues)
-        self._write("disorder", queues=queues)
+        super().leaves(queue, at)
+        self._write("leave", queue=queue, time=at)
+
+    def drains(self, queue: str, at: float) -> None:
+        """See ``History``."""
+        super().drains(queue, at)
+        self._write("drain", queue=queue, time=at)
 
     def serves(self, generation: int, member: str) -> None:
         """See ``History``."""
@@ -110,7 +115,8 @@ class _Reader:
             "return": lambda line: history.returns(self._receipts[line["receipt"]]),
             "hang": lambda line: history.hangs(_name(line)),
             "keep": lambda line: history.keeps(*line["queues"]),
-            "disorder": lambda line: history.disorders(*line["queues"]),
+            "leave": lambda line: history.leaves(line["queue"], line["time"]),
+            "drain": lambda line: history.drains(line["queue"], line["time"]),
             "serve": lambda line: history.serves(line["generation"], line["member"]),
             "impatient": lambda line: history.impatient.update(line["counts"]),
         }
@@ -123,7 +129,8 @@ class _Reader:
                 self._kinds[facts["kind"]](facts)
 
     def _receive(self, line: dict[str, Any]) -> None:
-        receipt = Receipt(_name(line), line["queue"], Link(*line["link"]), line["count"])
+        link = Link(*line["link"])
+        receipt = Receipt(_name(line), line["queue"], link, line["count"], line["time"])
         self._receipts.append(receipt)
         self._history.receives(receipt)
 

@@ -22,8 +22,8 @@ def sent(number: int, fate: str = "acknowledged", at: float = 1.0) -> str:
     return line("send", number, queue="q") + line("end", number, fate=fate, time=at)
 
 
-def received(number: int, *, count: int = 0, queue: str = "q", serial: int = 1) -> str:
-    return line("receive", number, queue=queue, link=["p/consumer", serial, 1], count=count)
+def received(number: int, *, count: int = 0, queue: str = "q", serial: int = 1, at: float = 1.0) -> str:
+    return line("receive", number, queue=queue, link=["p/consumer", serial, 1], count=count, time=at)
 
 
 def judged(folder: Path, *files: str, forced: tuple[float, float] | None = None) -> Verdict:
@@ -80,6 +80,17 @@ def test_a_planted_disorder_is_found_unless_its_producer_gave_the_message_up(tmp
     assert len(judged(tmp_path, sent(0) + sent(1, "unknown"), swapped).disordered) == 1
 
 
+def test_what_a_consumer_of_another_process_gave_back_may_be_late_from_when_it_left(
+    tmp_path: Path,
+) -> None:
+    ends = sent(0) + sent(1)
+    leave = json.dumps({"kind": "leave", "time": 10.0, "process": "other", "queue": "q"}) + "\n"
+    for late, disordered in ((9.5, 1), (10.5, 0)):
+        receipts = received(1, at=9.0) + received(0, at=late)
+        assert len(judged(tmp_path, ends + receipts, leave).disordered) == disordered
+        assert len(judged(tmp_path, ends + receipts, "").disordered) == 1
+
+
 def test_a_loss_counts_apart_only_within_the_time_of_a_forced_promotion(tmp_path: Path) -> None:
     text = sent(0, at=5.0) + sent(1, at=20.0)
     assert len(judged(tmp_path, text).lost) == 2
@@ -120,12 +131,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             journal.sends(Name("a", number), "q")
             journal.ends(Name("a", number), fate, 10.0 + number)
         for number in range(2):
-            journal.receives(Receipt(Name("a", number), "q", Link("c", 1, number), number))
+            journal.receives(Receipt(Name("a", number), "q", Link("c", 1, number), number, 20.0 + number))
         journal.accepts(journal.receipts[1])
         journal.returns(journal.receipts[0])
         journal.hangs(Name("a", 2))
         journal.keeps("k")
-        journal.disorders("d")
+        journal.leaves("q", 30.0)
+        journal.drains("q", 40.0)
         journal.serves(1, "m")
         journal.impatient["timed out"] += 3
         journal.close()
