@@ -244,6 +244,10 @@ class Broker:
         """Record how full the disk of the store is."""
         self.telemetry.disk(self.membership, level)
 
+    def queue_set_aside(self, replica: str, queue: str, state: str) -> None:
+        """Record that a queue is not copied to a replica for now, or was copied after all."""
+        self.telemetry.set_aside(self.membership, replica, queue, state)
+
     def request_stop(self) -> None:
         """End ``run``."""
         self._stop_requested.set()

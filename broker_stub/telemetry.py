@@ -30,8 +30,8 @@ SOURCE = "broker_stub"
 # Nobody cleans up after a member that runs for years: a few hundred million lines, compressed, or a quarter.
 _KEEP_SIZE = 1024 * 1024 * 1024
 _KEEP_SECONDS = 90 * 86400.0
-# The client chooses its container id, of any length.
-_MAX_ID_LENGTH = 300
+# Peers choose container ids and names, of any length.
+_MAX_NAME_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,9 @@ class MemberTelemetry(Protocol):
     def disk(self, membership: Membership, level: str) -> None:
         """The disk of the store has reached a level, or left it."""
 
+    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
+        """A queue cannot be copied to a replica, or was copied to it after all."""
+
 
 class NullMemberTelemetry:
     """Telemetry is off."""
@@ -110,6 +113,9 @@ class NullMemberTelemetry:
         """Do nothing."""
 
     def disk(self, membership: Membership, level: str) -> None:
+        """Do nothing."""
+
+    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
         """Do nothing."""
 
 
@@ -199,6 +205,11 @@ class MemberTelemetryWriter:
         """The disk of the store has reached a level, or left it."""
         self._put(Kind.MEMBER_DISK, membership, state=level)
 
+    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
+        """A queue cannot be copied to a replica, or was copied to it after all; the log has the reason."""
+        names: dict[str, Value] = {"replica": _short(replica), "queue": _short(queue)}
+        self._put(Kind.MEMBER_SET_ASIDE, membership, state=state, **names)
+
     def _put(self, kind: Kind, membership: Membership, **facts: Value) -> None:
         known: dict[str, Value] = {
             "role": str(membership.role),
@@ -252,8 +263,8 @@ def _error_fields(condition: proton.Condition) -> dict[str, Value]:
     return {"condition": str(condition.name), "error_type": kind.value}
 
 
-def _short(client_id: str | None) -> str | None:
-    return None if client_id is None else client_id[:_MAX_ID_LENGTH]
+def _short(name: str | None) -> str | None:
+    return None if name is None else name[:_MAX_NAME_LENGTH]
 
 
 def _retry_after(condition: proton.Condition) -> float | None:

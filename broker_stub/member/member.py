@@ -120,6 +120,9 @@ class MemberHost(Protocol):
     def disk_changed(self, level: str) -> None:
         """The disk of the store has reached a level, or left it."""
 
+    def queue_set_aside(self, replica: str, queue: str, state: str) -> None:
+        """A queue is not copied to a replica for now, or was copied after all."""
+
 
 class Member:
     """The cluster side of a broker."""
@@ -296,6 +299,7 @@ class Member:
             queues=self._applier.replicated_queues,
             backup_timeout=self._options.backup_timeout,
             name=self._options.name,
+            on_set_aside=self._host.queue_set_aside,
         )
         self._watch = ArbiterWatch(
             self._arbiter,

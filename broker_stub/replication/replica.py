@@ -48,7 +48,7 @@ logger = logging.getLogger("broker_stub.replication")
 
 # Pieces of the wiring that are not executed yet: the loop makes no more of them at once.
 _PIECES = 4
-# Queues in a status: a replica may lack all of them.
+# Queues in a status, and in telemetry at a time: a replica may lack all of them.
 _MOST_REPORTED = 10
 
 
@@ -73,6 +73,9 @@ class ReplicaOwner(Protocol):
 
     def replica_caught_up(self, replica: Replica) -> None:
         """Everything settled before it was waited for is acknowledged: it may have the generation."""
+
+    def queue_set_aside(self, replica: Replica, queue: Queue, *, copied: bool) -> None:
+        """A queue is not copied to it for now, or was copied after all."""
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
         """The replica is to be dropped."""
@@ -109,6 +112,8 @@ class Replica:
         self.backlog = Backlog()
         self.set_aside: dict[bytes, str] = {}
         """Why queues that it lacks are not copied now, by ``wire.key``."""
+        self._reported: set[bytes] = set()
+        """Those of them that the owner was told of."""
 
     @property
     def phase(self) -> Phase:
@@ -216,6 +221,7 @@ class Replica:
         key = wire.key(queue.identity)
         self._lacking.pop(key, None)
         self.set_aside.pop(key, None)
+        self._reported.discard(key)
         feed = self._feeds.pop(key, None)
         if feed is not None:
             queue.unobserve(feed)
@@ -228,6 +234,9 @@ class Replica:
         """The replica was sent what it lacked of a queue."""
         self._lacking.pop(feed.key, None)
         self.set_aside.pop(feed.key, None)
+        if feed.key in self._reported:
+            self._reported.remove(feed.key)
+            self._owner.queue_set_aside(self, feed.queue, copied=True)
         self.progressed()
 
     def feed_failed(self, feed: QueueFeed, reason: str) -> None:
@@ -248,6 +257,10 @@ class Replica:
             feed.queue.unobserve(feed)
             feed.end()
             self.data.end(feed.key)
+            # A full disk sets all of them aside, as often as the replica joins again.
+            if feed.key not in self._reported and len(self._reported) < _MOST_REPORTED:
+                self._reported.add(feed.key)
+                self._owner.queue_set_aside(self, feed.queue, copied=False)
 
     def queues_set_aside(self) -> dict[str, str]:
         """Why queues are set aside, by name; of many, the first ones."""

@@ -78,6 +78,8 @@ class ReplicaSet:
     :param queues: those that are replicated.
     :param backup_timeout: seconds.
     :param name: this member's.
+    :param on_set_aside: called with the names of a replica and of a queue, and ``set-aside`` when the
+        queue is not copied to it for now, ``copied`` when it was copied after all.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class ReplicaSet:
         queues: Callable[[], Iterable[Queue]],
         backup_timeout: float,
         name: str = "",
+        on_set_aside: Callable[[str, str, str], object] = lambda _replica, _queue, _state: None,
     ) -> None:
         self.state = state
         self.held = held
@@ -106,6 +109,7 @@ class ReplicaSet:
         self._wiring = wiring
         self._queues = queues
         self._timeout = backup_timeout
+        self._on_set_aside = on_set_aside
         self._loop = asyncio.get_running_loop()
         self._machines: dict[str, rules.BecomeReady] = {}
         self._shrink: rules.ShrinkInSync | None = None
@@ -253,6 +257,10 @@ class ReplicaSet:
                 replica.command("number", {**_fields(self.held), "ready": ready})
 
     # -- dropping -------------------------------------------------------------------------------
+
+    def queue_set_aside(self, replica: Replica, queue: Queue, *, copied: bool) -> None:
+        """Report it: the replica gets no generation while one is set aside."""
+        self._on_set_aside(replica.name, queue.name, "copied" if copied else "set-aside")
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
         """Drop a replica; if it was ready, nothing is settled until the in-sync set has shrunk."""

@@ -38,6 +38,7 @@ class Kind(enum.StrEnum):
     MEMBER_SITE = "haclient.member.site"
     MEMBER_ANOMALY = "haclient.member.anomaly"
     MEMBER_DISK = "haclient.member.disk"
+    MEMBER_SET_ASIDE = "haclient.member.set_aside"
 
 
 class Type(enum.StrEnum):
@@ -196,7 +197,8 @@ DATA = (
         "haclient.state",
         "state",
         Type.STRING,
-        "state of the connection, on `alive`: `connected` or `reconnecting`; on `disk` its level",
+        "state of the connection, on `alive`: `connected` or `reconnecting`; on `disk` its level; on "
+        "`set_aside` of the queue: `set-aside` or `copied`",
     ),
     Key(
         "haclient.dropped",
@@ -207,6 +209,8 @@ DATA = (
     ),
     Key("haclient.member.name", "member", Type.STRING, "name of the member that writes"),
     Key("haclient.member.role", "role", Type.STRING, "what it is now"),
+    Key("haclient.replica.name", "replica", Type.STRING, "name of the backup that a line is about"),
+    Key("messaging.destination.name", "queue", Type.STRING, "name of the queue that a line is about"),
     Key("haclient.site.link", "site_link", Type.STRING, "name of a link; null for the events of this site"),
     Key(
         "haclient.site.sequence",

@@ -84,6 +84,8 @@ class MemberHost:
 
     def disk_changed(self, level: str) -> None: ...
 
+    def queue_set_aside(self, replica: str, queue: str, state: str) -> None: ...
+
     def give_up(self, why: str) -> None:
         self.ended = why
 

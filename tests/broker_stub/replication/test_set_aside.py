@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from broker_stub.management_client import MemberStatus
+from broker_stub.queueing.queue import Queue
+from broker_stub.replication import wire
 from broker_stub.replication.commit_watch import TICKS
 from broker_stub.replication.replica import Phase
 from haclient.outcome import Outcome, OutcomeState
 from tests.broker_stub.replication.cluster import Cluster, Member, bodies, depth, send, stop_equal
 from tests.broker_stub.replication.test_slow_replica import Pair
+from tests.telemetry.lines import lines
+from tests.telemetry.test_recorder import check_form
 
 # For as long as a file is there, no message gets into one queue.
 HOOK = """
@@ -60,8 +64,10 @@ async def healed(a: Member, b: Member) -> None:
 
 
 async def test_the_other_queues_are_copied_and_it_is_tried_again(tmp_path: Path) -> None:
-    poison = Poison(tmp_path)
-    async with Cluster(tmp_path, backup_timeout=2.0, wrappers={"b": poison.wrapper}) as cluster:
+    poison, telemetry = Poison(tmp_path), tmp_path / "telemetry"
+    recorded = ("--telemetry", str(telemetry))
+    wrappers = {"b": poison.wrapper}
+    async with Cluster(tmp_path, backup_timeout=2.0, wrappers=wrappers, arguments=recorded) as cluster:
         a, b = cluster.members
         await a.start()
         await a.promote()
@@ -80,6 +86,12 @@ async def test_the_other_queues_are_copied_and_it_is_tried_again(tmp_path: Path)
         await healed(a, b)
         assert await b.depth("poison") == 6
         assert len((await stop_equal(a, b))["poison"]) == 6
+        found = lines(telemetry, "set_aside")
+        check_form(found)
+        said = [(each["subject"], each["data"]["haclient.state"]) for each in found]
+        assert said == [("a", "set-aside"), ("a", "copied")], "once, however often it is tried again"
+        names = {(e["data"]["messaging.destination.name"], e["data"]["haclient.replica.name"]) for e in found}
+        assert names == {("poison", "b")}
 
 
 async def test_a_ready_replica_leaves_the_in_sync_set_first(tmp_path: Path) -> None:
@@ -129,6 +141,7 @@ async def test_a_replica_stays_in_catch_up_for_as_long_as_a_queue_is_set_aside()
     reject(pair)
     assert pair.replica.phase is Phase.CATCHING_UP
     assert pair.replica.queues_set_aside() == {"q": "it did not take event 1: no room"}
+    assert pair.primary.set_aside == [("q", False)]
     assert not pair.primary.failed
     pair.data.settle_all()
     assert (pair.replica.lag, pair.replica.phase) == (0, Phase.CATCHING_UP)
@@ -137,6 +150,27 @@ async def test_a_replica_stays_in_catch_up_for_as_long_as_a_queue_is_set_aside()
     pair.data.settle_all()
     assert pair.primary.caught_up
     assert pair.replica.queues_set_aside() == {}
+    assert pair.primary.set_aside == [("q", False), ("q", True)]
+
+
+async def test_of_many_queues_that_are_set_aside_at_once_ten_are_reported() -> None:
+    """A full disk sets all of them aside: their telemetry must not push everything else out."""
+    pair = Pair()
+    await pair.execute()
+    await pair.execute()
+    queues = [Queue(f"q{number}", lambda: 0.0) for number in range(12)]
+    for queue in queues:
+        pair.replica.add(queue)
+    feeds = [pair.replica._feeds[wire.key(queue.identity)] for queue in queues]
+    for _ in range(2):
+        for feed in feeds:
+            pair.replica._feeds[feed.key] = feed
+            pair.replica.feed_failed(feed, "planted")
+    assert pair.primary.set_aside == [(f"q{number}", False) for number in range(10)]
+    pair.replica.remove(queues[0])
+    for feed in feeds[1:]:
+        pair.replica.feed_caught_up(feed)
+    assert pair.primary.set_aside[10:] == [(f"q{number}", True) for number in range(1, 10)]
 
 
 async def test_a_replica_with_a_queue_aside_owes_nothing_before_it_reports_again() -> None:

@@ -25,6 +25,7 @@ class Primary:
     def __init__(self) -> None:
         self.failed = ""
         self.caught_up = False
+        self.set_aside: list[tuple[str, bool]] = []
 
     def sent(self, size: int) -> None: ...
 
@@ -37,6 +38,9 @@ class Primary:
 
     def replica_caught_up(self, replica: Replica) -> None:
         self.caught_up = True
+
+    def queue_set_aside(self, replica: Replica, queue: Queue, *, copied: bool) -> None:
+        self.set_aside.append((queue.name, copied))
 
     def replica_failed(self, replica: Replica, reason: str) -> None:
         self.failed = reason
