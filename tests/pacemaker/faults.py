@@ -72,8 +72,9 @@ def fail(
         cluster.wait_until_ready(len(cluster.nodes) - 1)
         whole = elapsed(began)
         verdict = traffic.finish()
+    monitored = "" if math.isnan(since_monitor) else f" ({since_monitor} s after a monitor failed)"
     measured(
-        f"{name}: promoted after {promoted} s ({since_monitor} s after a monitor failed),"
+        f"{name}: promoted after {promoted} s{monitored},"
         f" address moved after {moved} s, all ready after {whole} s;"
         f" {verdict.acknowledged} acknowledged, {len(verdict.lost)} lost, {verdict.duplicates} duplicates"
     )

@@ -4,7 +4,8 @@
 
 The agent starts a pair of members; clients in processes of their own send as fast as they can.  Each monitor
 is one run of the agent: if it fails, Pacemaker would kill a primary that works.  Prints the count and the
-slowest, and exits with 1 if any monitor failed.
+slowest after every hundred monitors and at the end, which may be an interrupt, and exits with 1 if any
+monitor failed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _CLIENTS = 4
 _READY = 60.0
 _TIMEOUT_MS = 20_000
 """Of a monitor on the page."""
+_REPORT_EVERY = 100
 
 
 def _flood(url: str, queue: str) -> None:
@@ -89,29 +91,53 @@ def _pair(nodes: list[Node]) -> Node:
     return primary
 
 
+class _Counted:
+    """The monitors so far."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.failures: list[str] = []
+
+    def run(self, node: Node) -> None:
+        """One more."""
+        began = time.monotonic()
+        result = node.agent("monitor", timeout=_TIMEOUT_MS)
+        self.times.append(time.monotonic() - began)
+        if result.code != _PROMOTED:
+            number = len(self.times)
+            self.failures.append(f"monitor {number}: exit code {result.code}: {result.errors.strip()}")
+
+    def __str__(self) -> str:
+        if not self.times:
+            return "no monitor has run"
+        median, slowest = statistics.median(self.times), max(self.times)
+        return (
+            f"{len(self.times)} monitors beside full load: {len(self.failures)} failed;"
+            f" median {median:.2f} s, slowest {slowest:.2f} s, the interpreter's start included"
+        )
+
+
 @click.command()
 @click.option("--count", type=click.IntRange(1), default=1000, show_default=True, help="Monitors to run.")
 def main(*, count: int) -> None:
     """Count the monitors of a busy primary that fail."""
     # The members outlive whoever started them, but for a regular end.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
-    times, failures = [], []
-    with tempfile.TemporaryDirectory(prefix="monitors-") as folder, cluster(Path(folder), "a", "b") as nodes:
-        primary = _pair(nodes)
-        with _load(primary):
-            for number in range(count):
-                began = time.monotonic()
-                result = primary.agent("monitor", timeout=_TIMEOUT_MS)
-                times.append(time.monotonic() - began)
-                if result.code != _PROMOTED:
-                    failures.append(f"monitor {number}: exit code {result.code}: {result.errors.strip()}")
-    click.echo(
-        f"{count} monitors beside full load: {len(failures)} failed; median {statistics.median(times):.2f} s,"
-        f" slowest {max(times):.2f} s, the interpreter's start included"
-    )
-    for failure in failures[:10]:
-        click.echo(failure, err=True)
-    sys.exit(1 if failures else 0)
+    counted = _Counted()
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix="monitors-")
+        with scratch as folder, cluster(Path(folder), "a", "b") as nodes:
+            primary = _pair(nodes)
+            with _load(primary):
+                for number in range(1, count + 1):
+                    counted.run(primary)
+                    if number % _REPORT_EVERY == 0 and number < count:
+                        click.echo(counted)  # flushes
+    finally:
+        click.echo(counted)
+        for failure in counted.failures[:10]:
+            click.echo(failure, err=True)
+    sys.exit(1 if counted.failures else 0)
 
 
 if __name__ == "__main__":
