@@ -11,6 +11,8 @@ Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (source and target).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Protocol
 
 from proton import Terminus
@@ -29,6 +31,7 @@ from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.connections.server import ConnectionServer
 from broker_stub.connections.targets import Client, Targets
 from broker_stub.queueing.exchanges import Route
+from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
@@ -61,6 +64,7 @@ class ClientLinks:
 
     __slots__ = (
         "_client",
+        "_ends",
         "_exchange_queues",
         "_incoming",
         "_outgoing",
@@ -80,6 +84,8 @@ class ClientLinks:
         self._unfinished = server.unfinished.of_connection()
         self._exchange_queues: dict[OutgoingLink, Queue] = {}
         """The temporary queues of receivers from exchanges."""
+        self._ends: dict[OutgoingLink | Incoming, Callable[[], None]] = {}
+        """What to call when links to dynamic queues end."""
 
     def accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """Answer a client's Attach.
@@ -105,6 +111,7 @@ class ClientLinks:
         else:
             owner.end()
             self._incoming.discard(owner)
+        self._detached(owner)
 
     def end(self, *, died: bool) -> None:
         """All of them end, and their deliveries are returned."""
@@ -117,6 +124,23 @@ class ClientLinks:
             incoming.end()
         self._outgoing.clear()
         self._incoming.clear()
+        for owner in tuple(self._ends):
+            self._detached(owner)
+
+    def _dynamic(self, policy: LifetimePolicy) -> Queue:
+        return self._targets.temporary_queue(policy)
+
+    def _attached(self, owner: OutgoingLink | Incoming, node: Queue | Route, *, is_creator: bool) -> None:
+        """Count the links of a queue whose life may depend on it."""
+        lifetime = self._server.addresses.lifetimes.get(node) if isinstance(node, Queue) else None
+        if lifetime is not None:
+            lifetime.attached()
+            self._ends[owner] = functools.partial(lifetime.detached, is_creator=is_creator)
+
+    def _detached(self, owner: OutgoingLink | Incoming) -> None:
+        end = self._ends.pop(owner, None)
+        if end is not None:
+            end()
 
     def delete_temporary_queues(self) -> None:
         """The connection has ended."""
@@ -139,19 +163,20 @@ class ClientLinks:
                 link, self._client, self._targets.to_send, self._window(), intake
             )
         else:
+            policy = terminus.lifetime_policy(remote) if remote.dynamic else None
             target = (
-                self._targets.temporary_queue()
-                if remote.dynamic
-                else self._targets.to_send(remote.address, terminus.node_properties(remote))
+                self._targets.to_send(remote.address, terminus.node_properties(remote))
+                if policy is None
+                else self._dynamic(policy)
             )
             if isinstance(target, Queue | Route):
                 self.uses_queues |= isinstance(target, Route) or not target.temporary
                 incoming = IncomingLink(link, self._client, target, self._window(), intake)
-                endpoint.target.address = target.name
+                terminus.answer_target(link, target.name, terminus.node_facts(target, policy))
+                self._attached(incoming, target, is_creator=policy is not None)
             else:
                 incoming = RequestLink(link, self._client, target)
-                endpoint.target.address = MANAGEMENT
-        terminus.mirror(link)
+                terminus.answer_target(link, MANAGEMENT, terminus.NodeFacts())
         self._incoming.add(incoming)
         link.owner = incoming
         link.on_unfinished = self._unfinished.changed
@@ -166,18 +191,18 @@ class ClientLinks:
         remote = endpoint.remote_source
         terminus.refuse_filters(remote)
         terminus.refuse_subscriptions(remote, is_exchange=self._targets.is_exchange(remote.address))
+        policy = terminus.lifetime_policy(remote) if remote.dynamic else None
         target = (
-            self._targets.temporary_queue()
-            if remote.dynamic
-            else self._targets.to_receive(remote.address, terminus.node_properties(remote))
+            self._targets.to_receive(remote.address, terminus.node_properties(remote))
+            if policy is None
+            else self._dynamic(policy)
         )
         queue = self._targets.queue_of(target)
         self.uses_queues |= not queue.temporary
-        terminus.mirror(link)
-        endpoint.source.address = target.name
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
-        endpoint.source.distribution_mode = Terminus.DIST_MODE_COPY if browsing else Terminus.DIST_MODE_MOVE
+        terminus.answer_source(link, target.name, terminus.node_facts(target, policy), browsing=browsing)
         outgoing = OutgoingLink(link, queue, self._client, browsing=browsing)
+        self._attached(outgoing, queue, is_creator=policy is not None)
         self._outgoing.add(outgoing)
         if queue.name == REPLICATION_QUEUE and not browsing:
             self._server.site.read_by(outgoing)

@@ -8,6 +8,7 @@ Rules
 * A link that is closed in order returns its messages unchanged; one that died returns them with the delivery
   count increased.
 * A message that is larger than the client takes stays in the queue, and the link is closed.
+* When its queue is deleted, the link is closed.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
 """
@@ -19,7 +20,12 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.amqp.conditions import LINK_MESSAGE_SIZE_EXCEEDED, LINK_STOLEN, NOT_IMPLEMENTED
+from broker_stub.amqp.conditions import (
+    LINK_MESSAGE_SIZE_EXCEEDED,
+    LINK_STOLEN,
+    NOT_IMPLEMENTED,
+    RESOURCE_DELETED,
+)
 from broker_stub.amqp.message_format import with_header
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
@@ -90,6 +96,10 @@ class OutgoingLink:
             # This runs while another connection sends a message; that one is not at fault.
             logger.exception("delivery failed; its connection is ended")
             self._connection.link_failed()
+
+    def queue_deleted(self) -> None:
+        """The queue is gone."""
+        self._close(RESOURCE_DELETED, f"{self._queue.name} is deleted", died=False)
 
     def _with_header(self, message: Message) -> bytes:
         ttl_ms = None

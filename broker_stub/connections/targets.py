@@ -27,6 +27,7 @@ from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.connections.server import ConnectionServer
 from broker_stub.connections.terminus import NO_NODE_PROPERTIES, NodeProperties
 from broker_stub.queueing.exchanges import ExchangeType, Route
+from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 
@@ -52,11 +53,15 @@ class Targets:
         self._client = client
         self._temporary: set[Queue] = set()
 
-    def temporary_queue(self) -> Queue:
-        """A new queue that ends with the connection."""
+    def temporary_queue(self, policy: LifetimePolicy) -> Queue:
+        """A new queue that ends with the connection, or earlier.
+
+        :param policy: see ``node_lifetime``.
+        """
+        self._temporary = {queue for queue in self._temporary if not queue.deleted}
         self._check_temporary()
         exempt = self._client.admin and len(self._temporary) < _ADMIN_TEMPORARY_QUEUES
-        queue = self._server.addresses.temporary(self._client, limited=not exempt)
+        queue = self._server.addresses.temporary(self._client, policy, limited=not exempt)
         self._temporary.add(queue)
         return queue
 

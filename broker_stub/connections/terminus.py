@@ -1,31 +1,152 @@
-"""Reads the terminus of a peer's Attach, and mirrors it in the answer.
+"""Reads the terminus of a peer's Attach, and answers with what holds here.
 
 Source: AMQP 1.0 part 2, section 2.7.3 (attach); part 3, sections 3.5.3 and 3.5.4 (source and target).
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict
 
 import proton
 
 from broker_stub.amqp.conditions import NOT_IMPLEMENTED
+from broker_stub.queueing.exchanges import Route
+from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, AddressRefusedError
+from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SITE_PROPERTY
 from haclient.engine import peer_fields
 from haclient.engine.links import ReceiverLink, SenderLink
 
+LIFETIME_PROPERTY = "lifetime-policy"
+_OUTCOMES: Final = frozenset(f"amqp:{each}:list" for each in ("accepted", "rejected", "released", "modified"))
+# By descriptor: the number or the symbol.
+_POLICIES: Final[dict[int | str, LifetimePolicy]] = {int(each): each for each in LifetimePolicy} | {
+    f"amqp:{each.name.lower().replace('_', '-')}:list": each for each in LifetimePolicy
+}
+
 
 def mirror(link: SenderLink | ReceiverLink) -> None:
-    """Answer with the terminus that the peer requested, where it holds here."""
+    """Answer a link between members with the terminus that was asked for."""
     endpoint = link.endpoint
-    address = endpoint.target.address
     endpoint.source.copy(endpoint.remote_source)
     endpoint.target.copy(endpoint.remote_target)
+    _answer_settle_modes(link)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a node is, for the answer to an Attach.
+
+    :param capabilities: those that it has.
+    :param properties: its node properties, by name.
+    """
+
+    capabilities: frozenset[str] = frozenset()
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+def node_facts(node: Queue | Route, policy: LifetimePolicy | None = None) -> NodeFacts:
+    """The facts of a queue or an exchange.
+
+    :param policy: of a dynamic node.
+    """
+    if isinstance(node, Route):
+        exchange = node.exchange
+        return NodeFacts(frozenset(("topic",)), {REPLICATE_PROPERTY: str(exchange.replicate)})
+    properties: dict[str, Any] = {REPLICATE_PROPERTY: str(node.replicate), SITE_PROPERTY: str(node.site)}
+    if policy is not None:
+        properties[LIFETIME_PROPERTY] = proton.Described(proton.ulong(policy), [])
+    kinds = ("queue", "temporary-queue") if node.temporary else ("queue",)
+    return NodeFacts(frozenset(kinds), properties)
+
+
+def lifetime_policy(terminus: proton.Terminus) -> LifetimePolicy:
+    """The lifetime policy that a dynamic node is asked for.
+
+    :raises AddressRefusedError: for one that there is not.
+    """
+    asked = peer_fields.node_properties(terminus).get(LIFETIME_PROPERTY)
+    if asked is None:
+        return LifetimePolicy.DELETE_ON_CLOSE
+    descriptor = asked.descriptor if isinstance(asked, proton.Described) else None
+    policy = _POLICIES.get(descriptor) if isinstance(descriptor, int | str) else None
+    if policy is None:
+        raise AddressRefusedError(NOT_IMPLEMENTED, f"there is no lifetime policy {asked!r:.100}")
+    return policy
+
+
+def answer_target(link: ReceiverLink, address: str | None, node: NodeFacts) -> None:
+    """Answer with the target as it is here: what this member does not support is left out."""
+    asked, own = link.endpoint.remote_target, link.endpoint.target
+    own.type = asked.type
     if address is not None:
-        endpoint.target.address = address
+        own.address = address
+    own.dynamic = asked.dynamic
+    _answer_node(asked, own, node)
+    source = link.endpoint.source
+    source.copy(link.endpoint.remote_source)  # the sender's own, and not this member's to change
+    _answer_settle_modes(link)
+
+
+def answer_source(
+    link: SenderLink,
+    address: str | None,
+    node: NodeFacts,
+    *,
+    browsing: bool,
+    filters: Mapping[str, proton.Described] | None = None,
+    durable: bool = False,
+) -> None:
+    """Answer with the source as it is here: what this member does not support is left out.
+
+    :param filters: those that decide what is sent, by name, as the peer gave them.
+    :param durable: whether the source outlives the link.
+    """
+    asked, own = link.endpoint.remote_source, link.endpoint.source
+    own.type = proton.Terminus.SOURCE
+    if address is not None:
+        own.address = address
+    own.dynamic = asked.dynamic
+    own.distribution_mode = proton.Terminus.DIST_MODE_COPY if browsing else proton.Terminus.DIST_MODE_MOVE
+    if durable:
+        own.durability = proton.Terminus.DELIVERIES
+        own.expiry_policy = proton.Terminus.EXPIRE_NEVER
+    else:
+        own.expiry_policy = proton.Terminus.EXPIRE_WITH_LINK
+    if filters:
+        own.filter.put_object({proton.symbol(name): each for name, each in filters.items()})
+    outcomes = peer_fields.outcomes(asked) & _OUTCOMES
+    if outcomes:
+        own.outcomes.put_object(_symbols(sorted(outcomes)))
+    _answer_node(asked, own, node)
+    target = link.endpoint.target
+    target.copy(link.endpoint.remote_target)  # the receiver's own
+    _answer_settle_modes(link)
+
+
+def _answer_settle_modes(link: SenderLink | ReceiverLink) -> None:
+    endpoint = link.endpoint
     endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
     endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
+
+
+def _answer_node(asked: proton.Terminus, own: proton.Terminus, node: NodeFacts) -> None:
+    """Of what was asked for, what holds."""
+    names = peer_fields.capabilities(asked) & node.capabilities
+    if names:
+        own.capabilities.put_object(_symbols(sorted(names)))
+    given = peer_fields.node_properties(asked)
+    held = {proton.symbol(name): value for name, value in node.properties.items() if name in given}
+    if held:
+        own.properties.put_object(held)
+
+
+def _symbols(names: Iterable[str]) -> proton.Array:
+    undescribed: Any = proton.UNDESCRIBED  # the annotation of its argument leaves out its own constant
+    return proton.Array(undescribed, proton.Data.SYMBOL, *map(proton.symbol, names))
 
 
 def properties(link: SenderLink) -> dict[str, Any]:

@@ -107,6 +107,16 @@ class Dispatcher:
         for consumer in self._consumers:
             consumer.held.discard(message)
 
+    def close(self) -> None:
+        """The queue is deleted, and its consumers learn it."""
+        consumers = (*self._consumers, *self.browse_consumers)
+        self._consumers.clear()
+        self.browse_consumers.clear()
+        self.waiting.clear()
+        for consumer in consumers:
+            consumer.waiting = False
+            consumer.sink.queue_deleted()
+
     # -- messages -------------------------------------------------------------------------------
 
     def requeue(self, message: Message) -> None:

@@ -90,6 +90,9 @@ class Sink(Protocol):
     def deliver(self, message: Message) -> None:
         """Send the message."""
 
+    def queue_deleted(self) -> None:
+        """The queue is gone: nothing more comes, and outcomes change nothing."""
+
 
 class NoSink:
     """Where the messages of a consumer go that is gone: nowhere, for it has no room."""
@@ -103,6 +106,9 @@ class NoSink:
     def deliver(self, message: Message) -> None:
         """Not called, for there is no room."""
         raise AssertionError(f"message {message.number} for a consumer that is gone")
+
+    def queue_deleted(self) -> None:
+        """It is gone already."""
 
 
 NO_SINK = NoSink()

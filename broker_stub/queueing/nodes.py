@@ -24,6 +24,7 @@ from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeT
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.node_lifetime import LifetimePolicy, NodeLifetime
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import (
     DEFAULT_LIMITS,
@@ -122,6 +123,8 @@ class Addresses:
         self._exchanges: dict[str, Exchange] = {}
         self._exchange_identities: dict[str, Exchange] = {}
         self._expiring = ExpirySchedule()
+        self.lifetimes: dict[Queue, NodeLifetime] = {}
+        """When dynamic queues end."""
         self.intake = Intake()
         self.watcher: Watcher | None = None
         self.site: SiteWatcher | None = None
@@ -248,15 +251,19 @@ class Addresses:
             del self._queues[queue.name]
         self._by_identity.pop(queue.identity, None)
         self._expiring.discard(queue)
+        self.lifetimes.pop(queue, None)
         queue.close()
         for exchange in self._exchanges.values():
             exchange.remove_queue(queue)
         if self.watcher is not None:
             self.watcher.queue_deleted(queue)
 
-    def temporary(self, owner: object, *, limited: bool = True) -> Queue:
+    def temporary(
+        self, owner: object, policy: LifetimePolicy | None = None, *, limited: bool = True
+    ) -> Queue:
         """A new queue with a name of its own, for one connection.
 
+        :param policy: when it ends before its connection does; ``None`` for when it is deleted.
         :param limited: whether it is refused when there are too many.
         :raises AddressRefusedError: when there are too many queues.
         """
@@ -273,6 +280,8 @@ class Addresses:
             now_ms=self.now_ms,
             on_expiring=self._expiring.note,
         )
+        if policy is not None:
+            self.lifetimes[queue] = NodeLifetime(queue, policy, self.delete)
         return self._add(queue)
 
     def _check_queue_limit(self) -> None:

@@ -152,9 +152,10 @@ class Queue:
         self._watermarks.waiting.pop(call, None)
 
     def close(self) -> None:
-        """The queue is deleted: senders that wait for credit learn it by sending."""
+        """The queue is deleted: consumers learn it now, and senders that wait for credit by sending."""
         self.deleted = True
         self._watermarks.close(self.size)
+        self._dispatcher.close()
 
     # -- producers ------------------------------------------------------------------------------
 

@@ -58,9 +58,19 @@ def filters(source: proton.Terminus) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
-def capabilities(source: proton.Terminus) -> frozenset[str]:
-    """The capabilities of a source: one symbol, or several."""
-    found = _read(lambda: _value(source.capabilities))
+def capabilities(terminus: proton.Terminus) -> frozenset[str]:
+    """The capabilities of a terminus."""
+    return _symbols(lambda: _value(terminus.capabilities))
+
+
+def outcomes(source: proton.Terminus) -> frozenset[str]:
+    """The outcomes that a source names."""
+    return _symbols(lambda: _value(source.outcomes))
+
+
+def _symbols(read: Callable[[], Any]) -> frozenset[str]:
+    """One symbol, or several."""
+    found = _read(read)
     several = found.elements if isinstance(found, proton.Array) else [found]
     return frozenset(str(symbol) for symbol in several if symbol is not None)
 

@@ -77,11 +77,8 @@ async def test_a_queue_above_the_limit_is_refused_and_the_others_stay(crowded: E
     client = await Client().connect(crowded)
     for number in range(4):
         await client.attach("sender", f"s{number}", f"q{number}")
-    reply = await client.attach("receiver", "reply", None, dynamic=True)
+    await client.attach("receiver", "reply", None, dynamic=True)
     await client.attach("receiver", "r0", "q0")
-    reply.close()
-    kind, closed, _ = await client.links.get()
-    assert (kind, closed) == ("closed", reply)
     for role, address in (("sender", "q5"), ("receiver", "q6")):
         with pytest.raises(LinkRefusedError, match="the limit of 5 queues is reached") as caught:
             await client.attach(role, f"{role} {address}", address)

@@ -1,0 +1,88 @@
+"""How long a dynamic queue lives: the lifetime policy that its creator asked for.
+
+Rules
+-----
+* Without a policy the queue ends with the link that made it.  None of them ends it earlier.
+* It ends with its connection in any case: no other one may take from it, so nobody would be left who could.
+
+Source: AMQP 1.0 part 3, sections 3.5.9 to 3.5.13 (lifetime policies).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+
+from broker_stub.queueing.message import Message
+from broker_stub.queueing.queue import Queue
+
+
+class LifetimePolicy(enum.IntEnum):
+    """When a dynamic node is deleted: the descriptors of the policies."""
+
+    DELETE_ON_CLOSE = 0x2B
+    DELETE_ON_NO_LINKS = 0x2C
+    DELETE_ON_NO_MESSAGES = 0x2D
+    DELETE_ON_NO_LINKS_OR_MESSAGES = 0x2E
+
+
+class NodeLifetime:
+    """The life of one dynamic queue (a ``message.Observer`` of it).
+
+    :param delete: called once, with the queue, when it has ended.
+    """
+
+    __slots__ = ("_delete", "_ended", "_has_creator", "_links", "_policy", "_queue")
+
+    def __init__(self, queue: Queue, policy: LifetimePolicy, delete: Callable[[Queue], None]) -> None:
+        self._queue = queue
+        self._policy = policy
+        self._delete = delete
+        self._links = 0
+        self._has_creator = True
+        self._ended = False
+        if policy in _WAITS_FOR_MESSAGES:
+            queue.observe(self)
+
+    def attached(self) -> None:
+        """A link to the queue is new."""
+        self._links += 1
+
+    def detached(self, *, is_creator: bool) -> None:
+        """A link to the queue has ended.
+
+        :param is_creator: whether it made the queue.
+        """
+        self._links -= 1
+        self._has_creator = self._has_creator and not is_creator
+        self.check()
+
+    def check(self) -> None:
+        """Delete the queue if its time has come."""
+        if self._ended or self._queue.deleted or self._has_creator:
+            return
+        waits_for_links = self._policy in _WAITS_FOR_LINKS and self._links
+        waits_for_messages = self._policy in _WAITS_FOR_MESSAGES and self._queue.depth
+        if not waits_for_links and not waits_for_messages:
+            self._ended = True
+            self._delete(self._queue)
+
+    # -- the queue's observer -------------------------------------------------------------------
+
+    def enqueued(self, queue: Queue, message: Message) -> None:
+        """A message more to wait for."""
+
+    def dequeued(self, queue: Queue, message: Message) -> None:
+        """One less; the queue is in the middle of it."""
+        asyncio.get_running_loop().call_soon(self.check)
+
+    def acquired(self, queue: Queue, message: Message) -> None:
+        """It is still in the queue."""
+
+    def progress_changed(self, queue: Queue, completion: Message) -> None:
+        """A dynamic queue has no site progress."""
+
+
+_WAITS_FOR_LINKS = (LifetimePolicy.DELETE_ON_NO_LINKS, LifetimePolicy.DELETE_ON_NO_LINKS_OR_MESSAGES)
+_WAITS_FOR_MESSAGES = (LifetimePolicy.DELETE_ON_NO_MESSAGES, LifetimePolicy.DELETE_ON_NO_LINKS_OR_MESSAGES)
