@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_stub.amqp import message_format
 from broker_stub.amqp.message_format import (
     PLAIN,
     MalformedMessageError,
@@ -68,6 +69,97 @@ def test_the_duplicate_id_is_found_among_application_properties_only(
     found = inspect(encoded(message)).duplicate_id
     assert found is not None
     assert found.endswith(value.encode())
+
+
+DUPLICATE_KEY = b"\xa1\x0c_AMQ_DUPL_ID"
+HEADER, BODY = b"\x00\x53\x70\xc0\x02\x01\x41", b"\x00\x53\x77\xa1\x01x"
+
+
+def properties(*items: bytes) -> bytes:
+    """Application properties, in the encoding that proton does not write."""
+    content = b"".join(items)
+    return b"\x00\x53\x74\xc1" + bytes([len(content) + 1, len(items)]) + content
+
+
+def property_list(*fields: bytes) -> bytes:
+    content = b"".join(fields)
+    return b"\x00\x53\x73\xc0" + bytes([len(content) + 1, len(fields)]) + content
+
+
+ONE_ID = HEADER + properties(DUPLICATE_KEY, b"\xa1\x03one")
+# Both have what looks like the only property and a body behind it, and is neither.
+FAKE = b"\x02" + DUPLICATE_KEY + b"\xa1\x03one\x00\x53\x77"
+FAKE_START = HEADER + property_list(b"\xa0" + bytes([len(FAKE)]) + FAKE)
+PADDED_START = HEADER + b"\x00\x53\x74\xc1" + bytes([len(FAKE)]) + FAKE
+
+
+@given(st.lists(st.tuples(messages(), TEXT.filter(bool)), min_size=2, max_size=5))
+def test_an_envelope_is_that_of_its_own_message_whatever_came_before(
+    sent: list[tuple[proton.Message, str]],
+) -> None:
+    for message, value in [*sent, *reversed(sent)]:
+        message.properties = {"_AMQ_DUPL_ID": value}
+        decoded = proton.Message()
+        decoded.decode(encoded(message))
+        envelope = inspect(encoded(message))
+        assert envelope.duplicate_id is not None
+        assert envelope.duplicate_id[2 if len(value.encode()) < 256 else 5 :] == value.encode()
+        assert (envelope.durable, envelope.delivery_count) == (decoded.durable, decoded.delivery_count)
+        assert (envelope.ttl_ms or 0) / 1000 == decoded.ttl
+        assert (envelope.expiry_ms or 0) / 1000 == decoded.expiry_time
+
+
+@pytest.mark.parametrize(
+    ("data", "duplicate_id"),
+    [
+        (ONE_ID + BODY, b"\xa1\x03one"),
+        (ONE_ID.replace(b"one", b"two") + BODY, b"\xa1\x03two"),
+        (ONE_ID, b"\xa1\x03one"),
+        (ONE_ID + properties(b"\xa1\x01k", b"\x40") + BODY, None),
+        (ONE_ID + properties(DUPLICATE_KEY, b"\xa1\x03new") + BODY, b"\xa1\x03new"),
+        (ONE_ID.replace(b"one", b"\x00Su") + BODY, b"\xa1\x03\x00Su"),
+        (HEADER + properties(DUPLICATE_KEY, b"\xa1\x03one", b"\xa1\x01k", b"\x40") + BODY, b"\xa1\x03one"),
+        (FAKE_START + BODY, None),
+        (PADDED_START + BODY, b"\xa1\x03one"),
+        (PADDED_START + properties(DUPLICATE_KEY, b"\xa1\x03new") + BODY, b"\xa1\x03new"),
+        (FAKE_START + properties(DUPLICATE_KEY, b"\xa1\x03abc") + BODY, b"\xa1\x03abc"),
+    ],
+    ids=str,
+)
+def test_a_known_start_says_nothing_about_what_follows_it(data: bytes, duplicate_id: bytes | None) -> None:
+    for known in (
+        ONE_ID + BODY,
+        PADDED_START + BODY,
+        FAKE_START + properties(DUPLICATE_KEY, b"\xa1\x03one") + BODY,
+    ):
+        inspect(known)
+        for _ in range(2):
+            assert inspect(data).duplicate_id == duplicate_id
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(ONE_ID[:-size] for size in range(1, len(ONE_ID) - len(HEADER))),
+        *(
+            ONE_ID + rest
+            for rest in (b"\x00", b"\x00\x53", b"x", b"\x00\x53\x79", b"\x00\x53\x74\xc1\xff\x02")
+        ),
+    ],
+    ids=str,
+)
+def test_bytes_that_begin_like_a_message_are_malformed_all_the_same(data: bytes) -> None:
+    inspect(ONE_ID + BODY)
+    with pytest.raises(MalformedMessageError):
+        inspect(data)
+
+
+def test_what_is_known_of_starts_is_bounded() -> None:
+    for count in range(1000):
+        header = b"\x00\x53\x70\xc0\x0a\x05\x41\x40\x40\x40\x70" + count.to_bytes(4)
+        data = header + properties(DUPLICATE_KEY, b"\xa1\x03one") + BODY
+        assert (inspect(data).delivery_count, inspect(data).delivery_count) == (count, count)
+    assert len(message_format._starts) <= 256
 
 
 @pytest.mark.parametrize("name", ["value", "x_AMQ_DUPL_ID"])
