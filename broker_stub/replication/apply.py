@@ -218,10 +218,11 @@ class Applier:
         queue.insert(event.id, event.data, envelope, event.delivery_count, event.expires_at_ms)
         return self._persister.put(queue, event, duplicate_id)
 
-    async def committed(self, sequence: int) -> None:
-        """Wait until the store has committed up to there."""
+    async def committed(self, sequence: int) -> int:
+        """Wait until the store has committed up to there; the last one that it has."""
         if self._store.committed < sequence:
             await self._store.when_committed(sequence)
+        return self._store.committed
 
     def _discard(self, queue: Queue, event: wire.Event) -> int:
         queue.discard(event.ids)

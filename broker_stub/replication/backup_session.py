@@ -96,8 +96,8 @@ class ReplicationTarget(Protocol):
     def apply(self, queue: Queue, event: wire.ReplicatedMessage | wire.Event) -> int:
         """Apply an event to a queue; the store's sequence number of it."""
 
-    async def committed(self, sequence: int) -> None:
-        """Wait until the store has committed up to there."""
+    async def committed(self, sequence: int) -> int:
+        """Wait until the store has committed up to there; the last one that it has."""
 
 
 class SessionEndedError(Exception):
@@ -300,8 +300,7 @@ class BackupSession:
             await self._arrived.wait()
             self._arrived.clear()
             while applied:
-                await self._target.committed(applied[0][0])
-                sequence = applied[0][0]
+                sequence = await self._target.committed(applied[0][0])
                 committed = []
                 while applied and applied[0][0] <= sequence:
                     committed.append(applied.popleft()[1])
