@@ -175,10 +175,7 @@ class Broker:
         self.admission = AdmissionController(options.admission, self.membership, self._loop)
         self._scheduler = NewcomerScheduler(self._loop)
         self._listener = Listener(
-            self._accept_socket,
-            self._loop,
-            accept_delay=lambda: self.admission.handshakes.accept_delay(self._loop.time()),
-            exhausted=lambda: self.admission.handshakes.abort_oldest("there is no file descriptor left"),
+            self._accept_socket, self._loop, self.admission.handshakes, timeout=options.handshake_timeout
         )
         self._logged_failures = 0
         self._descriptor_limit = descriptors.most_connections(options.admission.max_handshakes)
@@ -321,7 +318,7 @@ class Broker:
         """Serve, park or refuse a client that has sent its Open."""
         admission = self.admission
         admission.handshakes.opened(request, self._loop.time())
-        opened = len(self._connections) - len(admission.handshakes)
+        opened = len(self._connections) - admission.handshakes.begun
         full = self._user_connections.refusal_reason(request.user)
         if opened - len(admission.parking) > self.options.max_connections or opened > self._descriptor_limit:
             full = "the limit of connections is reached"

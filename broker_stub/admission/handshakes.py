@@ -12,11 +12,15 @@ The age at which that happens depends on the others: in a storm from overloaded 
 take seconds, and aborted clients would only connect again.  So the oldest one is aborted when it is
 ``SLOWER`` times as old as the handshakes that finished lately.
 
+A client that has not sent a byte costs nothing to accept and nothing to lose, so it delays nobody, and at the
+limit it is aborted before all others, and much earlier: thousands of silent sockets must not keep a health
+probe waiting.  Nobody can make it earlier than ``MIN_SILENCE``, or, by speaking late, later than ``MIN_AGE``.
+
 Rules
 -----
 * Accepting always continues: a handshake that delays it is finished or old within ``PATIENCE``, can be
   aborted some time later, and ends with the handshake timeout at last.
-* No handshake is aborted before ``MIN_AGE``.
+* No handshake is aborted before ``MIN_AGE`` if its client has sent something, none before ``MIN_SILENCE``.
 
 Source: the oldest-first drop of half-open connections, RFC 4987, section 3.3.
 """
@@ -30,6 +34,8 @@ PATIENCE = 0.1
 # All of them may send in the same instant, and established connections wait for that: some 20 ms.
 MAX_YOUNG = 100
 MIN_AGE = 2.0
+# The first bytes follow at once; if they are lost, Linux repeats them after 0.2 s and a round trip (RTO_MIN).
+MIN_SILENCE = 0.25
 SLOWER = 4.0
 # The assumed duration of a handshake before any has finished, in seconds, and the weight of a new one.
 _TYPICAL_AGE, _WEIGHT = 0.5, 1 / 16
@@ -50,20 +56,36 @@ class Handshakes:
     :ivar aborted: how many were aborted so far.
     """
 
-    __slots__ = ("_limit", "_old", "_typical_age", "_young", "aborted")
+    __slots__ = ("_limit", "_old", "_silent", "_typical_age", "_typical_silence", "_young", "aborted")
 
     def __init__(self, limit: int) -> None:
         self.aborted = 0
         self._limit = limit
         self._typical_age = _TYPICAL_AGE
+        self._typical_silence = 0.0
+        self._silent: dict[PendingHandshake, float] = {}
         self._young: dict[PendingHandshake, float] = {}
         self._old: dict[PendingHandshake, float] = {}
 
     def __len__(self) -> int:
+        return len(self._silent) + self.begun
+
+    @property
+    def begun(self) -> int:
+        """Those whose clients have sent something."""
         return len(self._young) + len(self._old)
 
+    def wait_for(self, silent: PendingHandshake, now: float) -> None:
+        """Add an accepted socket whose client has sent nothing."""
+        self._silent[silent] = now
+
+    def spoke(self, silent: PendingHandshake, now: float) -> None:
+        """Remove a socket whose client has sent its first byte: it begins now."""
+        since = self._silent.pop(silent)
+        self._typical_silence += (now - since - self._typical_silence) * _WEIGHT
+
     def begin(self, handshake: PendingHandshake, now: float) -> None:
-        """Add the connection of an accepted socket."""
+        """Add the connection of an accepted socket whose client has sent something."""
         self._young[handshake] = now
 
     def opened(self, handshake: PendingHandshake, now: float) -> None:
@@ -77,25 +99,36 @@ class Handshakes:
         self._pop(handshake)
 
     def _pop(self, handshake: PendingHandshake) -> float | None:
-        since = self._young.pop(handshake, None)
-        return self._old.pop(handshake, None) if since is None else since
+        for each in (self._young, self._old, self._silent):
+            if (since := each.pop(handshake, None)) is not None:
+                return since
+        return None
+
+    def begin_delay(self, now: float) -> float:
+        """Seconds until another handshake may begin; 0.0 for now."""
+        self._age(now)
+        return _RETRY_INTERVAL if len(self._young) >= MAX_YOUNG else 0.0
 
     def accept_delay(self, now: float) -> float:
         """Seconds until another socket may be accepted; 0.0 for now."""
-        self._age(now)
-        if len(self._young) >= MAX_YOUNG:
-            return _RETRY_INTERVAL
+        if delay := self.begin_delay(now):
+            return delay
         if len(self) < self._limit:
             return 0.0
+        silence = max(MIN_SILENCE, min(MIN_AGE, self._typical_silence * SLOWER))
         life = max(MIN_AGE, self._typical_age * SLOWER)
-        if next(iter((self._old or self._young).values())) + life > now:
-            return _RETRY_INTERVAL
-        self.abort_oldest(f"{self._limit} handshakes are unfinished")
-        return 0.0
+        for handshakes, age in ((self._silent, silence), (self._old or self._young, life)):
+            if handshakes and next(iter(handshakes.values())) + age <= now:
+                self._abort_first(handshakes, f"{self._limit} handshakes are unfinished")
+                return 0.0
+        return _RETRY_INTERVAL
 
     def abort_oldest(self, why: str) -> None:
-        """Abort the oldest handshake, if there is any."""
-        oldest = next(iter(self._old or self._young), None)
+        """Abort the oldest handshake, if there is any; first of all those whose clients have sent nothing."""
+        self._abort_first(self._silent or self._old or self._young, why)
+
+    def _abort_first(self, handshakes: dict[PendingHandshake, float], why: str) -> None:
+        oldest = next(iter(handshakes), None)
         if oldest is not None:
             self.done(oldest)
             self.aborted += 1

@@ -1,4 +1,4 @@
-"""Accepts sockets, one in each iteration of the event loop.
+"""Accepts sockets, and begins with one of them in each iteration of the event loop.
 
 asyncio's own server accepts as many as its backlog is long before anything else runs again, and
 libuv's as many as there are; when every client of a dead primary connects in the same second,
@@ -8,7 +8,9 @@ Rules
 -----
 * An iteration accepts one socket for each address; the others wait in the kernel, up to ``_BACKLOG``.
   Making an engine takes a quarter of a millisecond, and in a storm an iteration is not much longer.
-* Accepting pauses, never for long, when ``accept_delay`` says so, and when file descriptors (or buffers)
+* A socket without a first byte gets no engine yet (``silent_sockets``), and costs a tenth of one: of those an
+  iteration accepts up to ``_BATCH``, for a health probe may wait behind thousands of them.
+* Accepting pauses, never for long, when the handshakes say so, and when file descriptors (or buffers)
   run out: the oldest handshake is aborted then, for the next client may be the cluster-admin.
 * The engine does TLS, so there is none here.
 
@@ -21,43 +23,74 @@ import asyncio
 import errno
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
+from broker_stub.admission.handshakes import PendingHandshake
+from broker_stub.admission.silent_sockets import SilentSocket, has_spoken
 from haclient.cluster_url.endpoint import Endpoint
 
 logger = logging.getLogger("broker_stub.admission.listener")
 
 # Every client of a dead primary connects in the same second; Linux limits this to somaxconn (4096).
 _BACKLOG = 4096
+# Together as long as an engine takes, or two.
+_BATCH = 16
 # Seconds until it tries again when no descriptor was left.
 _PAUSE = 0.05
 _EXHAUSTED_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class PendingHandshakes(Protocol):
+    """The handshakes, as the listener sees them: see ``Handshakes``."""
+
+    def accept_delay(self, now: float) -> float:
+        """Seconds to wait before the next socket is accepted, 0.0 for none."""
+
+    def begin_delay(self, now: float) -> float:
+        """Seconds to wait before the next engine is made."""
+
+    def wait_for(self, silent: PendingHandshake, now: float) -> None:
+        """A socket was accepted whose client has sent nothing."""
+
+    def spoke(self, silent: PendingHandshake, now: float) -> None:
+        """It has sent something now."""
+
+    def done(self, handshake: PendingHandshake) -> None:
+        """It has ended without."""
+
+    def abort_oldest(self, why: str) -> None:
+        """Abort the oldest handshake, if there is any."""
 
 
 class Listener:
     """The listening sockets of a member.
 
     :param make: a protocol for each accepted socket.
-    :param accept_delay: seconds to wait before the next socket is accepted, 0.0 for none.
-    :param exhausted: called when no descriptor is left.
+    :param timeout: seconds that a client has for its first byte.
     """
 
     def __init__(
         self,
         make: Callable[[], asyncio.BaseProtocol],
         loop: asyncio.AbstractEventLoop,
+        handshakes: PendingHandshakes,
         *,
-        accept_delay: Callable[[], float],
-        exhausted: Callable[[], None],
+        timeout: float,
     ) -> None:
         self._make = make
         self._loop = loop
-        self._accept_delay = accept_delay
-        self._exhausted = exhausted
+        self._handshakes = handshakes
+        self._timeout = timeout
+        self._silent: set[SilentSocket] = set()
+        self._spoken: deque[socket.socket] = deque()
+        self._begin_timer: asyncio.Handle | None = None
         self._sockets: list[socket.socket] = []
         self._connecting: set[asyncio.Task[None]] = set()
         self._resume_timer: asyncio.TimerHandle | None = None
-        self._last_logged_at = float("-inf")
+        self._last_logged_at = self._last_report_at = float("-inf")
+        self._unreported = 0
 
     async def listen(self, address: Endpoint) -> None:
         """Start to accept.
@@ -86,6 +119,13 @@ class Listener:
         self._stop()
         for task in self._connecting:
             task.cancel()
+        for silent in tuple(self._silent):
+            silent.abort("the member stops")
+        if self._begin_timer is not None:
+            self._begin_timer.cancel()
+        for spoken in self._spoken:
+            spoken.close()
+        self._spoken.clear()
         for each in self._sockets:
             each.close()
 
@@ -107,32 +147,81 @@ class Listener:
         self._resume_timer = self._loop.call_later(seconds, self._start)
 
     def _ready(self, listening: socket.socket) -> None:
-        """Accept one of the waiting sockets."""
-        wait = self._accept_delay()
+        """Accept one of the waiting sockets whose client has sent something, or some of the silent ones."""
+        for _ in range(_BATCH):
+            accepted = self._accept(listening)
+            if accepted is None:
+                return
+            accepted.setblocking(False)
+            spoken = has_spoken(accepted)
+            if spoken:
+                self._hand_over(accepted)
+                return
+            if spoken is None:
+                accepted.close()
+            else:
+                self._wait_for_first_byte(accepted)
+
+    def _accept(self, listening: socket.socket) -> socket.socket | None:
+        wait = self._handshakes.accept_delay(self._loop.time())
         if wait > 0:
             self._pause_accepting(wait)
-            return
+            return None
         try:
             accepted, _where = listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
+            return None
         except OSError as error:
             if error.errno not in _EXHAUSTED_ERRORS:
                 raise
             self._out_of_descriptors(error)
-            return
-        self._hand_over(accepted)
+            return None
+        return accepted
+
+    def _wait_for_first_byte(self, accepted: socket.socket) -> None:
+        silent = SilentSocket(
+            accepted, self._loop, timeout=self._timeout, spoke=self._spoke, ended=self._silent_ended
+        )
+        self._silent.add(silent)
+        self._handshakes.wait_for(silent, self._loop.time())
+
+    def _silent_ended(self, silent: SilentSocket, why: str) -> None:
+        self._silent.discard(silent)
+        self._handshakes.done(silent)
+        self._unreported += bool(why)
+        now = self._loop.time()
+        if self._unreported and now - self._last_report_at >= 1.0:
+            logger.info("closed %d connections without a first byte, the last one: %s", self._unreported, why)
+            self._unreported, self._last_report_at = 0, now
+
+    def _spoke(self, silent: SilentSocket, accepted: socket.socket) -> None:
+        """Begin in one of the next iterations: a thousand may speak in the same."""
+        self._silent.discard(silent)
+        self._handshakes.spoke(silent, self._loop.time())
+        self._spoken.append(accepted)
+        if self._begin_timer is None:
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        self._begin_timer = None
+        delay = self._handshakes.begin_delay(self._loop.time())
+        if not delay:
+            self._hand_over(self._spoken.popleft())
+        if self._spoken:
+            later = self._loop.call_later
+            self._begin_timer = (
+                later(delay, self._begin_next) if delay else self._loop.call_soon(self._begin_next)
+            )
 
     def _out_of_descriptors(self, error: OSError) -> None:
         now = self._loop.time()
         if now - self._last_logged_at >= 1.0:
             self._last_logged_at = now
             logger.error("cannot accept: %s", error.strerror)
-        self._exhausted()
+        self._handshakes.abort_oldest("there is no file descriptor left")
         self._pause_accepting(_PAUSE)
 
     def _hand_over(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)
         task = self._loop.create_task(self._connect(accepted))
         self._connecting.add(task)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_stub.admission.handshakes import MAX_YOUNG, MIN_AGE, PATIENCE, SLOWER, Handshakes
+from broker_stub.admission.handshakes import MAX_YOUNG, MIN_AGE, MIN_SILENCE, PATIENCE, SLOWER, Handshakes
 
 
 class Newcomer:
@@ -83,3 +83,71 @@ def test_cutting_the_oldest_of_none_is_nothing() -> None:
     handshakes = Handshakes(1)
     handshakes.abort_oldest("no descriptors")
     assert handshakes.aborted == 0
+
+
+# -- clients that have sent nothing ------------------------------------------------------------------
+
+
+def silent_ones(count: int, at: float = 0.0, limit: int = 1000) -> tuple[Handshakes, list[Newcomer]]:
+    handshakes, silent = Handshakes(limit), [Newcomer() for _ in range(count)]
+    for each in silent:
+        handshakes.wait_for(each, at)
+    return handshakes, silent
+
+
+def test_silent_ones_delay_nobody_below_the_limit() -> None:
+    handshakes, _ = silent_ones(999)
+    assert handshakes.accept_delay(0.0) == 0.0
+    assert (len(handshakes), handshakes.begun, handshakes.aborted) == (999, 0, 0)
+
+
+def test_at_the_limit_the_oldest_silent_one_is_aborted_before_those_that_have_spoken() -> None:
+    handshakes, silent = silent_ones(2, limit=3)
+    spoken = Newcomer()
+    handshakes.begin(spoken, 0.0)
+    assert handshakes.accept_delay(MIN_SILENCE * 0.9) > 0
+    assert handshakes.accept_delay(MIN_AGE) == 0.0
+    assert [bool(each.why) for each in (*silent, spoken)] == [True, False, False]
+
+
+def test_silent_ones_that_go_on_coming_are_accepted_and_aborted_fast_enough() -> None:
+    """Ten thousand of them, with 1,000 places, and a probe behind them that waits for two seconds at most."""
+    handshakes, _ = silent_ones(1000)
+    now, accepted = 0.0, 0
+    while now < 2.0:
+        if delay := handshakes.accept_delay(now):
+            now += delay
+        else:
+            handshakes.wait_for(Newcomer(), now)
+            accepted += 1
+    assert accepted > 4096, "those who wait in the kernel before the probe"
+
+
+def test_whoever_has_spoken_is_no_longer_silent() -> None:
+    handshakes, [first, second] = silent_ones(2, limit=2)
+    handshakes.spoke(first, 0.0)
+    handshakes.begin(first, 0.0)
+    assert (len(handshakes), handshakes.begun) == (2, 1)
+    assert handshakes.accept_delay(MIN_SILENCE) == 0.0
+    assert (bool(first.why), bool(second.why)) == (False, True)
+
+
+def test_where_first_bytes_are_late_silent_ones_have_more_time_but_never_more_than_the_others() -> None:
+    handshakes = Handshakes(1)
+    for _ in range(100):
+        late = Newcomer()
+        handshakes.wait_for(late, 0.0)
+        handshakes.spoke(late, 9.0)
+    last = Newcomer()
+    handshakes.wait_for(last, 10.0)
+    assert handshakes.accept_delay(10.0 + MIN_AGE * 0.9) > 0
+    assert handshakes.accept_delay(10.0 + MIN_AGE) == 0.0
+    assert last.why
+
+
+def test_without_descriptors_silent_ones_go_first() -> None:
+    handshakes, [silent] = silent_ones(1, at=5.0)
+    old = Newcomer()
+    handshakes.begin(old, 0.0)
+    handshakes.abort_oldest("there is no file descriptor left")
+    assert (bool(silent.why), bool(old.why)) == (True, False)

@@ -6,6 +6,10 @@ Otherwise nobody could probe the member, and what supervises it would kill one p
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import resource
+import socket
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from proton import Message
 from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.management_client import AdminClient, MemberRefusedError
 from broker_stub.resource_agents import probe
+from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, LinkRefusedError
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import ADMIN, PATIENCE, Cluster, Member
@@ -113,10 +118,37 @@ async def test_a_member_that_clients_have_filled_is_managed(tmp_path: Path) -> N
 async def test_a_member_whose_connections_may_use_next_to_nothing_is_managed(tmp_path: Path) -> None:
     async with Cluster(tmp_path, arguments=arguments(ONE_CONNECTION)) as cluster, AsyncExitStack() as stack:
         a, b = await cluster.pair()
-        for _ in range(2):  # silent: each takes the place of a handshake until it is two seconds old
+        for _ in range(2):  # silent: each takes the place of a handshake for a quarter of a second
             _, writer = await asyncio.open_connection(a.address.host, a.address.port)
             stack.callback(writer.close)
         await check_managed(tmp_path, cluster, a, b)
+
+
+@contextlib.contextmanager
+def silent_sockets(address: Endpoint, count: int) -> Iterator[None]:
+    """So many connections from one address that send nothing: in the member, and in its backlog."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, count + 500) if soft != resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(count):
+            each = stack.enter_context(socket.socket())
+            each.setblocking(False)
+            each.connect_ex((address.host, address.port))
+        yield
+
+
+async def test_thousands_of_silent_sockets_keep_neither_a_probe_nor_the_admin_out(tmp_path: Path) -> None:
+    """Before, they left at 250 a second, and the probe behind 4,000 of them was not let in in time."""
+    arguments = ("--max-handshakes", "500", "--handshake-timeout", "300")
+    async with Cluster(tmp_path, arguments=arguments) as cluster:
+        a, _ = await cluster.pair()
+        with silent_sockets(a.address, 4500):
+            assert await probed(tmp_path, a, cluster) == "primary 1000"
+            [status] = await json_of("status", a.address.authority)
+            assert status["role"] == "primary"
+            assert status["entrance"]["cut"] > 0
 
 
 async def test_one_connection_of_the_admin_has_few_queues_beyond_the_limit(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Keeps an accepted socket until its client has sent a first byte, for a small part of what an engine costs.
+
+The client speaks first in AMQP, with TLS and without, and its first bytes follow the end of its TCP
+handshake.  Whoever sends nothing may never do so.
+
+Source: AMQP 1.0 part 2, section 2.2; ``TCP_DEFER_ACCEPT`` in tcp(7) does the same inside Linux, but with
+SYN cookies, so in a flood, the kernel hands the silent ones over all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+
+class SilentSocket:
+    """An accepted socket without a first byte (a ``PendingHandshake``); it ends by one of its callbacks.
+
+    :param timeout: seconds until it is closed.
+    :param spoke: called when the first byte can be read; the socket is the caller's again.
+    :param ended: called with the reason when it was closed: after the time-out, or by ``abort``; without one
+        when the peer has closed it.
+    """
+
+    __slots__ = ("_ended", "_loop", "_socket", "_spoke", "_timer")
+
+    def __init__(
+        self,
+        accepted: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        timeout: float,
+        spoke: Callable[[SilentSocket, socket.socket], object],
+        ended: Callable[[SilentSocket, str], object],
+    ) -> None:
+        self._socket = accepted
+        self._loop = loop
+        self._spoke = spoke
+        self._ended = ended
+        self._timer = loop.call_later(timeout, self.abort, "the client sent no AMQP Open")
+        loop.add_reader(accepted, self._readable)
+
+    def abort(self, why: str) -> None:
+        """Close it: its client has said nothing that could be answered."""
+        self._release()
+        self._socket.close()
+        self._ended(self, why)
+
+    def _readable(self) -> None:
+        spoken = has_spoken(self._socket)
+        if spoken is None:
+            self.abort("")
+        elif spoken:
+            self._release()
+            self._spoke(self, self._socket)
+
+    def _release(self) -> None:
+        self._timer.cancel()
+        self._loop.remove_reader(self._socket)
+
+
+def has_spoken(accepted: socket.socket) -> bool | None:
+    """Whether a byte can be read; ``None`` when none will ever come."""
+    try:
+        return True if accepted.recv(1, socket.MSG_PEEK) else None
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return None
