@@ -22,6 +22,8 @@ from typing import NamedTuple
 from broker_stub.amqp.conditions import DECODE_ERROR, INVALID_FIELD
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
+DEAD_LETTER_ID = b"x-opt-dead-letter-id"
+"""The annotation of a dead letter that says which message it was: its duplicate-detection id."""
 MAX_DUPLICATE_ID = 256
 """Bytes of a duplicate-detection id: a queue remembers thousands, and each goes to every replica."""
 # A constructor and a size of four bytes stand before them.
@@ -39,6 +41,8 @@ _WIDEST_HEADER_FIELD = 9
 _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
+# What the annotations that a queue heeds begin with: most messages have none of them.
+_ANNOTATION_PREFIX = b"x-opt-de"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0}
 _TIMESTAMP = 0x83
 
@@ -109,7 +113,7 @@ def inspect(data: bytes) -> Envelope:
     # What stands before the key is the number of items, if this is where it seems to be.
     if known is None and data[found - 1] == _ONE_PROPERTY and len(data) > at:
         end = at + 1 + data[at]
-        if _is_only_property(data, found, end):
+        if envelope.duplicate_id == data[at - 1 : end] and _is_only_property(data, found, end):
             if len(_starts) >= _MOST_STARTS:
                 _starts.clear()
             _starts[start] = (end, envelope[:_BEFORE_ID], envelope[_BEFORE_ID + 1 :])
@@ -121,20 +125,21 @@ def _is_only_property(data: bytes, found: int, end: int) -> bool:
     position = start = 0
     code = HEADER
     while position < len(data) and code < APPLICATION_PROPERTIES:
-        code, start = _descriptor(data, position)
-        position = _compound_end(data, start) if code <= APPLICATION_PROPERTIES else len(data)
-    return (
-        code == APPLICATION_PROPERTIES and position == end and _items(data, start) == (found, _ONE_PROPERTY)
-    )
+        code, start = descriptor(data, position)
+        position = compound_end(data, start) if code <= APPLICATION_PROPERTIES else len(data)
+    return code == APPLICATION_PROPERTIES and position == end and items(data, start) == (found, _ONE_PROPERTY)
 
 
 def _inspect(data: bytes) -> Envelope:
     """The same, of any message."""
     try:
-        header, properties, duplicate = _walk(data)
+        header, annotations, properties, duplicate = _walk(data)
         expiry = None if properties < 0 else _expiry(data, properties)
+        heeded = {} if annotations < 0 else _pairs(data, annotations)
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
+    if heeded:
+        duplicate = heeded.get(DEAD_LETTER_ID, duplicate)
     if header is None:
         if duplicate is None and expiry is None:
             return PLAIN
@@ -149,26 +154,31 @@ def _inspect(data: bytes) -> Envelope:
 
 
 def inspect_new(data: bytes) -> Envelope:
-    """The envelope of a message from a client.
+    """The envelope of a message from a client: its id is its sender's, also where it was a dead letter.
 
     :raises MalformedMessageError: when the bytes are no AMQP message, or a field is not taken.
     """
     envelope = inspect(data)
-    if envelope.duplicate_id is not None and len(envelope.duplicate_id) > _LONGEST_ENCODED_ID:
-        raise InvalidFieldError(f"{DUPLICATE_ID.decode()} has at most {MAX_DUPLICATE_ID} bytes")
+    duplicate_id = envelope.duplicate_id
+    if duplicate_id is not None:
+        if DEAD_LETTER_ID in data:
+            duplicate_id = _walk(data)[-1]
+            envelope = envelope._replace(duplicate_id=duplicate_id)
+        if duplicate_id is not None and len(duplicate_id) > _LONGEST_ENCODED_ID:
+            raise InvalidFieldError(f"{DUPLICATE_ID.decode()} has at most {MAX_DUPLICATE_ID} bytes")
     return envelope
 
 
-def _walk(data: bytes) -> tuple[list[bytes] | None, int, bytes | None]:
-    """Header fields, where the properties start (or -1), and the duplicate-detection id."""
+def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None]:
+    """Header fields, where annotations to heed and properties start (or -1), duplicate-detection id."""
     header = duplicate = None
-    properties = -1
+    annotations = properties = -1
     size, position = len(data), 0
     while position < size:
-        code, start = _descriptor(data, position)
+        code, start = descriptor(data, position)
         if code >= _FIRST_BODY_SECTION:
             break
-        position = _compound_end(data, start)
+        position = compound_end(data, start)
         if data[start] == _LIST0:
             continue
         if code == APPLICATION_PROPERTIES:
@@ -177,9 +187,11 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, bytes | None]:
             header = _fields(data, start, position)
         elif code == PROPERTIES:
             properties = start
+        elif code == MESSAGE_ANNOTATIONS and data.find(_ANNOTATION_PREFIX, start, position) >= 0:
+            annotations = start
     if position > size or not size:
         raise MalformedMessageError("a section ends behind the message")
-    return header, properties, duplicate
+    return header, annotations, properties, duplicate
 
 
 def to_address(data: bytes) -> str | None:
@@ -207,10 +219,10 @@ def message_annotations(data: bytes) -> tuple[dict[bytes, bytes], int]:
     position = 0
     try:
         while True:
-            code, start = _descriptor(data, position)
+            code, start = descriptor(data, position)
             if code >= _FIRST_BODY_SECTION:
                 return found, position
-            position = _compound_end(data, start)
+            position = compound_end(data, start)
             if code == MESSAGE_ANNOTATIONS:
                 found = _pairs(data, start)
     except (IndexError, struct.error) as error:
@@ -225,10 +237,10 @@ def body_start(data: bytes) -> int:
     position = 0
     try:
         while position < len(data):
-            code, start = _descriptor(data, position)
+            code, start = descriptor(data, position)
             if code >= _FIRST_BODY_SECTION:
                 break
-            position = _compound_end(data, start)
+            position = compound_end(data, start)
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
     return position
@@ -236,17 +248,17 @@ def body_start(data: bytes) -> int:
 
 def header_end(data: bytes) -> int:
     """Where the header of a message ends; 0 without one."""
-    code, start = _descriptor(data, 0)
-    return _compound_end(data, start) if code == HEADER else 0
+    code, start = descriptor(data, 0)
+    return compound_end(data, start) if code == HEADER else 0
 
 
 def _pairs(data: bytes, start: int) -> dict[bytes, bytes]:
     """The map at ``start``; its keys are short symbols, and given without their constructor."""
-    position, count = _items(data, start)
+    position, count = items(data, start)
     found = {}
     for _ in range(count // 2):
-        after_key = _value_end(data, position)
-        after = _value_end(data, after_key)
+        after_key = value_end(data, position)
+        after = value_end(data, after_key)
         found[data[position + 2 : after_key]] = data[after_key:after]
         position = after
     return found
@@ -256,13 +268,13 @@ def _text_property(data: bytes, index: int) -> str | None:
     try:
         position, size = 0, len(data)
         while position < size:
-            code, start = _descriptor(data, position)
+            code, start = descriptor(data, position)
             if code >= PROPERTIES:
                 break
-            position = _compound_end(data, start)
+            position = compound_end(data, start)
         else:
             return None
-        encoded = _field(data, start, _compound_end(data, start), index) if code == PROPERTIES else None
+        encoded = _field(data, start, compound_end(data, start), index) if code == PROPERTIES else None
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
     if encoded is None or encoded[0] not in (0xA1, 0xB1):
@@ -273,18 +285,20 @@ def _text_property(data: bytes, index: int) -> str | None:
         raise MalformedMessageError("a property is not UTF-8") from error
 
 
-def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) -> bytes:
+def with_header(
+    data: bytes, *, delivery_count: int, ttl_ms: int | None = None, keep_ttl: bool = True
+) -> bytes:
     """The message with a header that differs from the sender's.
 
     :param delivery_count: written as it is; any but 0 also clears ``first-acquirer``.
-    :param ttl_ms: what is left of the time to live (part 3, section 3.2.1); ``None`` keeps
-        the field.
+    :param ttl_ms: what is left of the time to live (part 3, section 3.2.1); ``None`` for no other one.
+    :param keep_ttl: whether the field stays then.
     """
     fields: list[bytes] = []
     position = 0
-    code, start = _descriptor(data, 0)
+    code, start = descriptor(data, 0)
     if code == HEADER:
-        position = _compound_end(data, start)
+        position = compound_end(data, start)
         fields = [
             field if len(field) <= _WIDEST_HEADER_FIELD else _NULL
             for field in _fields(data, start, position)[: _DELIVERY_COUNT + 1]
@@ -292,6 +306,8 @@ def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) 
     fields += [_NULL] * (_DELIVERY_COUNT + 1 - len(fields))
     if ttl_ms is not None:
         fields[_TTL] = b"\x70" + struct.pack(">I", ttl_ms)
+    elif not keep_ttl:
+        fields[_TTL] = _NULL
     if delivery_count:
         fields[_FIRST_ACQUIRER] = _FALSE
     fields[_DELIVERY_COUNT] = b"\x70" + struct.pack(">I", min(delivery_count, 0xFFFFFFFF))
@@ -302,7 +318,7 @@ def with_header(data: bytes, *, delivery_count: int, ttl_ms: int | None = None) 
 # -- steps over encoded values --------------------------------------------------------------------
 
 
-def _descriptor(data: bytes, position: int) -> tuple[int, int]:
+def descriptor(data: bytes, position: int) -> tuple[int, int]:
     """The code of the section at a position, and where its value starts."""
     if data[position] == 0:
         form = data[position + 1]
@@ -317,7 +333,7 @@ def _descriptor(data: bytes, position: int) -> tuple[int, int]:
     raise MalformedMessageError("no message section where one should start")
 
 
-def _compound_end(data: bytes, start: int) -> int:
+def compound_end(data: bytes, start: int) -> int:
     """Where the list or map at ``start`` ends."""
     constructor = data[start]
     if constructor == _LIST0:
@@ -329,7 +345,7 @@ def _compound_end(data: bytes, start: int) -> int:
     raise MalformedMessageError("a section is neither a list nor a map")
 
 
-def _items(data: bytes, start: int) -> tuple[int, int]:
+def items(data: bytes, start: int) -> tuple[int, int]:
     """Where the first item of the list or map at ``start`` stands, and how many there are."""
     constructor = data[start]
     if constructor in (_LIST8, _MAP8):
@@ -339,12 +355,12 @@ def _items(data: bytes, start: int) -> tuple[int, int]:
     return start + 1, 0
 
 
-def _value_end(data: bytes, position: int) -> int:
+def value_end(data: bytes, position: int) -> int:
     """Where the value at a position ends: part 1, section 1.2, by the constructor's high nibble."""
     while (constructor := data[position]) == 0:
         if data[position + 1] == 0:
             raise MalformedMessageError("a described value describes another one")
-        position = _value_end(data, position + 1)
+        position = value_end(data, position + 1)
     kind = constructor >> 4
     fixed = _FIXED_WIDTHS.get(kind)
     if fixed is not None:
@@ -361,10 +377,10 @@ _FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 def _fields(data: bytes, start: int, end: int) -> list[bytes]:
     """The encoded fields of the list at ``start``."""
-    position, count = _items(data, start)
+    position, count = items(data, start)
     fields = []
     for _ in range(count):
-        after = _value_end(data, position)
+        after = value_end(data, position)
         if after > end:
             raise MalformedMessageError("a field ends behind its section")
         fields.append(data[position:after])
@@ -374,12 +390,12 @@ def _fields(data: bytes, start: int, end: int) -> list[bytes]:
 
 def _field(data: bytes, start: int, end: int, index: int) -> bytes | None:
     """One encoded field of the list at ``start``, ``None`` where it is not there."""
-    position, count = _items(data, start)
+    position, count = items(data, start)
     if count <= index:
         return None
     for _ in range(index):
-        position = _value_end(data, position)
-    after = _value_end(data, position)
+        position = value_end(data, position)
+    after = value_end(data, position)
     if after > end:
         raise MalformedMessageError("a field ends behind its section")
     return data[position:after]
@@ -396,7 +412,7 @@ def _uint(fields: list[bytes], index: int) -> int | None:
 
 
 def _expiry(data: bytes, start: int) -> int | None:
-    encoded = _field(data, start, _compound_end(data, start), _EXPIRY)
+    encoded = _field(data, start, compound_end(data, start), _EXPIRY)
     if encoded is None or encoded[0] != _TIMESTAMP:
         return None
     return int.from_bytes(encoded[1:], signed=True)
@@ -410,16 +426,16 @@ def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:
             break
     else:
         return None
-    position, count = _items(data, start)
+    position, count = items(data, start)
     if found == position:
         # Clients that mark every message put it first or alone: no need to walk.
-        after = _value_end(data, found + len(key))
+        after = value_end(data, found + len(key))
         if after > end:
             raise MalformedMessageError("a property ends behind its section")
         return data[found + len(key) : after]
     for _ in range(count // 2):
-        after_key = _value_end(data, position)
-        after = _value_end(data, after_key)
+        after_key = value_end(data, position)
+        after = value_end(data, after_key)
         if after > end:
             raise MalformedMessageError("a property ends behind its section")
         if data[position:after_key] in _DUPLICATE_KEYS:

@@ -13,6 +13,7 @@ from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.cli.member_requests import JSON, MEMBERS, MemberRequests, finish, flatten, request_options
 from broker_stub.management_client import AdminClient
 from broker_stub.queueing.message import Replicate
+from broker_stub.queueing.options import DEAD_LETTER_ADDRESS, MAX_DELIVERY_COUNT
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from haclient.cluster_url.endpoint import Endpoint
 
@@ -80,6 +81,15 @@ def _remove_by_name(group: click.Group, kind: str, help_text: str) -> None:
     type=click.Choice([str(mode) for mode in SiteMode]),
     help="What is replicated to another site.  [default: none]",
 )
+@click.option(
+    "--max-delivery-count",
+    type=click.IntRange(min=0),
+    help="Failed deliveries after which a message is a dead letter.  [default: 0, no limit]",
+)
+@click.option(
+    "--dead-letter-address",
+    help="The queue or exchange that gets rejected messages, and those at the limit.  [default: none]",
+)
 @JSON
 @request_options(timeout=_TIMEOUT)
 def add_queue(
@@ -88,11 +98,20 @@ def add_queue(
     members: _Members,
     replicate: str | None,
     site_replicate: str | None,
+    max_delivery_count: int | None,
+    dead_letter_address: str | None,
     as_json: bool,
     requests: MemberRequests,
 ) -> None:
     """Add a queue."""
-    attributes = _given(**{"replicate": replicate, SITE_PROPERTY: site_replicate})
+    attributes = _given(
+        **{
+            "replicate": replicate,
+            SITE_PROPERTY: site_replicate,
+            MAX_DELIVERY_COUNT: max_delivery_count,
+            DEAD_LETTER_ADDRESS: dead_letter_address,
+        }
+    )
     _run(requests, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)
 
 
@@ -207,7 +226,7 @@ def _ends(exchange_name: str, queue_name: str, key: str) -> tuple[str, dict[str,
     }
 
 
-def _given(**attributes: str | None) -> dict[str, str]:
+def _given(**attributes: str | int | None) -> dict[str, str | int]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 

@@ -130,7 +130,7 @@ class OutgoingLink:
         elif outcome is None or outcome.state is OutcomeState.RELEASED:
             queue.release(consumer, token)
         elif outcome.state is OutcomeState.REJECTED:
-            queue.reject(consumer, token)
+            queue.reject(consumer, token, outcome.description or outcome.condition or "")
         else:
             queue.modify(
                 consumer,

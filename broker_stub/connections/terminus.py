@@ -11,10 +11,11 @@ from typing import Any, Final, TypedDict
 
 import proton
 
-from broker_stub.amqp.conditions import NOT_IMPLEMENTED
+from broker_stub.amqp.conditions import INVALID_FIELD, NOT_IMPLEMENTED
 from broker_stub.queueing.exchanges import Route
 from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, AddressRefusedError
+from broker_stub.queueing.options import NO_OPTIONS, OPTION_NAMES, QueueOptionError, QueueOptions
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SITE_PROPERTY
 from haclient.engine import peer_fields
@@ -57,6 +58,7 @@ def node_facts(node: Queue | Route, policy: LifetimePolicy | None = None) -> Nod
         exchange = node.exchange
         return NodeFacts(frozenset(("topic",)), {REPLICATE_PROPERTY: str(exchange.replicate)})
     properties: dict[str, Any] = {REPLICATE_PROPERTY: str(node.replicate), SITE_PROPERTY: str(node.site)}
+    properties |= node.options.plain()
     if policy is not None:
         properties[LIFETIME_PROPERTY] = proton.Described(proton.ulong(policy), [])
     kinds = ("queue", "temporary-queue") if node.temporary else ("queue",)
@@ -159,16 +161,34 @@ class NodeProperties(TypedDict):
 
     replicate: str | None
     site: str | None
+    options: QueueOptions
 
 
-NO_NODE_PROPERTIES = NodeProperties(replicate=None, site=None)
+NO_NODE_PROPERTIES = NodeProperties(replicate=None, site=None, options=NO_OPTIONS)
 
 
 def node_properties(terminus: proton.Terminus) -> NodeProperties:
-    """``x-qpid-replicate`` and ``x-qpid-site-replicate`` of the node properties."""
+    """``x-qpid-replicate``, ``x-qpid-site-replicate`` and the options of the node properties.
+
+    :raises AddressRefusedError: when one that begins with ``x-`` is unknown, or an option has a wrong value.
+    """
     given = peer_fields.node_properties(terminus)
+    if not given:
+        return NO_NODE_PROPERTIES
     texts = {key: str(item) for key, item in given.items() if item is not None}
-    return NodeProperties(replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY))
+    known = (REPLICATE_PROPERTY, SITE_PROPERTY, *OPTION_NAMES)
+    unknown = sorted(key for key in texts if key.startswith("x-") and key not in known)
+    if unknown:
+        raise AddressRefusedError(
+            INVALID_FIELD, f"there is no node property {', '.join(unknown)}: {', '.join(known)}"
+        )
+    try:
+        options = QueueOptions.of(given)
+    except QueueOptionError as error:
+        raise AddressRefusedError(INVALID_FIELD, str(error)) from None
+    return NodeProperties(
+        replicate=texts.get(REPLICATE_PROPERTY), site=texts.get(SITE_PROPERTY), options=options
+    )
 
 
 def refuse_subscriptions(source: proton.Terminus, *, is_exchange: bool) -> None:

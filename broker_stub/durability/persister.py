@@ -71,11 +71,12 @@ class Persister:
 
     def queue_changed(self, queue: Queue) -> None:
         """Write a queue down as it is declared now."""
+        site = {} if queue.site is SiteMode.NONE else {SITE_PROPERTY: str(queue.site)}
         record = QueueRecord(
             identity=uuid.UUID(queue.identity),
             name=queue.name,
             replicate=queue.replicate,
-            arguments={} if queue.site is SiteMode.NONE else {SITE_PROPERTY: str(queue.site)},
+            arguments={**queue.options.plain(), **site},
         )
         self._store.put_queue(record)
 

@@ -10,6 +10,7 @@ from broker_stub.durability.persister import Persister
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses
+from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode, SiteProgress
 from broker_stub.store import Snapshot, Store, StoredQueue
@@ -41,7 +42,13 @@ async def _restore_queue(
     record = stored.record
     mode = Replicate(record.replicate)
     site = SiteMode(str(record.arguments.get(SITE_PROPERTY, SiteMode.NONE)))
-    queue = addresses.declare(record.name, replicate=mode, site=site, identity=str(record.identity))
+    queue = addresses.declare(
+        record.name,
+        replicate=mode,
+        site=site,
+        options=QueueOptions.of(record.arguments),
+        identity=str(record.identity),
+    )
     if stored.site_progress:
         queue.site_progress = SiteProgress.of(stored.site_progress)
     await _restore_content(queue, store, stored.key)

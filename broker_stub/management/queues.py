@@ -7,9 +7,17 @@ from http import HTTPStatus
 from typing import Any
 
 from broker_stub.management.managed import Managed, check_serves
-from broker_stub.management.request import Operation, Request, RequestRefusedError, Response, select
+from broker_stub.management.request import (
+    Operation,
+    Request,
+    RequestRefusedError,
+    Response,
+    invalid,
+    select,
+)
 from broker_stub.management.wiring import free_name, not_found, replicate_of, unchangeable
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses, site_mode
+from broker_stub.queueing.options import OPTION_NAMES, QueueOptionError, QueueOptions
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SITE_PROPERTY, SiteMode
 
@@ -29,9 +37,11 @@ class QueueOperations:
 
     async def _create(self, request: Request) -> Response:
         check_serves(self._broker)
-        request.only("name", "replicate", REPLICATE_PROPERTY, SITE_PROPERTY)
+        request.only("name", "replicate", REPLICATE_PROPERTY, SITE_PROPERTY, *OPTION_NAMES)
         name, site = free_name(self._broker.addresses, request), site_mode(request.text(SITE_PROPERTY))
-        queue = self._broker.addresses.declare(name, replicate=replicate_of(request), site=site)
+        queue = self._broker.addresses.declare(
+            name, replicate=replicate_of(request), site=site, options=_options(request)
+        )
         await self._broker.wiring_settled()
         return Response(queue_facts(queue), HTTPStatus.CREATED)
 
@@ -74,6 +84,13 @@ class QueueOperations:
         return found
 
 
+def _options(request: Request) -> QueueOptions:
+    try:
+        return QueueOptions.of(request.arguments)
+    except QueueOptionError as error:
+        raise invalid(str(error)) from None
+
+
 def _check_not_needed(queue: Queue, addresses: Addresses) -> None:
     """Refuse to delete the replication queue while there are events: the backups would miss some."""
     site_queues = [each.name for each in addresses if each.site is not SiteMode.NONE]
@@ -88,4 +105,4 @@ def queue_facts(queue: Queue) -> dict[str, Any]:
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
     facts["site_replicate"] = str(queue.site)
     load = {"depth": queue.depth, "bytes": queue.size, "consumers": queue.consumers}
-    return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters)}
+    return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters), **asdict(queue.options)}

@@ -6,7 +6,8 @@ from http import HTTPStatus
 
 from broker_stub.management.request import Request, RequestRefusedError, invalid
 from broker_stub.queueing.message import Replicate
-from broker_stub.queueing.nodes import MAX_NAME, REPLICATE_PROPERTY, RESERVED, Addresses, replicate_mode
+from broker_stub.queueing.nodes import REPLICATE_PROPERTY, RESERVED, Addresses, replicate_mode
+from broker_stub.queueing.options import MAX_NAME
 
 
 def free_name(addresses: Addresses, request: Request) -> str:

@@ -214,6 +214,11 @@ class Route:
         """Whether senders should get no new credit."""
         return self.exchange.full
 
+    @property
+    def full_itself(self) -> bool:
+        """Whether a queue that it may go to is full by its own limits."""
+        return any(binding.queue.full_itself for binding in self.exchange.bindings)
+
     def when_not_full(self, call: Callable[[], None]) -> None:
         """Call once when the exchange may have become usable again."""
         self.exchange.when_not_full(call)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator
 
+from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.message import Message
-from broker_stub.queueing.ready_list import SLACK
 
 # Milliseconds that a time to live may differ from the primary's: a correction writes the whole message anew.
 _TOLERANCE_MS = 1000

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from broker_stub.queueing.ready_list import SLACK
+from broker_stub.queueing.dispatch.ready_list import SLACK
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue

@@ -19,12 +19,20 @@ Done = Callable[[Any], None]
 
 
 class MessageState(enum.Enum):
-    """The state of a message in its queue."""
+    """The state of a message in its queue; one that is leaving is copied to a dead-letter queue."""
 
     HELD = enum.auto()
     AVAILABLE = enum.auto()
     ACQUIRED = enum.auto()
+    LEAVING = enum.auto()
     REMOVED = enum.auto()
+
+
+class DeadLetterReason(enum.StrEnum):
+    """Why a message is a dead letter: the values of ``x-opt-dead-letter-reason``."""
+
+    REJECTED = "rejected"
+    MAX_DELIVERY_COUNT = "max-delivery-count"
 
 
 class Message:
@@ -172,7 +180,11 @@ class Guard(Protocol):
 
 @dataclass(slots=True)
 class Counters:
-    """What happened to a queue's messages since it was made."""
+    """What happened to a queue's messages since it was made.
+
+    :param dead_lettered: moved to the dead-letter address.
+    :param dropped: removed at the limit of deliveries, where there is no dead-letter address.
+    """
 
     enqueued: int = 0
     dequeued: int = 0
@@ -181,6 +193,8 @@ class Counters:
     expired: int = 0
     redelivered: int = 0
     duplicates: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
 
 
 SEQUENCE_BITS = 40

@@ -20,11 +20,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED
+from broker_stub.queueing.dead_letters import DeadLetters
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.node_lifetime import LifetimePolicy, NodeLifetime
+from broker_stub.queueing.options import MAX_NAME, NO_OPTIONS, QueueOptionError, QueueOptions
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import (
     DEFAULT_LIMITS,
@@ -40,8 +42,6 @@ logger = logging.getLogger("broker_stub.queueing.nodes")
 TEMPORARY_PREFIX = "temporary/"
 RESERVED = ("$", TEMPORARY_PREFIX)
 REPLICATE_PROPERTY = "x-qpid-replicate"
-# Long enough for any name a person gives; the name is kept in logs and in status answers.
-MAX_NAME = 1024
 
 
 class AddressRefusedError(Exception):
@@ -125,6 +125,7 @@ class Addresses:
         self._expiring = ExpirySchedule()
         self.lifetimes: dict[Queue, NodeLifetime] = {}
         """When dynamic queues end."""
+        self._dead_letters = DeadLetters(self._dead_letter_target)
         self.intake = Intake()
         self.watcher: Watcher | None = None
         self.site: SiteWatcher | None = None
@@ -138,12 +139,18 @@ class Addresses:
     # -- whatever an address names --------------------------------------------------------------
 
     def resolve(
-        self, name: str | None, *, replicate: str | None = None, site: str | None = None
+        self,
+        name: str | None,
+        *,
+        replicate: str | None = None,
+        site: str | None = None,
+        options: QueueOptions = NO_OPTIONS,
     ) -> Queue | Route:
         """The queue of an address, or its exchange with the key that the address has.
 
         :param replicate: what ``x-qpid-replicate`` says, for a queue that is made now.
         :param site: what ``x-qpid-site-replicate`` says, likewise.
+        :param options: what else that queue is declared with.
         :raises AddressRefusedError: when there is none and none may be made.
         """
         mode, events = replicate_mode(replicate), site_mode(site)
@@ -157,7 +164,7 @@ class Addresses:
             return route
         if not self._auto_create or name.startswith(RESERVED):
             raise AddressRefusedError(NOT_FOUND, f"there is no address {name!r}")
-        return self.declare(name, replicate=mode, site=events)
+        return self.declare(name, replicate=mode, site=events, options=options)
 
     def queue(self, name: str | None) -> Queue:
         """The queue of an address.
@@ -198,6 +205,7 @@ class Addresses:
         *,
         replicate: Replicate | None = None,
         site: SiteMode = SiteMode.NONE,
+        options: QueueOptions = NO_OPTIONS,
         identity: str | None = None,
         limited: bool = True,
     ) -> Queue:
@@ -206,9 +214,10 @@ class Addresses:
         :param identity: that of a queue which the cluster has already.
         :param limited: whether it is refused when there are too many; the member's own are not.
         :raises AddressRefusedError: when the name is reserved, or an exchange's; when another site is to get
-            what the backups do not have; or when there are too many queues.
+            what the backups do not have; when an option is not for it; or when there are too many queues.
         """
         self._check_free(name, self._exchanges, "an exchange")
+        _check_options(name, options)
         mode = self._replicate if replicate is None else replicate
         _check_site(name, mode, site)
         former = self._queues.get(name)
@@ -224,6 +233,8 @@ class Addresses:
             identity=identity,
             replicate=mode,
             site=site,
+            options=options,
+            dead_letters=self._dead_letters,
             now_ms=self.now_ms,
             on_expiring=self._expiring.note,
         )
@@ -296,8 +307,19 @@ class Addresses:
             if queue.exclusive_to is owner:
                 self.delete(queue)
 
+    def _dead_letter_target(self, address: str, queue: Queue) -> Queue | Route | None:
+        """Where the dead letters of a queue go; a queue that is made now is replicated as that one is."""
+        target = self._queues.get(address) or self.find_route(address)
+        if target is None and self._auto_create:
+            try:
+                return self.declare(address, replicate=queue.replicate)
+            except AddressRefusedError:
+                return None
+        return target
+
     def expire(self) -> None:
-        """Drop what is too old in the queues that have such a message."""
+        """Drop what is too old in the queues that have such a message; move what waited to be moved."""
+        self._dead_letters.retry()
         for queue in self._expiring.due(self._clock()):
             count = queue.expire()
             if queue.next_expiry is not None:
@@ -432,6 +454,13 @@ def site_mode(text: str | None) -> SiteMode:
     except ValueError:
         choices = ", ".join(SiteMode)
         raise AddressRefusedError(INVALID_FIELD, f"{SITE_PROPERTY} is {choices}, and not {text!r}") from None
+
+
+def _check_options(name: str, options: QueueOptions) -> None:
+    try:
+        options.check_for(name, RESERVED)
+    except QueueOptionError as error:
+        raise AddressRefusedError(INVALID_FIELD, str(error)) from None
 
 
 def _check_site(name: str, replicate: Replicate, site: SiteMode) -> None:

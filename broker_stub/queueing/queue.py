@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A message gets the queue's next number and keeps it: that number is its position.  This module knows what is
-in the queue, and reports what enters and leaves; ``dispatch`` hands it to the consumers.
+in the queue, and reports what enters and leaves; ``dispatch.dispatcher`` hands it to the consumers.
 
 Rules
 -----
@@ -25,12 +25,13 @@ Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
-from broker_stub.queueing.dispatch import Dispatcher
+from broker_stub.queueing.dispatch.dispatcher import Dispatcher
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
@@ -38,6 +39,7 @@ from broker_stub.queueing.message import (
     SEQUENCE_BITS,
     Consumer,
     Counters,
+    DeadLetterReason,
     Done,
     Guard,
     Message,
@@ -47,8 +49,14 @@ from broker_stub.queueing.message import (
     Sink,
     SiteEventListener,
 )
+from broker_stub.queueing.options import NO_OPTIONS, QueueOptions
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, TotalSize, Watermarks
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
+
+if TYPE_CHECKING:
+    from broker_stub.queueing.dead_letters import DeadLetters
+
+logger = logging.getLogger("broker_stub.queueing.queue")
 
 
 class Queue:
@@ -57,6 +65,7 @@ class Queue:
     :param clock: seconds, only ever growing.
     :param total: the size of all queues, of which it is one.
     :param site: which events another site gets of it.
+    :param dead_letters: moves what cannot be delivered, where ``options`` have an address for it.
     :param exclusive_to: the only connection that may take from it, ``None`` for any.
     :param temporary: lives as long as that connection.
     :param on_expiring: called with the time, by the clock, at which ``expire`` is due for a message.
@@ -74,6 +83,8 @@ class Queue:
         identity: str | None = None,
         replicate: Replicate = Replicate.NONE,
         site: SiteMode = SiteMode.NONE,
+        options: QueueOptions = NO_OPTIONS,
+        dead_letters: DeadLetters | None = None,
         now_ms: Callable[[], int] = lambda: 0,
         on_expiring: Callable[[Queue, float], None] = lambda _queue, _expires_at: None,
     ) -> None:
@@ -81,6 +92,8 @@ class Queue:
         self.identity = identity or str(uuid.uuid4())
         self.replicate = replicate
         self.site = site
+        self.options = options
+        self._dead_letters = dead_letters
         self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
         """What it remembers for another site."""
         self.site_listener: SiteEventListener | None = None
@@ -124,6 +137,11 @@ class Queue:
     def full(self) -> bool:
         """Whether senders should get no new credit."""
         return not self.deleted and self._watermarks.full(len(self._messages), self.size)
+
+    @property
+    def full_itself(self) -> bool:
+        """Whether it is full by its own limits: what moves from one queue to another needs no room in all."""
+        return not self.deleted and self._watermarks.full_itself(len(self._messages), self.size)
 
     @property
     def is_replicated(self) -> bool:
@@ -274,12 +292,16 @@ class Queue:
             self.drop(message)
             self.counters.dequeued += 1
 
-    def reject(self, consumer: Consumer, message: Message) -> None:
-        """The consumer found the message invalid: it leaves (there is no dead-letter queue)."""
+    def reject(self, consumer: Consumer, message: Message, description: str = "") -> None:
+        """The consumer found the message invalid: it leaves, to the dead-letter address if there is one.
+
+        :param description: why, as the consumer says.
+        """
         if message in consumer.held:
             consumer.held.discard(message)
-            self.drop(message)
             self.counters.rejected += 1
+            if not self._dead_letter(message, DeadLetterReason.REJECTED, description):
+                self.drop(message)
 
     def release(self, consumer: Consumer, message: Message) -> None:
         """Back to its place, as if it had not been sent."""
@@ -303,10 +325,33 @@ class Queue:
             message.refused_by = (message.refused_by or set()) | {consumer}
         self._dispatcher.requeue(message)
 
+    def bury_spent(self, message: Message) -> bool:
+        """End a message that no consumer holds, if it has reached the limit of deliveries; whether it had."""
+        most = self.options.max_delivery_count
+        spent = 0 < most <= message.delivery_count
+        if spent and not self._dead_letter(message, DeadLetterReason.MAX_DELIVERY_COUNT):
+            if not self.counters.dropped:
+                logger.warning(
+                    "%s: message %d was dropped at the limit of deliveries", self.name, message.number
+                )
+            self.counters.dropped += 1
+            self.drop(message)
+        return spent
+
+    def _dead_letter(self, message: Message, reason: DeadLetterReason, description: str = "") -> bool:
+        moves = self._dead_letters is not None and self.options.dead_letter_address != ""
+        if moves and self._dead_letters is not None:
+            self._dead_letters.move(self, message, reason, description)
+        return moves
+
     # -- copies ---------------------------------------------------------------------------------
 
     def start_generation(self, generation: int) -> None:
-        """Number later messages as messages of this generation."""
+        """Number later messages as messages of this generation; those of former ones are available."""
+        for message in self._messages.values() if self.options.dead_letter_address else ():
+            if message.state is MessageState.LEAVING:
+                message.state = MessageState.AVAILABLE
+                self._ready_list.requeue(message)
         self._last_number = max(self._last_number, generation << SEQUENCE_BITS)
 
     def ids(self) -> list[int]:

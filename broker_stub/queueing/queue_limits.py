@@ -111,7 +111,11 @@ class Watermarks:
 
     def full(self, depth: int, size: int) -> bool:
         """Whether senders should get no new credit."""
-        return depth >= self._limits.messages or size >= self._limits.size or self.total.full
+        return self.full_itself(depth, size) or self.total.full
+
+    def full_itself(self, depth: int, size: int) -> bool:
+        """The same, whatever all queues have together."""
+        return depth >= self._limits.messages or size >= self._limits.size
 
     def wait(self, call: Callable[[], None]) -> None:
         """Call once when there may be credit again."""

@@ -23,6 +23,7 @@ from typing import Any
 from broker_stub.queueing.exchanges import Binding, Exchange, ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode
 from broker_stub.replication.wire import argument
@@ -69,10 +70,17 @@ def _pieces(kind: str, entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[st
         yield {kind: piece}
 
 
-def queue_entry(queue: Queue) -> dict[str, str]:
+def queue_entry(queue: Queue) -> dict[str, Any]:
     """One queue of it."""
-    entry = {"identity": queue.identity, "name": queue.name, "replicate": str(queue.replicate)}
-    return entry if queue.site is SiteMode.NONE else {**entry, "site": str(queue.site)}
+    entry: dict[str, Any] = {
+        "identity": queue.identity,
+        "name": queue.name,
+        "replicate": str(queue.replicate),
+    }
+    if queue.site is not SiteMode.NONE:
+        entry["site"] = str(queue.site)
+    options = queue.options.plain()
+    return {**entry, "options": options} if options else entry
 
 
 def exchange_entry(exchange: Exchange) -> dict[str, Any]:
@@ -169,8 +177,13 @@ class Definitions:
         site = SiteMode(str(entry.get("site", SiteMode.NONE)))
         if queue is None:
             mode = Replicate(argument(entry, "replicate", str))
+            options = argument(entry, "options", dict) if "options" in entry else {}
             self._addresses.declare(
-                argument(entry, "name", str), replicate=mode, site=site, identity=identity
+                argument(entry, "name", str),
+                replicate=mode,
+                site=site,
+                options=QueueOptions.of(options),
+                identity=identity,
             )
             return
         self._addresses.set_site(queue, site)

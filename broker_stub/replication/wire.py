@@ -45,9 +45,10 @@ CLUSTER_PROPERTY = "haclient:cluster-uuid"
 GENERATION_PROPERTY = "haclient:generation"
 VERSION_PROPERTY = "haclient:replication-version"
 ENDED = "ended"
-MOST_OVERHEAD = 8 * 1024
+MOST_OVERHEAD = 24 * 1024
 """Bytes that a client's message gets at most on its way to any backup of any site, where the queue has the
-longest name.  A client's limit is below a backup's by as much."""
+longest name: as a site event, as a dead letter, and with annotations of consumers.  A client's limit is below
+a backup's by as much."""
 
 # Section 0x71 (delivery annotations) with a map8; keys are one-letter symbols: q: uuid (0x98), the queue;
 # i: ulong (0x80), the id; c: uint (0x70), the delivery count; l: ulong, the lifetime that is left.

@@ -37,6 +37,16 @@ def lasting(answer: Any) -> Any:
     return answer
 
 
+def as_before(answer: Any, expected: Any) -> Any:
+    """Without what has been added to the keys, or names of attributes, that a former version had."""
+    if isinstance(answer, dict) and isinstance(expected, dict):
+        if "attributeNames" in expected:
+            names = [name for name in answer["attributeNames"] if name in expected["attributeNames"]]
+            answer = {**answer, "attributeNames": names}
+        return {key: as_before(value, expected[key]) for key, value in answer.items() if key in expected}
+    return answer
+
+
 async def ask(admin: AdminClient, request: dict[str, Any]) -> dict[str, Any]:
     try:
         body = await admin.call(
@@ -62,4 +72,5 @@ async def test_every_answer_has_the_keys_and_values_of_before(tmp_path: Path) ->
         for request in RECORDED:
             body = lasting(request["body"]) if request["type"] == MEMBER_TYPE else request["body"]
             expected = {"status": request["status"], "body": body}
-            assert await ask(admin, request) == expected, request["operation"]
+            answer = await ask(admin, request)
+            assert as_before(answer, expected) == expected, request["operation"]

@@ -16,7 +16,7 @@ from broker_stub.local_cluster.state import LocalClusterEvent, LocalClusterOptio
 from broker_stub.local_cluster.supervisor import LocalCluster
 from broker_stub.management.request import MAX_PAGE
 from broker_stub.management_client import AdminClient, Credentials, MemberRefusedError
-from broker_stub.queueing.nodes import MAX_NAME
+from broker_stub.queueing.options import MAX_NAME
 from broker_stub.resource_agents import probe
 from haclient.cluster_url.endpoint import Endpoint
 from tests.broker_stub.clients import Client, member

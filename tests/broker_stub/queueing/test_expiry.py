@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.amqp.message_format import PLAIN
+from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import Message
-from broker_stub.queueing.ready_list import SLACK
 
 NOW_MS = 1_700_000_000_000
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker_stub.amqp.message_format import Envelope
+from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.ready_list import SLACK
 
 
 class Clock:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
-from broker_stub.queueing.nodes import MAX_NAME, Addresses
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.options import MAX_NAME
 from broker_stub.replication import wire
 from broker_stub.replication.definitions import (
     Definitions,

@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 
 from broker_stub.amqp.node_names import QUEUE_TYPE
-from broker_stub.queueing.nodes import MAX_NAME
+from broker_stub.queueing.options import MAX_NAME
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from broker_stub.replication import wire
 from broker_stub.sites.event import Encoder, Numbers, Op, Origin, annotate

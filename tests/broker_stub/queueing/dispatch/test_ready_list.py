@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_stub.amqp.message_format import PLAIN
+from broker_stub.queueing.dispatch.ready_list import SLACK, ReadyList
 from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState
-from broker_stub.queueing.ready_list import SLACK, ReadyList
 
 
 def message(number: int, *, refused_by: Consumer | None = None) -> Message:

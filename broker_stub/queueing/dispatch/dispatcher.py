@@ -21,9 +21,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker_stub.queueing.browse import BrowseConsumers
+from broker_stub.queueing.dispatch.browse import BrowseConsumers
+from broker_stub.queueing.dispatch.ready_list import ReadyList
 from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState, Sink
-from broker_stub.queueing.ready_list import ReadyList
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
@@ -150,9 +150,11 @@ class Dispatcher:
 
     def _give(self, consumer: Consumer, message: Message) -> None:
         queue = self._queue
-        queue.counters.acquired += 1
         if message.delivery_count:
+            if queue.bury_spent(message):
+                return
             queue.counters.redelivered += 1
+        queue.counters.acquired += 1
         if consumer.settles:
             queue.drop(message)
             queue.counters.dequeued += 1
@@ -174,7 +176,8 @@ class Dispatcher:
 
     def _requeue(self, message: Message) -> None:
         message.state = MessageState.AVAILABLE
-        if not self._queue.drop_expired(message):
+        queue = self._queue
+        if not queue.drop_expired(message) and not (message.delivery_count and queue.bury_spent(message)):
             self.ready_list.requeue(message)
 
 

@@ -1,0 +1,132 @@
+"""Changes the sections in front of the bare message, which an intermediary may change.
+
+Rules
+-----
+* Keys and values stay encoded: what is not changed keeps its bytes.
+* A key is a symbol; the two encodings of one are the same key.
+* The bare message (properties, application properties, body) keeps its bytes.
+
+Source: AMQP 1.0 part 3, sections 3.2 (the order of sections) and 3.2.10 (annotations).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker_stub.amqp.message_format import (
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    MalformedMessageError,
+    compound_end,
+    descriptor,
+    items,
+    value_end,
+)
+
+_SECTION = b"\x00\x53\x72\xd1"
+_SYMBOL32 = 0xB3
+_MAX_UINT8 = 255
+
+
+class MessageParts(NamedTuple):
+    """A message, cut where its annotations begin and end; each section with its descriptor, or empty.
+
+    :param rest: the bare message, and a footer.
+    """
+
+    header: bytes
+    delivery_annotations: bytes
+    message_annotations: bytes
+    rest: bytes
+
+
+def split(data: bytes) -> MessageParts:
+    """Cut a message.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    found = dict.fromkeys(range(HEADER, MESSAGE_ANNOTATIONS + 1), b"")
+    position = 0
+    try:
+        while position < len(data):
+            code, start = descriptor(data, position)
+            if code > MESSAGE_ANNOTATIONS:
+                break
+            end = compound_end(data, start)
+            found[code] = data[position:end]
+            position = end
+    except (IndexError, struct.error) as error:
+        raise MalformedMessageError("the message ends within a section") from error
+    header, delivery_annotations, annotations = found.values()
+    return MessageParts(header, delivery_annotations, annotations, data[position:])
+
+
+def read(section: bytes) -> dict[bytes, bytes]:
+    """The encoded values of a section by their encoded keys; each symbol in its shortest encoding.
+
+    :param section: with its descriptor; empty for none.
+    :raises MalformedMessageError: when it is no map.
+    """
+    if not section:
+        return {}
+    found: dict[bytes, bytes] = {}
+    try:
+        position, count = items(section, descriptor(section, 0)[1])
+        for _ in range(count // 2):
+            after_key = value_end(section, position)
+            after = value_end(section, after_key)
+            found[_shortest(section[position:after_key])] = section[after_key:after]
+            position = after
+    except (IndexError, struct.error) as error:
+        raise MalformedMessageError("the annotations end within a value") from error
+    if position > len(section):
+        raise MalformedMessageError("the annotations end within a value")
+    return found
+
+
+def _shortest(key: bytes) -> bytes:
+    return symbol(key[5:]) if key[0] == _SYMBOL32 else key
+
+
+def section_of(values: Mapping[bytes, bytes]) -> bytes:
+    """Message annotations, with their descriptor, of what ``read`` gives; empty when that is nothing."""
+    if not values:
+        return b""
+    content = b"".join(part for pair in values.items() for part in pair)
+    return _SECTION + struct.pack(">II", len(content) + 4, 2 * len(values)) + content
+
+
+def changed(section: bytes, changes: Mapping[bytes, bytes], removed: Iterable[bytes] = ()) -> bytes:
+    """Message annotations with other values in them; encoded keys and values.
+
+    :raises MalformedMessageError: when the section is no map.
+    """
+    values = read(section)
+    for key in removed:
+        values.pop(key, None)
+    return section_of({**values, **changes})
+
+
+# -- encoded values -------------------------------------------------------------------------------
+
+
+def symbol(name: bytes) -> bytes:
+    """An encoded symbol."""
+    if len(name) > _MAX_UINT8:
+        return b"\xb3" + struct.pack(">I", len(name)) + name
+    return b"\xa3" + bytes([len(name)]) + name
+
+
+def string(text: str) -> bytes:
+    """An encoded string."""
+    encoded = text.encode()
+    if len(encoded) > _MAX_UINT8:
+        return b"\xb1" + struct.pack(">I", len(encoded)) + encoded
+    return b"\xa1" + bytes([len(encoded)]) + encoded
+
+
+def uint(number: int) -> bytes:
+    """An encoded unsigned integer of 32 bits."""
+    return b"\x70" + struct.pack(">I", number)

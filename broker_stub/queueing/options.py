@@ -1,0 +1,78 @@
+"""What a queue is declared with, beside its name and what is replicated.  No I/O.
+
+The names are those of the node properties, of the management node's attributes and of the store.  They follow
+Azure Service Bus and ActiveMQ Artemis (``MaxDeliveryCount``, ``max-delivery-attempts``,
+``dead-letter-address``), with the ``x-`` of queue arguments that Qpid and RabbitMQ have.
+
+Rules
+-----
+* An option with its default is not written, so a queue without options is stored and sent as ever.
+* An option of an unknown name or a wrong value is refused: a queue that only seems to have it is worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
+
+MAX_DELIVERY_COUNT = "x-max-delivery-count"
+DEAD_LETTER_ADDRESS = "x-dead-letter-address"
+OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS)
+
+# Long enough for any name a person gives; the name is kept in logs and in status answers.
+MAX_NAME = 1024
+# The header's delivery-count: AMQP 1.0 part 3, section 3.2.1.
+_MOST_DELIVERIES = 2**32 - 1
+
+
+class QueueOptionError(ValueError):
+    """An option has another value than it can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """The options of one queue.
+
+    :param max_delivery_count: failed deliveries after which a message is a dead letter; 0 for no limit.
+    :param dead_letter_address: the queue or exchange that gets dead letters; empty for none.
+    """
+
+    max_delivery_count: int = 0
+    dead_letter_address: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> QueueOptions:
+        """The options among other things that a queue is declared with, such as node properties.
+
+        :raises QueueOptionError: when one has a value that it cannot have.
+        """
+        count = given.get(MAX_DELIVERY_COUNT) or 0
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_DELIVERIES:
+            raise QueueOptionError(f"{MAX_DELIVERY_COUNT} is a whole number from 0, and not {count!r}")
+        address = given.get(DEAD_LETTER_ADDRESS) or ""
+        if not isinstance(address, str):
+            raise QueueOptionError(f"{DEAD_LETTER_ADDRESS} is an address, and not {address!r}")
+        return cls(max_delivery_count=int(count), dead_letter_address=str(address))
+
+    def check_for(self, name: str, reserved: tuple[str, ...]) -> None:
+        """Make sure that a queue of that name can have them.
+
+        :param reserved: what the names of no queue that clients make begin with.
+        :raises QueueOptionError: when it cannot.
+        """
+        address = self.dead_letter_address
+        if address == name:
+            raise QueueOptionError(f"{name!r} cannot be its own {DEAD_LETTER_ADDRESS}")
+        if address.startswith(reserved) or address == REPLICATION_QUEUE or len(address) > MAX_NAME:
+            raise QueueOptionError(f"{address!r} takes no dead letters: it is not for clients, or too long")
+
+    def plain(self) -> dict[str, Any]:
+        """Those that differ from their defaults, by name: what JSON can hold."""
+        values = (self.max_delivery_count, self.dead_letter_address)
+        return {name: value for name, value in zip(OPTION_NAMES, values, strict=True) if value}
+
+
+NO_OPTIONS = QueueOptions()
