@@ -334,6 +334,7 @@ class Connection:
         name: str | None = None,
         dynamic: bool = False,
         browse: bool = False,
+        confirm: bool = False,
         timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Receiver:
@@ -350,11 +351,13 @@ class Connection:
         :param dynamic: let the primary make a temporary node; ``Receiver.address`` names it, and
             it is another one after a failover.
         :param browse: look at copies of the messages and leave them where they are.
+        :param confirm: have the primary confirm what is accepted: for ``Delivery.accept(confirm=True)``.
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :param configure: called with proton's ``Receiver`` before each attach, for what has no
             argument here.
         :raises LinkRefused: when the primary refuses it.
         :raises FilterNotSupported: when the primary ignores the selector or a filter.
+        :raises ConfirmNotSupported: when the primary does not confirm what is accepted.
         :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
@@ -365,6 +368,7 @@ class Connection:
             credit=credit,
             dynamic=dynamic,
             browse=browse,
+            confirm=confirm,
             configure=configure,
             source=source_params(selector, filters, capabilities, strict=strict),
         )

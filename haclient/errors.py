@@ -44,6 +44,8 @@ __all__ = [
     "AuthenticationFailed",
     "ClusterURLError",
     "ConfigurationError",
+    "ConfirmNotSupported",
+    "ConfirmTimeout",
     "ConnectionClosed",
     "ConnectionGaveUp",
     "DeadlineExceeded",
@@ -246,6 +248,22 @@ class DrainTimeout(HaclientError, proton.Timeout, TimeoutError):
     code = "drain-timeout"
 
 
+class ConfirmNotSupported(HaclientError, proton.LinkException):
+    """The primary does not confirm what is accepted, and the receiver, which asked for that, is closed."""
+
+    code = "confirm-not-supported"
+    safe_to_retry = False
+
+
+class ConfirmTimeout(HaclientError, proton.Timeout, TimeoutError):
+    """The primary did not confirm an accept in time: it may have taken effect, or the message comes again.
+
+    The same call waits for the same confirmation once more.
+    """
+
+    code = "confirm-timeout"
+
+
 class DeliveryUnknown(HaclientError, proton.LinkException):
     """The connection was lost after the message was sent and before it was settled.
 
@@ -313,7 +331,7 @@ class SendManyError(HaclientError, proton.LinkException):
 class StaleDelivery(HaclientError, proton.LinkException):
     """The delivery cannot be settled any more: its connection was lost, or its receiver is closed.
 
-    The primary delivers its message again.
+    The primary delivers its message again; but what waited to be confirmed may have taken effect.
     """
 
     code = "stale-delivery"

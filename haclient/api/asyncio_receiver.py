@@ -10,7 +10,15 @@ from haclient.api.deadlines import limit
 from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop
 from haclient.api.pickling import not_picklable
-from haclient.api.receiving import arrived, check_counts, drain, nothing_arrived, take
+from haclient.api.receiving import (
+    arrived,
+    check_counts,
+    confirm_many,
+    drain,
+    nothing_arrived,
+    take,
+    wait_confirmed,
+)
 from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
 from haclient.errors import HaclientError
@@ -49,7 +57,7 @@ class Receiver:
             raise nothing_arrived(timeout)
         delivery = core.inbox.popleft()
         core.replenish_credit(1, delivery.session_number)
-        return Delivery(delivery)
+        return Delivery(delivery, self._call_timeout)
 
     async def receive_many(
         self, max_count: int, *, timeout: float | None = None, min_count: int = 1
@@ -70,17 +78,26 @@ class Receiver:
             await arrived(core, min_count, limit(timeout))
         taken = take(core, max_count)
         core.replenish_credit(len(taken), core.session_number)
-        return [Delivery(each) for each in taken]
+        return [Delivery(each, self._call_timeout) for each in taken]
 
-    async def accept_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    async def accept_many(
+        self, deliveries: Iterable[Delivery], *, confirm: bool = False, timeout: float | None = None
+    ) -> list[Delivery]:
         """Accept several deliveries of this receiver with one call.
 
+        :param confirm: wait until the primary has confirmed them, as ``Delivery.accept`` does for one.
+        :param timeout: of that, in seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :returns: the stale ones, in order: the primary delivers their messages again.
+        :raises ConfirmTimeout: when not all are confirmed in time: the call may be repeated.
         :raises ValueError: when one is of another receiver.  None is accepted then.
         :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
         """
         check_loop(self._core.loop)
         given = list(deliveries)
+        if confirm:
+            seconds = limit(timeout, self._call_timeout)
+            confirmed = await confirm_many(self._core, [each._core for each in given], seconds)
+            return [each for each in given if each._core not in confirmed]
         accepted = mark_accepted(self._core, [each._core for each in given])
         accept_all(accepted)
         if len(accepted) == len(given):  # as it is but for a lost connection
@@ -152,14 +169,30 @@ class Delivery(BaseDelivery):
     closed, and ``AlreadySettled`` the second time.
     """
 
-    __slots__ = ()
+    __slots__ = ("_call_timeout",)
 
-    def __init__(self, core: DeliveryCore) -> None:
+    def __init__(self, core: DeliveryCore, call_timeout: float | None) -> None:
         self._core = core
+        self._call_timeout = call_timeout
 
-    async def accept(self) -> None:
-        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for."""
-        self._settle(ACCEPTED)
+    async def accept(self, *, confirm: bool = False, timeout: float | None = None) -> None:
+        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for.
+
+        :param confirm: wait until the primary has confirmed that the message is gone for good, also over a
+            failover; for a receiver that was created with ``confirm=True``.  The call may be repeated: it
+            waits for the same confirmation.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :raises ConfirmTimeout: when it is not confirmed in time: it may still take effect.
+        :raises StaleDelivery: with ``confirm``, also when a connection was lost and the next primary does not
+            know of the accept: the message may come again.
+        :raises LinkClosed, ConnectionClosed: when the receiver ended meanwhile: it may have taken effect.
+        :raises ValueError: when the receiver asked for no confirmations.
+        """
+        if not confirm:
+            self._settle(ACCEPTED)
+            return
+        check_loop(self._core.loop)
+        await wait_confirmed(self._core, limit(timeout, self._call_timeout))
 
     async def reject(self, condition: str | None = None, description: str | None = None) -> None:
         """The message is at fault; the broker must not deliver it as it is."""

@@ -12,7 +12,16 @@ from haclient.api.base_delivery import BaseDelivery
 from haclient.api.deadlines import limit
 from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.pickling import not_picklable
-from haclient.api.receiving import arrived, check_counts, drain, live, nothing_arrived, take
+from haclient.api.receiving import (
+    arrived,
+    check_counts,
+    confirm_many,
+    drain,
+    live,
+    nothing_arrived,
+    take,
+    wait_confirmed,
+)
 from haclient.core.delivery import DeliveryCore, accept_all, mark_accepted
 from haclient.core.receiver import ReceiverCore
 from haclient.errors import ConnectionClosed, HaclientError
@@ -54,7 +63,7 @@ class Receiver:
         except IndexError:
             delivery = self._wait_delivery(limit(timeout))
         self._thread.post(self._core.replenish_credit, 1, delivery.session_number)
-        return Delivery(self._thread, delivery)
+        return Delivery(self._thread, delivery, self._call_timeout)
 
     def receive_many(
         self, max_count: int, *, timeout: float | None = None, min_count: int = 1
@@ -79,7 +88,7 @@ class Receiver:
                 in_time = len(core.inbox) >= needed or self._thread.call(arrived(core, needed, left))
                 self._take(held, max_count)
                 if len(held) >= min_count or not in_time:
-                    return [Delivery(self._thread, each) for each in held]
+                    return [Delivery(self._thread, each, self._call_timeout) for each in held]
                 # Another thread took some: the time goes on.
                 left = None if deadline is None else deadline - monotonic()
         except BaseException:
@@ -87,14 +96,23 @@ class Receiver:
                 self._thread.post(core.put_back, held)
             raise
 
-    def accept_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    def accept_many(
+        self, deliveries: Iterable[Delivery], *, confirm: bool = False, timeout: float | None = None
+    ) -> list[Delivery]:
         """Accept several deliveries of this receiver with one call.
 
+        :param confirm: wait until the primary has confirmed them, as ``Delivery.accept`` does for one.
+        :param timeout: of that, in seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :returns: the stale ones, in order: the primary delivers their messages again.
+        :raises ConfirmTimeout: when not all are confirmed in time: the call may be repeated.
         :raises ValueError: when one is of another receiver.  None is accepted then.
         :raises AlreadySettled: when one was settled before, or is here twice.  None is accepted then.
         """
         given = list(deliveries)
+        if confirm:
+            seconds, cores = limit(timeout, self._call_timeout), [each._core for each in given]
+            confirmed = self._thread.call(confirm_many(self._core, cores, seconds))
+            return [each for each in given if each._core not in confirmed]
         accepted = mark_accepted(self._core, [each._core for each in given])
         if accepted:
             self._thread.post(accept_all, accepted)
@@ -183,15 +201,30 @@ class Delivery(BaseDelivery):
     closed, and ``AlreadySettled`` the second time.
     """
 
-    __slots__ = ("_thread",)
+    __slots__ = ("_call_timeout", "_thread")
 
-    def __init__(self, thread: LoopThread, core: DeliveryCore) -> None:
+    def __init__(self, thread: LoopThread, core: DeliveryCore, call_timeout: float | None) -> None:
         self._thread = thread
         self._core = core
+        self._call_timeout = call_timeout
 
-    def accept(self) -> None:
-        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for."""
-        self._settle(ACCEPTED)
+    def accept(self, *, confirm: bool = False, timeout: float | None = None) -> None:
+        """Done: the broker may forget the message.  The outcome is sent at once; no answer is waited for.
+
+        :param confirm: wait until the primary has confirmed that the message is gone for good, also over a
+            failover; for a receiver that was created with ``confirm=True``.  The call may be repeated: it
+            waits for the same confirmation.
+        :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
+        :raises ConfirmTimeout: when it is not confirmed in time: it may still take effect.
+        :raises StaleDelivery: with ``confirm``, also when a connection was lost and the next primary does not
+            know of the accept: the message may come again.
+        :raises LinkClosed, ConnectionClosed: when the receiver ended meanwhile: it may have taken effect.
+        :raises ValueError: when the receiver asked for no confirmations.
+        """
+        if not confirm:
+            self._settle(ACCEPTED)
+        else:
+            self._thread.call(wait_confirmed(self._core, limit(timeout, self._call_timeout)))
 
     def reject(self, condition: str | None = None, description: str | None = None) -> None:
         """The message is at fault; the broker must not deliver it as it is."""

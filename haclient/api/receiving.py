@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 
 from haclient.core.connection import ConnectionCore, State
-from haclient.core.delivery import DeliveryCore
+from haclient.core.delivery import DeliveryCore, confirm_all
 from haclient.core.receiver import ReceiverCore
-from haclient.errors import DeadlineExceeded, DrainTimeout, LinkTimeout, ReceiveTimeout, another
+from haclient.errors import (
+    ConfirmTimeout,
+    DeadlineExceeded,
+    DrainTimeout,
+    LinkTimeout,
+    ReceiveTimeout,
+    StaleDelivery,
+    another,
+)
 
 
 async def unsubscribe(
@@ -45,6 +54,47 @@ async def drain(core: ReceiverCore, seconds: float | None) -> None:
         raise
     except TimeoutError:
         raise DrainTimeout(f"the primary did not answer the drain within {seconds} s") from None
+
+
+async def wait_confirmed(core: DeliveryCore, seconds: float | None) -> None:
+    """Accept a delivery, and wait until the primary has confirmed that; see ``Delivery.accept``.
+
+    :raises ConfirmTimeout: when it takes longer.
+    """
+    confirmation = core.confirm()
+    try:
+        async with asyncio.timeout(seconds):
+            await confirmation.wait()
+    except (DeadlineExceeded, ConfirmTimeout):
+        raise
+    except TimeoutError:
+        raise _not_confirmed(seconds) from None
+
+
+async def confirm_many(
+    core: ReceiverCore, deliveries: Sequence[DeliveryCore], seconds: float | None
+) -> set[DeliveryCore]:
+    """Accept several deliveries, and wait until it is known of each whether that is confirmed.
+
+    :returns: the confirmed ones.
+    :raises ConfirmTimeout: when it takes longer.
+    """
+    waited_for = confirm_all(core, deliveries)
+    try:
+        async with asyncio.timeout(seconds):
+            for _, confirmation in waited_for:
+                if confirmation is not None:
+                    with contextlib.suppress(StaleDelivery):
+                        await confirmation.wait()
+    except (DeadlineExceeded, ConfirmTimeout):
+        raise
+    except TimeoutError:
+        raise _not_confirmed(seconds) from None
+    return {each for each, confirmation in waited_for if confirmation is not None and not confirmation.stale}
+
+
+def _not_confirmed(seconds: float | None) -> ConfirmTimeout:
+    return ConfirmTimeout(f"the primary did not confirm the accept within {seconds} s")
 
 
 async def arrived(core: ReceiverCore, needed: int, seconds: float | None) -> bool:

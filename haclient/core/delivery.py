@@ -13,6 +13,7 @@ from haclient.errors import AlreadySettled, StaleDelivery
 from haclient.outcome import ACCEPTED, Outcome
 
 if TYPE_CHECKING:
+    from haclient.core.attach.confirmations import Confirmation, Confirmations
     from haclient.core.receiver import ReceiverCore
     from haclient.engine.links import ReceiverLink
 
@@ -26,6 +27,7 @@ class DeliveryCore:
     """
 
     __slots__ = (
+        "_confirmation",
         "_duplicate_id",
         "_link",
         "_message",
@@ -46,6 +48,7 @@ class DeliveryCore:
         self._link = link
         self._pointer = pointer
         self._message: proton.Message | None = None
+        self._confirmation: Confirmation | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -101,15 +104,36 @@ class DeliveryCore:
             raise AlreadySettled("the delivery is settled already")
         self.settled = True
 
+    def confirm(self) -> Confirmation:
+        """Accept it, and ask the primary to confirm that; what is under way when it is called again.
+
+        :raises ValueError: its receiver was made without ``confirm``.
+        :raises StaleDelivery: its connection is lost, or its receiver is closed.
+        :raises AlreadySettled: it was settled before, in another way.
+        """
+        if self._confirmation is None:
+            confirmations = _confirmations(self._receiver)
+            self.mark_settled()
+            self._confirmation = confirmations.accept(self._link, self._pointer)
+        return self._confirmation
+
+    @property
+    def confirming(self) -> bool:
+        """Whether the primary was asked to confirm it."""
+        return self._confirmation is not None
+
     def settle(self, outcome: Outcome) -> None:
         """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
         if self._pointer is not None and self.session_number == self._receiver.session_number:
             self._link.settle(self._pointer, outcome)
 
 
-def mark_accepted(receiver: ReceiverCore, deliveries: Sequence[DeliveryCore]) -> list[DeliveryCore]:
+def mark_accepted(
+    receiver: ReceiverCore, deliveries: Sequence[DeliveryCore], *, mark: bool = True
+) -> list[DeliveryCore]:
     """Mark deliveries of a receiver as settled, apart from the stale ones.
 
+    :param mark: only check them if it is false.
     :returns: the marked ones.
     :raises ValueError: when one is of another receiver; none is marked then.
     :raises AlreadySettled: when one was settled before, or is here twice; none is marked then.
@@ -122,8 +146,32 @@ def mark_accepted(receiver: ReceiverCore, deliveries: Sequence[DeliveryCore]) ->
     if len(set(live)) < len(live) or any(each.settled for each in live):
         raise AlreadySettled("one of the deliveries is settled already")
     for each in live:
-        each.settled = True
+        each.settled = each.settled or mark
     return live
+
+
+def confirm_all(
+    receiver: ReceiverCore, deliveries: Sequence[DeliveryCore]
+) -> list[tuple[DeliveryCore, Confirmation | None]]:
+    """Accept deliveries of a receiver, and ask the primary to confirm them, apart from the stale ones.
+
+    :returns: each with its confirmation; ``None`` for a stale one.
+    :raises ValueError: see ``mark_accepted``; also when the receiver was made without ``confirm``.
+    :raises AlreadySettled: when one was settled in another way, or is here twice; none is accepted then.
+    """
+    _confirmations(receiver)
+    if len(set(deliveries)) < len(deliveries):
+        raise AlreadySettled("one of the deliveries is here twice")
+    mark_accepted(receiver, [each for each in deliveries if not each.confirming], mark=False)
+    return [(each, None if each.stale and not each.confirming else each.confirm()) for each in deliveries]
+
+
+def _confirmations(receiver: ReceiverCore) -> Confirmations:
+    if receiver.confirmations is None:
+        raise ValueError(
+            "nothing is confirmed on this receiver: create it with confirm=True, to accept with confirm=True"
+        )
+    return receiver.confirmations
 
 
 def accept_all(deliveries: Iterable[DeliveryCore]) -> None:

@@ -123,6 +123,7 @@ class LinkSet:
         browse: bool = False,
         configure: Callable[[proton.Receiver], None] | None = None,
         source: SourceParams = PLAIN,
+        confirm: bool = False,
     ) -> ReceiverCore:
         """Create a receiver; its ``opened`` is done when the primary accepts the link.
 
@@ -141,6 +142,7 @@ class LinkSet:
             browse=browse,
             configure=configure,
             source=source,
+            confirm=confirm,
         )
         return self._register_named(core)
 
@@ -154,6 +156,7 @@ class LinkSet:
         credit: int | None,
         source: SourceParams,
         configure: Callable[[proton.Receiver], None] | None,
+        confirm: bool = False,
     ) -> ReceiverCore:
         """Create a receiver of a subscription.
 
@@ -168,6 +171,7 @@ class LinkSet:
             name=link,
             credit=credit,
             configure=configure,
+            confirm=confirm,
             source=replace(source, capabilities=capabilities, durable=durable),
         )
 

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from haclient.engine.links import repeat_credit
+from haclient.engine.link_table import repeat_credit
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine

@@ -9,7 +9,8 @@ Rules
 * After a loss the inbox is emptied, for the new primary delivers those messages again, and the
   new link is granted the window once, and nothing of the old link's credit.
 * Where the peer's Attach decides whether its messages are the wanted ones, no credit is granted before it.
-* A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.
+* A delivery remembers the number of its session; settling it in another raises ``StaleDelivery``.  What waits
+  to be confirmed outlives its session (``confirmations``).
 
 Source: AMQP 1.0 part 2, section 2.6.7 (flow control, drain).
 """
@@ -25,12 +26,21 @@ import proton
 
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
+from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.delivery import LOST, DeliveryCore
-from haclient.errors import ConnectionClosed, HaclientError, LinkClosed, another
+from haclient.errors import (
+    ConfirmNotSupported,
+    ConnectionClosed,
+    HaclientError,
+    LinkClosed,
+    StaleDelivery,
+    another,
+)
 
 if TYPE_CHECKING:
     from haclient.engine.links import DeliveryPointer, ReceiverLink
     from haclient.engine.protocol import Engine
+    from haclient.outcome import Outcome
 
 # proton counts credit in signed 32 bits.
 MAX_CREDIT = 2**31 - 1
@@ -42,6 +52,7 @@ class ReceiverCore:
     :param address: the node to receive from; ``None`` with ``dynamic`` asks the peer for a
         temporary one (AMQP 1.0 part 3, section 3.5.3), a new one after each failover.
     :param credit: the window; 0 grants nothing but what ``add_credit`` asks for.
+    :param confirm: ask the peer to confirm what is accepted (rcv-settle-mode *second*).
     """
 
     def __init__(
@@ -55,6 +66,7 @@ class ReceiverCore:
         browse: bool,
         configure: Callable[[proton.Receiver], None] | None,
         source: SourceParams = PLAIN,
+        confirm: bool = False,
     ) -> None:
         self.name = name
         self.address = address
@@ -79,6 +91,8 @@ class ReceiverCore:
         """The node that the peer named instead, over this connection."""
         self.credit = credit
         self.loop = loop
+        self.confirmations = Confirmations(loop) if confirm else None
+        """The deliveries that wait to be confirmed; ``None`` if the peer was not asked to confirm any."""
         self._dynamic = dynamic
         self._browse = browse
         self._configure = configure
@@ -246,11 +260,16 @@ class ReceiverCore:
         if self._browse:
             source.distribution_mode = proton.Terminus.DIST_MODE_COPY
         link.endpoint.target.address = self.name
+        if self.confirmations is not None:
+            link.request_confirmations()
         if self._configure is not None:
             self._configure(link.endpoint)
         self._link, self._answered = link, False
-        self._checked = not self._source.must_check
-        engine.attach(link)
+        self._checked = not self._source.must_check and self.confirmations is None
+        if self.confirmations is None:
+            engine.attach(link)
+        else:
+            self.confirmations.attach(engine, link)
         if self._drained:
             self._requested = 0
         self._to_grant = self.credit or self._requested
@@ -269,6 +288,8 @@ class ReceiverCore:
             return
         self.error = error
         self.closed_here = self.closed_here or isinstance(error, ConnectionClosed)
+        if self.confirmations is not None:
+            self.confirmations.fail(error)
         closed = isinstance(error, LinkClosed) and self.closed_here
         self._end_session(f"the receiver for {self.address!r} was closed" if closed else str(error.args[0]))
         if not self.opened.done():
@@ -293,7 +314,7 @@ class ReceiverCore:
         if source.address is None and not (self._source.is_lookup and source.type):
             self.on_attached(link)
             return
-        error = self._source.refusal(link.endpoint, self.address)
+        error = self._source.refusal(link.endpoint, self.address) or self._confirm_refusal(link)
         if error is not None:
             self.on_attached(link)
             link.close()
@@ -302,6 +323,8 @@ class ReceiverCore:
         if source.address is not None and self._dynamic:
             self.address = source.address
         self.refusal = None
+        if self.confirmations is not None:
+            self.confirmations.answered(link)
         if not self.opened.done():
             self.opened.set_result(None)
         self.on_attached(link)
@@ -329,6 +352,20 @@ class ReceiverCore:
             if self._draining is not None and link.credit <= 0:
                 self._end_drain()
 
+    def confirmed(self, link: ReceiverLink, token: Confirmation, outcome: Outcome | None) -> None:
+        """Note that the peer settled a delivery that was accepted."""
+        if self.confirmations is not None:
+            self.confirmations.confirmed(token, outcome)
+            self._grant()
+
+    def _confirm_refusal(self, link: ReceiverLink) -> HaclientError | None:
+        if self.confirmations is None or link.is_confirmed:
+            return None
+        return ConfirmNotSupported(
+            f"the primary does not confirm what is accepted from {self.address!r}: "
+            "it answered the attach with another rcv-settle-mode than second"
+        )
+
     def _flowed(self, link: ReceiverLink, returned: int) -> None:
         if link is not self._link:
             return
@@ -344,6 +381,8 @@ class ReceiverCore:
     def _grant(self) -> None:
         """Grant what is to be granted, if this is the time for it."""
         link, stopped = self._link, self._drained or self._draining is not None
+        if self.confirmations is not None and self.confirmations.too_many:
+            return
         if link is not None and self._checked and not stopped and self._to_grant > 0:
             link.grant(self._to_grant)
             self._to_grant = 0
@@ -367,6 +406,8 @@ class ReceiverCore:
 
     def _end_session(self, stale_reason: str) -> None:
         self._link = None
+        if self._dynamic and self.confirmations is not None:  # the next node is another one
+            self.confirmations.fail(StaleDelivery(f"{stale_reason} before the accept was confirmed"))
         self.session_number += 1
         self.stale_reason = stale_reason
         self.inbox.clear()

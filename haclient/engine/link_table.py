@@ -14,14 +14,14 @@ Sources: AMQP 1.0 part 2 (transport), sections 2.5.6 (End) and 2.6 (links).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine import attach_size, peer_fields
-from haclient.engine.links import Link, ReceiverLink, SenderLink, answer
+from haclient.engine.links import Link, ReceiverLink, SenderLink
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
@@ -99,12 +99,16 @@ class LinkTable:
         """Handle the peer's Attach: a new link, or the answer to ours."""
         link = self.by_pointer.get(endpoint._impl)
         if link is not None:
+            if isinstance(link, ReceiverLink) and link.confirms:
+                link.read_unsettled()
             if link.owner is not None:
                 link.owner.link_opened(link)  # type: ignore[arg-type]
             return
         made: Link
         if isinstance(endpoint, proton.Sender):
             made = SenderLink(engine, endpoint, None)
+            if made.is_asked_to_confirm:
+                made.read_unsettled()
         else:
             made = ReceiverLink(engine, endpoint, None)
         self.add(made)
@@ -116,7 +120,7 @@ class LinkTable:
         if link is None:
             return
         condition = peer_fields.condition(endpoint)
-        answer(link)
+        _answer(link)
         engine.wake()
         if isinstance(link, ReceiverLink):
             link.release()
@@ -188,6 +192,14 @@ class LinkTable:
             then()
 
 
+def _answer(link: Link) -> None:
+    """Answer the peer's Detach: close only what the peer closed."""
+    if not link.endpoint.state & proton.Endpoint.REMOTE_CLOSED:
+        link.endpoint.detach()
+    else:
+        link.endpoint.close()
+
+
 def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -> Sequence[Link]:
     """The links that a peer refuses with the condition of an End.
 
@@ -198,3 +210,25 @@ def _refused_by_end(links: Sequence[Link], condition: proton.Condition | None) -
         return ()
     unanswered = [link for link in links if link.endpoint.state & proton.Endpoint.REMOTE_UNINIT]
     return unanswered[:1] or links
+
+
+def repeat_credit(engine: Engine) -> None:
+    """Send a Flow with the credit of each receiver link again.
+
+    proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
+    """
+    links = [pn for pn in _receivers(engine.connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]
+    for change in (-1, 1):
+        for pn in links:
+            lib.pn_link_flow(pn, change)
+        lib.pn_transport_pending(engine.transport._impl)
+    engine.wake()
+
+
+def _receivers(connection: proton.Connection) -> Iterator[Any]:
+    """The receivers that are attached and do not drain, by pointer."""
+    pn = lib.pn_link_head(connection._impl, proton.Endpoint.LOCAL_ACTIVE)
+    while pn:
+        if lib.pn_link_is_receiver(pn) and not lib.pn_link_get_drain(pn):
+            yield pn
+        pn = lib.pn_link_next(pn, proton.Endpoint.LOCAL_ACTIVE)

@@ -14,15 +14,18 @@ Rules
   memory of a settled delivery again.
 * ``closed_here`` says that the Detach was made here, answered or not.
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
+* In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
+  and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
-Sources: AMQP 1.0 part 2 (transport), sections 2.6.7 (flow control) and 2.6.12 (transferring a
-message); part 3 (messaging), section 3.4 (delivery state).
+Sources: AMQP 1.0 part 2 (transport), sections 2.6.7 (flow control), 2.6.12 (transferring a message) and 2.8.3
+(receiver-settle-mode); part 3 (messaging), section 3.4 (delivery state).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import cproton
 import proton
@@ -31,6 +34,7 @@ from cproton_ffi import ffi, lib
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
+    from haclient.engine.owner import ConfirmedOwner, ConfirmingOwner, ReceiverOwner, SenderOwner
     from haclient.engine.protocol import Engine
 
 # A delivery of proton's, as cffi shows it: comparable and hashable by address.
@@ -40,6 +44,8 @@ _PN_ACCEPTED: int = lib.PN_ACCEPTED
 _PN_RECEIVED: int = lib.PN_RECEIVED
 _NOT_TERMINAL = (0, _PN_RECEIVED)
 _STATES = {state.value: state for state in OutcomeState}
+# Of a link whose tags have a scope.
+TAG_SIZE = 16
 # Read whole small messages with one call; larger ones are read in pieces as they arrive.
 _READ_SIZE = 4096
 # In place of the size limit: the link is closing, and reads the rest of one message without keeping it.
@@ -48,39 +54,11 @@ _OVERRUN = -1
 _CLOSING = -2
 
 
-class SenderOwner(Protocol):
-    """What a sender link calls on its owner.  Calls must not block."""
-
-    def link_opened(self, link: SenderLink) -> None:
-        """The peer answered the Attach."""
-
-    def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
-
-    def credit_given(self, link: SenderLink) -> None:
-        """The peer changed the credit, or asks to drain it."""
-
-    def settled(self, link: SenderLink, token: Any, outcome: Outcome | None) -> None:
-        """The peer settled; ``outcome`` is ``None`` where it gave no terminal state."""
-
-
-class ReceiverOwner(Protocol):
-    """What a receiver link calls on its owner.  Calls must not block."""
-
-    def link_opened(self, link: ReceiverLink) -> None:
-        """The peer answered the Attach."""
-
-    def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
-        """The peer detached the link, or refused it."""
-
-    def delivered(self, link: ReceiverLink, delivery: DeliveryPointer | None, data: bytes) -> None:
-        """A whole message arrived; ``delivery`` is ``None`` when the peer had settled it."""
-
-
 class SenderLink:
     """The sending end of a link.  ``endpoint`` is proton's ``Sender``, for what is rare."""
 
     __slots__ = (
+        "_confirming",
         "_engine",
         "_next_tag",
         "_pn",
@@ -91,6 +69,7 @@ class SenderLink:
         "dead",
         "endpoint",
         "owner",
+        "peer_unsettled",
     )
 
     def __init__(self, engine: Engine, endpoint: proton.Sender, owner: SenderOwner | None) -> None:
@@ -100,11 +79,13 @@ class SenderLink:
         self.closed_here = self.dead = False
         self._pn = endpoint._impl
         self._unsettled: dict[DeliveryPointer, Any] = {}
+        self._confirming: set[DeliveryPointer] | None = None
+        self.peer_unsettled = b""
+        """The unsettled map of the peer's Attach, if it asks for confirmations: see ``wire.attach_frame``."""
         self._next_tag = 0
-        # One tag buffer for all deliveries of the link: proton copies it.
-        self._tag_number = ffi.new("uint64_t *")
-        tag = ffi.new("pn_delivery_tag_t *", {"size": 8, "start": ffi.cast("char *", self._tag_number)})
-        self._tag = tag[0]
+        # One tag buffer for all deliveries of the link: proton copies it.  A uint64_t and a scope.
+        self._tag_number = ffi.new("uint64_t[]", 2)
+        self._set_tag_size(8)
 
     @property
     def credit(self) -> int:
@@ -126,9 +107,26 @@ class SenderLink:
         """Messages sent on this link so far."""
         return self._next_tag
 
-    def send(self, data: bytes, token: Any, *, settled: bool = False) -> DeliveryPointer:
-        """Put one encoded message on the wire; ``settled`` returns its ``token``."""
-        self._tag_number[0] = self._next_tag
+    def _set_tag_size(self, size: int) -> None:
+        start = ffi.cast("char *", self._tag_number)
+        self._tag = ffi.new("pn_delivery_tag_t *", {"size": size, "start": start})[0]
+
+    def set_tag_scope(self, scope: bytes) -> None:
+        """Have each tag say where the number of its message is from.
+
+        :param scope: 8 bytes, which follow the 8 of the number.
+        """
+        ffi.memmove(self._tag_number + 1, scope, 8)
+        self._set_tag_size(TAG_SIZE)
+
+    def send(
+        self, data: bytes, token: Any, *, settled: bool = False, number: int | None = None
+    ) -> DeliveryPointer:
+        """Put one encoded message on the wire; ``settled`` returns its ``token``.
+
+        :param number: for its delivery tag; by default it is counted.
+        """
+        self._tag_number[0] = self._next_tag if number is None else little_endian(number)
         self._next_tag += 1
         pn = self._pn
         delivery = lib.pn_delivery(pn, self._tag)
@@ -140,6 +138,28 @@ class SenderLink:
         lib.pn_link_advance(pn)
         self._engine.wake()
         return delivery
+
+    @property
+    def is_asked_to_confirm(self) -> bool:
+        """Whether the peer asks for rcv-settle-mode *second*."""
+        return bool(self.endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND)
+
+    def confirm_outcomes(self) -> None:
+        """Answer with rcv-settle-mode *second*, before the link is attached: its owner confirms outcomes."""
+        self._confirming = set()
+        self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
+
+    def confirm(self, delivery: DeliveryPointer, state: OutcomeState) -> None:
+        """Settle what the peer gave an outcome, which has taken effect now; nothing on a link that ended."""
+        if not self.dead and self._confirming is not None and delivery in self._confirming:
+            self._confirming.discard(delivery)
+            lib.pn_delivery_update(delivery, state.value)
+            lib.pn_delivery_settle(delivery)
+            self._engine.wake()
+
+    def read_unsettled(self) -> None:
+        """Read the map of the peer's Attach, which has just arrived (called by the engine only)."""
+        self.peer_unsettled = self._engine.incoming.unsettled(raw_name(self), from_receiver=True)
 
     def drained(self) -> None:
         """Give back the credit that could not be used."""
@@ -161,6 +181,8 @@ class SenderLink:
         """Drop proton's objects after the connection ended."""
         self.dead = True
         self._unsettled.clear()
+        if self._confirming:
+            self._confirming.clear()
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """The peer changed the state of a delivery (called by the engine only)."""
@@ -171,6 +193,10 @@ class SenderLink:
         if token is _MISSING:
             return
         outcome = ACCEPTED if state == _PN_ACCEPTED else _outcome(delivery, state)
+        if self._confirming is not None and outcome is not None and self.owner is not None:
+            self._confirming.add(delivery)
+            cast("ConfirmingOwner", self.owner).outcome_given(self, delivery, token, outcome)
+            return
         lib.pn_delivery_settle(delivery)
         if self.owner is not None:
             self.owner.settled(self, token, outcome)
@@ -186,12 +212,15 @@ class ReceiverLink:
         "_partial",
         "_pn",
         "_unsettled",
+        "_updated",
         "closed_here",
+        "confirms",
         "dead",
         "endpoint",
         "on_flow",
         "on_unfinished",
         "owner",
+        "peer_unsettled",
     )
 
     def __init__(self, engine: Engine, endpoint: proton.Receiver, owner: ReceiverOwner | None) -> None:
@@ -201,6 +230,11 @@ class ReceiverLink:
         self.closed_here = self.dead = False
         self._pn = endpoint._impl
         self._unsettled: set[DeliveryPointer] = set()
+        self.confirms = False
+        """Whether rcv-settle-mode *second* is asked for."""
+        self._updated: dict[DeliveryPointer, Any] = {}
+        self.peer_unsettled = b""
+        """The unsettled map of the peer's answer, if the link confirms: see ``wire.attach_frame``."""
         self._limit = engine.settings.max_message_size
         self.on_flow: Callable[[ReceiverLink, int], None] | None = None
         """Called at each Flow of the peer, with the credit that it gave back unused."""
@@ -249,6 +283,35 @@ class ReceiverLink:
         self._engine.wake()
         return True
 
+    def request_confirmations(self) -> None:
+        """Ask for rcv-settle-mode *second*, before the link is attached."""
+        self.confirms = True
+        self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the peer's answer has rcv-settle-mode *second*, so that it settles what is updated."""
+        return bool(self.endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND)
+
+    def update(self, delivery: DeliveryPointer, outcome: Outcome, token: Any) -> bytes | None:
+        """Give the delivery its outcome, which the peer confirms: see ``owner.ConfirmedOwner``.
+
+        :returns: its delivery tag; ``None`` if it is no longer there.
+        """
+        if self.dead or delivery not in self._unsettled:
+            return None
+        self._updated[delivery] = token
+        if outcome is not ACCEPTED:
+            _write_outcome(delivery, outcome)
+        lib.pn_delivery_update(delivery, outcome.state.value)
+        self._engine.wake()
+        tag = lib.pn_delivery_tag(delivery)
+        return bytes(ffi.unpack(tag.start, tag.size))
+
+    def read_unsettled(self) -> None:
+        """Read the map of the peer's Attach, which has just arrived (called by the engine only)."""
+        self.peer_unsettled = self._engine.incoming.unsettled(raw_name(self), from_receiver=False)
+
     def close(self, condition: proton.Condition | None = None, *, keep: bool | None = None) -> None:
         """Close the link, with the reason when there is one.
 
@@ -263,14 +326,17 @@ class ReceiverLink:
         Proton would settle them without a state when the link is freed, which some peers do not accept.
         """
         for delivery in self._unsettled:
-            lib.pn_delivery_update(delivery, lib.PN_RELEASED)
+            if delivery not in self._updated:
+                lib.pn_delivery_update(delivery, lib.PN_RELEASED)
             lib.pn_delivery_settle(delivery)
         self._unsettled.clear()
+        self._updated.clear()
 
     def kill(self) -> None:
         """Drop proton's objects after the connection ended."""
         self.dead = True
         self._unsettled.clear()
+        self._updated.clear()
         self._drop_partial()
 
     def discard(self, condition: proton.Condition) -> None:
@@ -289,6 +355,8 @@ class ReceiverLink:
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """Data or a state change arrived for a delivery (called by the engine only)."""
         if delivery in self._unsettled:
+            if self._updated and delivery in self._updated:
+                self._confirmed(delivery)
             return
         if lib.pn_delivery_aborted(delivery):
             self._drop_partial()
@@ -309,6 +377,16 @@ class ReceiverLink:
             pointer = delivery
         if self.owner is not None:
             self.owner.delivered(self, pointer, data)
+
+    def _confirmed(self, delivery: DeliveryPointer) -> None:
+        if not lib.pn_delivery_settled(delivery):
+            return
+        token = self._updated.pop(delivery)
+        self._unsettled.discard(delivery)
+        outcome = _outcome(delivery, lib.pn_delivery_remote_state(delivery))
+        lib.pn_delivery_settle(delivery)
+        if self.owner is not None:
+            cast("ConfirmedOwner", self.owner).confirmed(self, token, outcome)
 
     def _read(self, delivery: DeliveryPointer) -> bytes | None:
         """The current delivery's message, once it is complete; until then its parts are kept."""
@@ -360,6 +438,16 @@ Link = SenderLink | ReceiverLink
 _MISSING = object()
 
 
+def little_endian(number: int) -> int:
+    """What this machine keeps in memory as the bytes of the number, the lowest first."""
+    return number if sys.byteorder == "little" else int.from_bytes(number.to_bytes(8, "little"), "big")
+
+
+def raw_name(link: Link) -> bytes:
+    """The name of a link, which may be any bytes where the peer chose it."""
+    return ffi.string(lib.pn_link_name(link._pn))  # type: ignore[no-any-return]
+
+
 def _close(link: Link, condition: proton.Condition | None, *, keep: bool = False) -> None:
     """Detach.
 
@@ -377,39 +465,9 @@ def _close(link: Link, condition: proton.Condition | None, *, keep: bool = False
     link._engine.wake()
 
 
-def answer(link: Link) -> None:
-    """Answer the peer's Detach: close only what the peer closed."""
-    if not link.endpoint.state & proton.Endpoint.REMOTE_CLOSED:
-        link.endpoint.detach()
-    else:
-        link.endpoint.close()
-
-
 def _is_durable(terminus: proton.Terminus) -> bool:
     """Whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
     return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER
-
-
-def repeat_credit(engine: Engine) -> None:
-    """Send a Flow with the credit of each receiver link again.
-
-    proton sends a Flow for a change only: so this lowers the credit by one, and restores it at once.
-    """
-    links = [pn for pn in _receivers(engine.connection) if lib.pn_link_credit(pn) > lib.pn_link_queued(pn)]
-    for change in (-1, 1):
-        for pn in links:
-            lib.pn_link_flow(pn, change)
-        lib.pn_transport_pending(engine.transport._impl)
-    engine.wake()
-
-
-def _receivers(connection: proton.Connection) -> Iterator[Any]:
-    """The receivers that are attached and do not drain, by pointer."""
-    pn = lib.pn_link_head(connection._impl, proton.Endpoint.LOCAL_ACTIVE)
-    while pn:
-        if lib.pn_link_is_receiver(pn) and not lib.pn_link_get_drain(pn):
-            yield pn
-        pn = lib.pn_link_next(pn, proton.Endpoint.LOCAL_ACTIVE)
 
 
 def _outcome(delivery: DeliveryPointer, state: int) -> Outcome | None:

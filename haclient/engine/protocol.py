@@ -21,7 +21,6 @@ Sources: AMQP 1.0 part 2, sections 2.4 (connections), 2.4.5 (idle time-out), 2.8
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -34,19 +33,24 @@ from haclient.engine import peer_fields
 from haclient.engine.heartbeat import LOST, Heartbeat
 from haclient.engine.lingering import LingeringSocket
 from haclient.engine.link_table import LinkTable
-from haclient.engine.links import Link, ReceiverLink, ReceiverOwner, SenderLink, SenderOwner
-from haclient.engine.owner import CloseReason, EngineOwner, ProtonEventHandler
+from haclient.engine.links import Link, ReceiverLink, SenderLink
+from haclient.engine.owner import (
+    CloseReason,
+    EngineOwner,
+    ProtonEventHandler,
+    ReceiverOwner,
+    SenderOwner,
+)
 from haclient.engine.proton_objects import ProtonObjects
 from haclient.engine.sessions_apart import SessionsApart
 from haclient.engine.settings import Settings
 from haclient.engine.wire.incoming import IncomingBytes
+from haclient.engine.wire.outgoing import WRITE_HIGH_WATER, OutgoingBytes
 from haclient.engine.wire.server_tls import TlsSocket
 
 logger = logging.getLogger("haclient.engine")
 
 _PN_EOS: int = lib.PN_EOS
-# Enough for a turn's worth of small messages in one write; proton refills it as often as needed.
-_WRITE_HIGH_WATER = 256 * 1024
 # Half of what clients commonly give a peer to open a connection; to close one it has less to do.
 _PEER_CLOSE_TIMEOUT = 5.0
 
@@ -77,7 +81,7 @@ class Engine(asyncio.Protocol):
         self.connection, self.transport = self._objects.connection, self._objects.transport
         self._collector = self._objects.collector
         self._pt, self._pc = self.transport._impl, self._collector._impl
-        self.incoming = IncomingBytes(settings, self.transport)
+        self.incoming, self._outgoing = IncomingBytes(settings, self.transport), OutgoingBytes(self._pt)
         self._heartbeat = Heartbeat(self._pt)
 
     # -- life ---------------------------------------------------------------------------------
@@ -98,7 +102,7 @@ class Engine(asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
         if self.settings.tls_context is not None:
             self._socket = TlsSocket(self._socket, self.settings.tls_context)
-        self._socket.set_write_buffer_limits(high=_WRITE_HIGH_WATER)
+        self._socket.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         self._heartbeat.last_read = self._loop.time()
         self.wake()
 
@@ -132,7 +136,7 @@ class Engine(asyncio.Protocol):
         socket, self._socket = self._socket, None
         if self.close_reason is not None or socket is None:
             return
-        self._write_all(socket)
+        self._outgoing.write_all(socket)
         self._end(None, answering=socket)
 
     def abort(self, reason: proton.Condition | None = None) -> None:
@@ -182,7 +186,7 @@ class Engine(asyncio.Protocol):
         return self.links.when_free(kind, name, then)
 
     def attach(self, link: Link) -> None:
-        """Send Attach (client), or answer the peer's (server).
+        """Send Attach (client), or answer the peer's (server); see ``unsettled.attach`` for one with a map.
 
         :raises AttachTooLarge: (client) when it does not fit into the peer's frames; the link is gone then.
         """
@@ -213,6 +217,7 @@ class Engine(asyncio.Protocol):
             self.abort(wrong)
             return
         self._push(data)
+        self.incoming.forget()
         if (
             self.close_reason is None
             and self._pending_reason is None
@@ -257,6 +262,13 @@ class Engine(asyncio.Protocol):
         if self._flush_handle is None and not self.held and self.close_reason is None:
             self._flush_handle = self._loop.call_soon(self.write)
 
+    def change_output(self, call: Callable[[], None], change: Callable[[bytes], bytes]) -> None:
+        """See ``OutgoingBytes.change``; without a socket nothing is changed."""
+        if self._socket is None:
+            call()
+        else:
+            self._outgoing.change(self._socket, call, change)
+
     def pause_writing(self) -> None:
         """asyncio: the socket's buffer is full."""
         self.writable = False
@@ -279,7 +291,7 @@ class Engine(asyncio.Protocol):
             return
         if self._socket.is_closing():  # uvloop refuses to write then; ``connection_lost`` follows
             return
-        output = self._take_output()
+        output = self._outgoing.take(self.wake)
         if output:
             try:
                 self._socket.write(output)
@@ -312,23 +324,6 @@ class Engine(asyncio.Protocol):
                 self._timer.cancel()
             self._timer = self._loop.call_later(_PEER_CLOSE_TIMEOUT, self.abort)
 
-    def _take_output(self) -> bytes | bytearray:
-        pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop
-        pt = self._pt
-        output = bytearray()
-        while (size := pending(pt)) > 0:
-            chunk = bytearray(size)
-            peek(pt, ffi.from_buffer(chunk), size)
-            pop(pt, size)
-            if not output:
-                output = chunk
-            else:
-                output += chunk
-            if len(output) >= _WRITE_HIGH_WATER:
-                self.wake()
-                break
-        return output
-
     def _tick(self) -> None:
         """Heartbeats, both ways (AMQP 1.0 part 2, section 2.4.5)."""
         self._timer = None
@@ -348,7 +343,7 @@ class Engine(asyncio.Protocol):
     def _end_silent(self, now: float) -> None:
         condition = self._heartbeat.expire(now)
         if self._socket is not None and self.writable:
-            self._write_all(self._socket)  # a peer that lives gets the Close
+            self._outgoing.write_all(self._socket)  # a peer that lives gets the Close
         self.abort(condition)
 
     # -- events -------------------------------------------------------------------------------
@@ -454,12 +449,6 @@ class Engine(asyncio.Protocol):
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _write_all(self, socket: asyncio.Transport) -> None:
-        """Write what proton has, whether the socket's buffer is full or not."""
-        with contextlib.suppress(RuntimeError):  # uvloop refuses to write to a socket that is closing
-            while output := self._take_output():
-                socket.write(output)
-
     def _end(self, exc: Exception | None, *, answering: asyncio.Transport | None = None) -> None:
         if self.close_reason is not None:
             return
@@ -475,7 +464,7 @@ class Engine(asyncio.Protocol):
         if answering is not None:
             # Not before: for its handlers the connection would be one that they have closed.
             self.connection.close()
-            self._write_all(answering)
+            self._outgoing.write_all(answering)
             self.lingering = LingeringSocket(answering, self._loop)
         try:
             self.owner.ended(self, self.close_reason)

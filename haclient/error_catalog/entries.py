@@ -240,6 +240,18 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "Some brokers answer only when their queue has messages again, or never. Close the receiver: "
             "what it has not settled goes back to the queue.",
         ),
+        "confirm-not-supported": Entry(
+            "The primary does not confirm what is accepted (its answer to the attach has another "
+            "rcv-settle-mode than second), and the receiver, which asked for that, is closed.",
+            "Use a broker that does, such as broker-stub, or create the receiver without confirm=True: an "
+            "accepted message may come again then.",
+        ),
+        "confirm-timeout": Entry(
+            "The primary did not confirm an accept in time. It may have taken effect, or the message comes "
+            "again.",
+            "Call accept(confirm=True) again: it waits for the same confirmation. A slow backup or a full "
+            "disk holds it up.",
+        ),
         "delivery-unknown": Entry(
             "The connection was lost after the message was sent and before it was settled.",
             'Only with `delivery="at-most-once"`: by default the client sends it again.',

@@ -40,6 +40,8 @@ SAMPLES = [
     errors.SendTimeout("late", delivered=False, duplicate_id="the id"),
     errors.ReceiveTimeout("late"),
     errors.DrainTimeout("late"),
+    errors.ConfirmNotSupported("first"),
+    errors.ConfirmTimeout("late"),
     errors.DeliveryUnknown("unknown"),
     errors.MessageNotAccepted("rejected", REJECTED),
     errors.WindowFull("full", 1000),
@@ -64,6 +66,7 @@ PROTONS = {
     proton.LinkException: [
         errors.LinkRefused,
         errors.FilterNotSupported,
+        errors.ConfirmNotSupported,
         errors.LinkClosed,
         errors.DeliveryUnknown,
         errors.MessageNotAccepted,
@@ -82,6 +85,7 @@ PROTONS = {
         errors.SendTimeout,
         errors.ReceiveTimeout,
         errors.DrainTimeout,
+        errors.ConfirmTimeout,
     ],
 }
 # What reaches applications comes from these; the others are products of their own.

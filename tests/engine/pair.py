@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import proton
 
+from haclient.engine import unsettled
 from haclient.engine.links import Link, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -24,16 +25,24 @@ class Owner:
 
     :ivar refusal: refuse links for this reason.
     :ivar deliveries: deliveries and their data, in order.
+    :ivar confirms: answer rcv-settle-mode *second* with the same.
+    :ivar given: what the peer gave an outcome on such a link: the link, the delivery, its token and outcome.
+    :ivar states: the unsettled map of the answers to attaches.
+    :ivar confirmed_tokens: the tokens and outcomes that the peer confirmed, in order.
     :ivar outcomes: tokens and their outcomes, in order.
     """
 
     server: bool = False
     grants: int = 10
+    confirms: bool = True
+    states: Mapping[bytes, int] = field(default_factory=dict)
     refusal: proton.Condition | None = None
     engine: Engine | None = None
     session: proton.Session | None = None
     links: list[Link] = field(default_factory=list)
     deliveries: list[tuple[ReceiverLink, Any, bytes]] = field(default_factory=list)
+    given: list[tuple[SenderLink, Any, Any, Outcome]] = field(default_factory=list)
+    confirmed_tokens: list[tuple[Any, Outcome | None]] = field(default_factory=list)
     outcomes: list[tuple[Any, Outcome | None]] = field(default_factory=list)
     links_opened: list[Link] = field(default_factory=list)
     links_closed: list[tuple[Link, proton.Condition | None]] = field(default_factory=list)
@@ -71,7 +80,9 @@ class Owner:
         link.owner = self  # type: ignore[assignment]
         link.endpoint.source.address = link.endpoint.remote_source.address
         link.endpoint.target.address = link.endpoint.remote_target.address
-        engine.attach(link)
+        if isinstance(link, SenderLink) and link.is_asked_to_confirm and self.confirms:
+            link.confirm_outcomes()
+        unsettled.attach(engine, link, self.states)
         if isinstance(link, ReceiverLink):
             link.grant(self.grants)
         self._changed.set()
@@ -106,6 +117,14 @@ class Owner:
         self.outcomes.append((token, outcome))
         self._changed.set()
 
+    def outcome_given(self, link: SenderLink, delivery: Any, token: Any, outcome: Outcome) -> None:
+        self.given.append((link, delivery, token, outcome))
+        self._changed.set()
+
+    def confirmed(self, link: ReceiverLink, token: Any, outcome: Outcome | None) -> None:
+        self.confirmed_tokens.append((token, outcome))
+        self._changed.set()
+
     def delivered(self, link: ReceiverLink, delivery: Any, data: bytes) -> None:
         self.deliveries.append((link, delivery, data))
         self._changed.set()
@@ -130,11 +149,20 @@ class Pair:
         assert isinstance(made, ReceiverLink)
         return link, made
 
-    async def receiver(self, *, grants: int = 10) -> tuple[ReceiverLink, SenderLink]:
-        """A link from server to client, with both of its ends."""
+    async def receiver(
+        self, *, grants: int = 10, confirm: bool = False, asked: Mapping[bytes, int] | None = None
+    ) -> tuple[ReceiverLink, SenderLink]:
+        """A link from server to client, with both of its ends.
+
+        :param confirm: ask for rcv-settle-mode *second*.
+        :param asked: the unsettled map of the attach.
+        """
         link = self._engine.receiver(self._session, "r", self.client)
         link.endpoint.source.address = "q"
-        await self._attach(link)
+        if confirm:
+            link.request_confirmations()
+        unsettled.attach(self._engine, link, asked or {})
+        await self.client.until(lambda: link in self.client.links_opened)
         made = self.server.links[-1]
         assert isinstance(made, SenderLink)
         link.grant(grants)

@@ -11,6 +11,7 @@ from proton import symbol
 from haclient.engine import attach_size
 from haclient.engine.attach_size import AttachTooLarge
 from haclient.engine.links import Link
+from haclient.engine.wire.outgoing import OutgoingBytes
 from tests.engine.pair import Pair, pair
 
 ATTACH = b"\x00\x53\x12"
@@ -65,14 +66,15 @@ async def test_it_is_what_goes_over_the_wire(
     async with pair() as both:
         engine = both.client.engine
         assert engine is not None
-        written, take_output = bytearray(), engine._take_output
+        written, outgoing, take = bytearray(), engine._outgoing, OutgoingBytes.take
 
-        def spy() -> bytes | bytearray:
-            output = take_output()
-            written.extend(output)
+        def spy(of: OutgoingBytes) -> bytes | bytearray:
+            output = take(of)
+            if of is outgoing:
+                written.extend(output)
             return output
 
-        monkeypatch.setattr(engine, "_take_output", spy)
+        monkeypatch.setattr(OutgoingBytes, "take", spy)
         link = make(both, which, configure)
         engine.attach(link)
         size = attach_size.attach_size(link.endpoint)

@@ -16,10 +16,11 @@ from typing import Any, Literal
 import proton
 
 from haclient.core.failures import ESTABLISHMENT_FAILED
-from haclient.engine import codec
+from haclient.engine import codec, unsettled
 from haclient.engine.links import Link, ReceiverLink, SenderLink
 from haclient.engine.owner import CloseReason
 from haclient.engine.settings import SaslServer
+from haclient.engine.wire import attach_frame
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 from haclient.testing.peers.listening import ANONYMOUS, Peer, PeerEngine, listening, settings
 
@@ -76,6 +77,10 @@ class Primary(Peer):
     :ivar sources: what each receiver of a client asked for.
     :ivar detached: each link that a client ended: its name, and whether it was closed.
     :ivar subscriptions: the names of the links whose sources are durable.
+    :ivar confirms: whether it answers rcv-settle-mode *second* with the same.
+    :ivar unconfirmed: what waits for ``confirm``: link, delivery, data, and the outcome that the client gave.
+    :ivar resumes: what its answer to an unsettled map says of each tag in it; by default nothing.
+    :ivar asked: the unsettled maps of the attaches that have one.
     :ivar engines: the connections that are open, with their links.
     """
 
@@ -106,6 +111,10 @@ class Primary(Peer):
     sources: list[Source] = field(default_factory=list)
     detached: list[tuple[str, bool]] = field(default_factory=list)
     subscriptions: set[str] = field(default_factory=set)
+    confirms: bool = True
+    unconfirmed: list[tuple[SenderLink, Any, bytes, Outcome]] = field(default_factory=list)
+    resumes: dict[bytes, int] = field(default_factory=dict)
+    asked: list[dict[bytes, int | None]] = field(default_factory=list)
     engines: dict[PeerEngine, list[Link]] = field(default_factory=dict)
     _out: dict[SenderLink, dict[int, bytes]] = field(default_factory=dict)
     _source: dict[SenderLink, str] = field(default_factory=dict)
@@ -234,7 +243,13 @@ class Primary(Peer):
         if isinstance(link, ReceiverLink):
             endpoint.source.address = endpoint.remote_source.address
         endpoint.target.address = endpoint.remote_target.address
-        engine.attach(link)
+        states: dict[bytes, int] = {}
+        if isinstance(link, SenderLink) and link.is_asked_to_confirm and self.confirms:
+            link.confirm_outcomes()
+            if link.peer_unsettled:
+                self.asked.append(attach_frame.states(link.peer_unsettled))
+                states = {tag: self.resumes[tag] for tag in self.asked[-1] if tag in self.resumes}
+        unsettled.attach(engine, link, states)
         if isinstance(link, SenderLink):
             self._out[link] = {}
             self._source[link] = str(endpoint.remote_source.address)
@@ -351,6 +366,17 @@ class Primary(Peer):
             self.queues[self._source[link]].appendleft(data)
             self._deliver()
         self._changed.set()
+
+    def outcome_given(self, link: SenderLink, delivery: Any, token: int, outcome: Outcome) -> None:
+        self.unconfirmed.append((link, delivery, self._out[link].pop(token), outcome))
+        self.outcomes.append(outcome)
+        self._changed.set()
+
+    def confirm(self, state: OutcomeState | None = None) -> None:
+        """Settle what waits for it, as what clients gave, or otherwise."""
+        unconfirmed, self.unconfirmed = self.unconfirmed, []
+        for link, delivery, _, outcome in unconfirmed:
+            link.confirm(delivery, state or outcome.state)
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -224,6 +224,7 @@ def blocking_receiver(receiver: Receiver) -> None:
     batch = receiver.receive_many(10, timeout=5, min_count=2)
     assert_type(batch, list[Delivery])
     assert_type(receiver.accept_many(batch), list[Delivery])
+    assert_type(receiver.accept_many(batch, confirm=True, timeout=5), list[Delivery])
     receiver.add_credit(5)
     receiver.drain(timeout=5)
     receiver.detach()
@@ -240,6 +241,7 @@ def blocking_delivery(delivery: Delivery) -> None:
     assert_type(delivery.body, Any)
     assert_type(delivery.settled, bool)
     delivery.accept()
+    delivery.accept(confirm=True, timeout=5)
     delivery.reject()
     delivery.reject("amqp:decode-error", "not a number")
     delivery.release()
@@ -340,6 +342,7 @@ async def asyncio_delivery(delivery: aio.Delivery) -> None:
     assert_type(delivery.body, Any)
     assert_type(delivery.settled, bool)
     await delivery.accept()
+    await delivery.accept(confirm=True, timeout=5)
     await delivery.reject()
     await delivery.reject("amqp:decode-error", "not a number")
     await delivery.release()
@@ -429,6 +432,7 @@ def errors_of_a_link_are_those_of_proton(
     | errors.WindowFull
     | errors.DeliveryUnknown
     | errors.FilterNotSupported
+    | errors.ConfirmNotSupported
     | errors.StaleDelivery
     | errors.AlreadySettled,
 ) -> proton.LinkException:
@@ -436,13 +440,21 @@ def errors_of_a_link_are_those_of_proton(
 
 
 def timeouts_are_those_of_proton(
-    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout | errors.DrainTimeout,
+    late: errors.LinkTimeout
+    | errors.SendTimeout
+    | errors.ReceiveTimeout
+    | errors.DrainTimeout
+    | errors.ConfirmTimeout,
 ) -> proton.Timeout:
     return late
 
 
 def timeouts_are_those_of_python(
-    late: errors.LinkTimeout | errors.SendTimeout | errors.ReceiveTimeout | errors.DrainTimeout,
+    late: errors.LinkTimeout
+    | errors.SendTimeout
+    | errors.ReceiveTimeout
+    | errors.DrainTimeout
+    | errors.ConfirmTimeout,
 ) -> TimeoutError:
     return late
 

@@ -7,12 +7,18 @@ the standard's ends its connection here.
 
 Not for TLS of proton's own, inside which nothing can be read: such a listener asks for client certificates.
 
+On the way the Attaches are found in the bytes that proton is about to read (``attaches``): they have fields
+that proton does not hand on.  Only a frame that arrives in pieces costs anything for that.
+
 Sources: AMQP 1.0 part 2, sections 2.2 and 2.3 (headers, frames); part 5, section 5.3.2 (SASL negotiation).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+
+from haclient.engine.wire import attach_frame
 
 _HEADER = 8
 _SASL, _AMQP = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
@@ -24,6 +30,8 @@ _SASL_TYPE = 1
 _SIZE_AND_TYPE = struct.Struct(">IxB")
 # A token or a certificate; RFC 7628 has none longer than some kilobytes.
 _MAX_SASL_FRAME = 65536
+# Larger than any Attach with a map that anybody reads.
+_MAX_ATTACH = 1024 * 1024
 
 
 class FrameOrder:
@@ -32,7 +40,17 @@ class FrameOrder:
     :param server: whether the peer is a client.
     """
 
-    __slots__ = ("_allowed", "_check", "_held", "_later", "_skip")
+    __slots__ = (
+        "_allowed",
+        "_check",
+        "_chunk",
+        "_finished",
+        "_first",
+        "_held",
+        "_later",
+        "_skip",
+        "_unfinished",
+    )
 
     def __init__(self, *, server: bool) -> None:
         # What must come first, and what may come after it.
@@ -41,19 +59,37 @@ class FrameOrder:
         self._skip = 0
         self._held = b""
         self._check = self._check_header
+        self._chunk, self._first = b"", 0
+        # The parts of an Attach: of one that ended in this chunk, and of one that has not ended yet.
+        self._finished = b""
+        self._unfinished = bytearray()
+
+    def attaches(self) -> Iterator[bytes]:
+        """The Attaches that ended in the bytes that were added last; none after ``forget``."""
+        if self._finished:
+            yield self._finished
+        for start, end in attach_frame.attaches(self._chunk, self._first):
+            yield self._chunk[start:end]
+
+    def forget(self) -> None:
+        """Keep no bytes of whole frames."""
+        self._chunk = self._finished = b""
 
     def add(self, data: bytes) -> str:
         """The peer sent bytes; what is wrong with them, empty for nothing."""
         if self._held:
             data, self._held = self._held + data, b""
-        elif self._skip >= len(data):
+        elif self._skip > len(data):
             self._skip -= len(data)
+            if self._unfinished:
+                self._unfinished += data
             return ""
-        position, end = self._skip, len(data)
-        self._skip = 0
+        position, end = self._end_unfinished(data), len(data)
         while position < end:
             if self._check == self._check_amqp:
-                position = _pass_frames(data, position, end - _HEADER)
+                position, start = _pass_frames(data, position, end - _HEADER)
+                if position > end:
+                    self._begin_unfinished(data, start)
                 if position >= end:
                     break
             step = self._check(data, position)
@@ -66,11 +102,27 @@ class FrameOrder:
         self._skip = position - end
         return ""
 
+    def _end_unfinished(self, data: bytes) -> int:
+        """Begin with bytes in which an unfinished frame ends; where it does."""
+        position, self._skip = self._skip, 0
+        if self._unfinished:
+            self._finished = bytes(self._unfinished + data[:position])
+            self._unfinished.clear()
+        self._chunk, self._first = data, position
+        return position
+
+    def _begin_unfinished(self, data: bytes, start: int) -> None:
+        """Keep the beginning of a frame that may be an Attach; one too large ends the connection anyway."""
+        size = int.from_bytes(data[start : start + 4])
+        if size <= _MAX_ATTACH and attach_frame.may_be_attach(data[start : start + _DESCRIPTOR + _HEADER]):
+            self._unfinished += data[start:]
+
     def _check_header(self, data: bytes, position: int) -> int | str:
         """The header of a protocol; one that proton does not know is its to refuse."""
         header = data[position : position + _HEADER]
         if len(header) < _HEADER and (_SASL.startswith(header) or _AMQP.startswith(header)):
             return 0
+        self._first = position + _HEADER
         self._check = {_SASL: self._check_sasl, _AMQP: self._check_amqp}.get(header, _anything)
         return _HEADER
 
@@ -101,15 +153,20 @@ class FrameOrder:
         return max(int.from_bytes(header[:4]), _HEADER)
 
 
-def _pass_frames(data: bytes, position: int, last: int) -> int:
-    """Where the first frame starts that is incomplete, or not of AMQP: every message goes through this."""
+def _pass_frames(data: bytes, position: int, last: int) -> tuple[int, int]:
+    """Where the first frame starts that is incomplete, or not of AMQP: every message goes through this.
+
+    Where its size is known, that is behind its end; so where the frame before it starts is said, too.
+    """
     unpack = _SIZE_AND_TYPE.unpack_from
+    start = position
     while position <= last:
         size, kind = unpack(data, position)
         if kind or size < _HEADER:
             break
+        start = position
         position += size
-    return position
+    return position, start
 
 
 def _anything(data: bytes, position: int) -> int:

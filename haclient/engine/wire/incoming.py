@@ -9,6 +9,7 @@ from collections.abc import Callable
 import proton
 
 from haclient.engine.settings import Settings
+from haclient.engine.wire import attach_frame
 from haclient.engine.wire.frame_order import FrameOrder
 from haclient.engine.wire.greeting import Greeting
 from haclient.engine.wire.server_proof import ServerProof
@@ -28,6 +29,20 @@ class IncomingBytes:
         """Client: what the peer has sent, until its Open."""
         self._order = None if settings.tls_domain is not None else FrameOrder(server=serves)
         self._proof = ServerProof(transport) if ServerProof.is_needed(settings) else None
+
+    def unsettled(self, name: bytes, *, from_receiver: bool) -> bytes:
+        """The unsettled map, encoded, of an Attach that ended in the last bytes; empty for none."""
+        found = b""
+        for frame in () if self._order is None else self._order.attaches():
+            read = attach_frame.read(frame)
+            if read is not None and (read.name, read.from_receiver) == (name, from_receiver):
+                found = read.unsettled
+        return found
+
+    def forget(self) -> None:
+        """Proton has read the last bytes."""
+        if self._order is not None:
+            self._order.forget()
 
     def read(
         self, socket: asyncio.Transport | None, data: bytes, push: Callable[[bytes], None]

@@ -1,0 +1,156 @@
+"""The accepted deliveries of a receiver that wait to be confirmed, over as many connections as it takes.
+
+Rules
+-----
+* The outcome is sent once, unsettled (rcv-settle-mode *second*).  The delivery is confirmed when the primary
+  settles it as accepted.
+* What is not confirmed when the connection is lost is in doubt.  The next Attach of the link has it in its
+  unsettled map, and the answer resolves it: confirmed if that has the tag as accepted, stale otherwise.  So
+  it is with a broker that does not resume links, and with what did not fit into the Attach.
+* Nobody has to wait: one that gives up leaves the confirmation to whoever asks next.
+* While there are too many, the receiver grants no credit.
+
+Source: AMQP 1.0 part 2, sections 2.6.13 (resuming deliveries) and 2.8.3 (receiver-settle-mode).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from haclient.engine import unsettled
+from haclient.engine.wire import attach_frame
+from haclient.errors import HaclientError, StaleDelivery, another
+from haclient.outcome import ACCEPTED, Outcome, OutcomeState
+
+if TYPE_CHECKING:
+    from haclient.engine.links import DeliveryPointer, ReceiverLink
+    from haclient.engine.protocol import Engine
+
+# Fewer than an Attach of 64 KB has room for, 22 bytes each.
+MOST_UNCONFIRMED = 2000
+_ACCEPTED = OutcomeState.ACCEPTED.value
+_IN_DOUBT = "the delivery's connection was lost before the accept was confirmed"
+
+
+class Confirmation:
+    """Of one delivery."""
+
+    __slots__ = ("_done", "_error", "_loop", "tag")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.tag = b""
+        self._loop = loop
+        self._done: asyncio.Future[None] = loop.create_future()
+        self._error: HaclientError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of the delivery."""
+        return self._done.done()
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is known, and the delivery is not confirmed."""
+        return self._error is not None
+
+    async def wait(self) -> None:
+        """Wait until the delivery is confirmed; any number of callers, each of which may be cancelled.
+
+        :raises StaleDelivery: it is not, and its message may come again.
+        :raises HaclientError: the receiver ended before that was known.
+        """
+        if not self._done.done():
+            await asyncio.shield(self._done)
+        if self._error is not None:
+            raise another(self._error)
+
+    def resolve(self, error: HaclientError | None = None) -> None:
+        """It is known now."""
+        if not self._done.done():
+            self._error = error
+            self._done.set_result(None)
+
+
+class Confirmations:
+    """Those of one receiver."""
+
+    __slots__ = ("_asked", "_loop", "_pending")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pending: dict[Confirmation, None] = {}
+        self._asked: dict[bytes, Confirmation] = {}
+        """Those in the unsettled map of the last Attach, by tag."""
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the peer should send no more before it has confirmed some."""
+        return len(self._pending) >= MOST_UNCONFIRMED
+
+    def accept(self, link: ReceiverLink, pointer: DeliveryPointer | None) -> Confirmation:
+        """Accept a delivery, which the peer may have sent settled: that is confirmed."""
+        made = Confirmation(self._loop)
+        if pointer is None:
+            made.resolve()
+            return made
+        tag = link.update(pointer, ACCEPTED, made)
+        if tag is None:
+            made.resolve(_lost("; its message may come again"))
+        else:
+            made.tag = tag
+            self._pending[made] = None
+        return made
+
+    def confirmed(self, confirmation: Confirmation, outcome: Outcome | None) -> None:
+        """The peer has settled a delivery that was accepted.
+
+        Without an outcome it confirms nothing: so does a peer whose link ends.
+        """
+        self._pending.pop(confirmation, None)
+        if outcome is not None and outcome.accepted:
+            confirmation.resolve()
+        else:
+            how = "without an outcome" if outcome is None else f"as {outcome.state.name.lower()}"
+            why = f"the primary settled it {how}; its message may come again"
+            confirmation.resolve(StaleDelivery(f"the accept was not confirmed: {why}"))
+
+    # -- over a new connection ------------------------------------------------------------------
+
+    def attach(self, engine: Engine, link: ReceiverLink) -> None:
+        """Attach the link, and ask about every delivery that is in doubt."""
+        asked = {each.tag: each for each in self._pending}
+        sent = unsettled.attach(engine, link, dict.fromkeys(asked, _ACCEPTED))
+        self._asked = dict(tuple(asked.items())[:sent])
+
+    def answered(self, link: ReceiverLink) -> None:
+        """The peer answered: resolve what was in doubt."""
+        if not self._pending:
+            return
+        states = attach_frame.states(link.peer_unsettled)
+        pending, self._pending = self._pending, {}
+        asked, self._asked = self._asked, {}
+        for each in pending:
+            state = states.get(each.tag) if asked.get(each.tag) is each else None
+            if state == _ACCEPTED:
+                each.resolve()
+            elif state is None:
+                each.resolve(
+                    _lost(", and the new primary does not have it as accepted: its message may come again")
+                )
+            else:
+                each.resolve(_lost(": its message has left the queue since, by this accept or another one"))
+
+    def fail(self, error: HaclientError) -> None:
+        """The receiver has ended, or the next connection cannot know."""
+        pending, self._pending = self._pending, {}
+        self._asked.clear()
+        for each in pending:
+            each.resolve(error)
+
+
+def _lost(then: str) -> StaleDelivery:
+    return StaleDelivery(f"{_IN_DOUBT}{then}")

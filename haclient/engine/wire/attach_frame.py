@@ -1,0 +1,235 @@
+"""The unsettled map of an Attach, which proton neither reads nor writes.
+
+Rules
+-----
+* A peer's frame is untrusted: whatever is not an Attach in its usual encoding has no map.
+* Of a map only what an outcome can be about counts: a tag of at most 32 bytes, and a delivery state that is
+  absent or known by the code of its descriptor.  The rest of it is skipped.
+* A map is as large as a frame at most, and is decoded only when somebody asks for it.
+
+Sources: AMQP 1.0 part 1, section 1.6 (encodings); part 2, sections 2.3.1 (frames), 2.6.13 (resuming
+deliveries), 2.7.3 (attach) and 2.8.7 (delivery-tag); part 3, section 3.4 (delivery state).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+_ATTACH = b"\x00\x53\x12"
+_HEADER = 8
+_NAME, _ROLE, _UNSETTLED, _INCOMPLETE = 0, 2, 7, 8
+_NULL, _TRUE, _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x40, 0x41, 0x45, 0xC0, 0xD0, 0xC1, 0xD1
+_DESCRIBED, _SMALL_ULONG, _ULONG = 0x00, 0x53, 0x80
+_STRING8, _STRING32, _BINARY8, _BINARY32 = 0xA1, 0xB1, 0xA0, 0xB0
+_MAPS = (bytes((_MAP8,)), bytes((_MAP32,)))
+_MAX_TAG = 32
+# A descriptor that is itself described is legal; deeper is an attack on the stack.
+_MOST_NESTED = 4
+# The bytes of a value behind its constructor, by the upper half of that (part 1, figure 1.2).
+_FIXED = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+_NARROW, _WIDE = (0xA, 0xC, 0xE), (0xB, 0xD, 0xF)
+_MALFORMED = (ValueError, IndexError)
+
+States = Mapping[bytes, int | None]
+"""Delivery states by tag: the code of each one's descriptor, ``None`` for a delivery without a state."""
+
+
+class AttachFrame(NamedTuple):
+    """What is read of an Attach.
+
+    :param unsettled: its unsettled map, encoded; empty for none.
+    """
+
+    name: bytes
+    from_receiver: bool
+    unsettled: bytes
+
+
+def read(frame: bytes) -> AttachFrame | None:
+    """Read a whole frame; ``None`` if it is no Attach."""
+    try:
+        fields = _fields(frame)
+        if fields is None:
+            return None
+        at, end = fields[_NAME]
+        name = _variable(frame[at:end], _STRING8, _STRING32)
+        at, end = fields[_ROLE]
+        from_receiver = frame[at:end] in (b"\x41", b"\x56\x01")
+        if name is None:
+            return None
+        at, end = fields[_UNSETTLED] if len(fields) > _UNSETTLED else (0, 0)
+        unsettled = frame[at:end]
+        return AttachFrame(name, from_receiver, unsettled if unsettled[:1] in _MAPS else b"")
+    except _MALFORMED:
+        return None
+
+
+def attaches(data: bytes, position: int = 0) -> Iterator[tuple[int, int]]:
+    """Where the whole frames are, in bytes of frames, that look like an Attach."""
+    end = len(data)
+    while position + _HEADER <= end:
+        size = int.from_bytes(data[position : position + 4])
+        if size < _HEADER or position + size > end:
+            return
+        body = position + 4 * data[position + 4]
+        if data.startswith(_ATTACH, body, position + size):
+            yield position, position + size
+        position += size
+
+
+def may_be_attach(start: bytes) -> bool:
+    """Whether an unfinished frame that begins so may be an Attach."""
+    body = 4 * start[4] if len(start) > 4 else _HEADER  # noqa: PLR2004
+    return _ATTACH.startswith(start[body : body + len(_ATTACH)])
+
+
+def add_unsettled(
+    output: bytes, name: bytes, unsettled: Mapping[bytes, int], limit: int
+) -> tuple[bytes, int]:
+    """Put an unsettled map into the last Attach of a link, among frames that are to be sent.
+
+    :param name: that of the link.
+    :param unsettled: the states by tag, which are not empty; those that do not fit are left out, the last
+        ones first, and the map is marked as incomplete then.
+    :param limit: the bytes of a frame that the peer takes.
+    :returns: the frames, and how many of the states are in the map.
+    """
+    found = [span for span in attaches(output) if _is_of(output[slice(*span)], name)]
+    if not found:
+        return output, 0
+    start, end = found[-1]
+    frame, count = _with_unsettled(output[start:end], unsettled, limit)
+    return output[:start] + frame + output[end:], count
+
+
+def states(unsettled: bytes) -> dict[bytes, int | None]:
+    """Decode an unsettled map; see ``States``."""
+    found: dict[bytes, int | None] = {}
+    try:
+        for (key, key_end), (value, value_end) in _pairs(unsettled):
+            tag = _variable(unsettled[key:key_end], _BINARY8, _BINARY32)
+            if tag is None or len(tag) > _MAX_TAG:
+                continue
+            if unsettled[value] == _NULL:
+                found[tag] = None
+            elif (code := _code(unsettled[value:value_end])) is not None:
+                found[tag] = code
+    except _MALFORMED:
+        return {}
+    return found
+
+
+def encode(unsettled: Iterable[tuple[bytes, int]]) -> bytes:
+    """An unsettled map of states without fields."""
+    items = [
+        bytes((_BINARY8, len(tag))) + tag + bytes((0, _SMALL_ULONG, code, _LIST0)) for tag, code in unsettled
+    ]
+    body = b"".join(items)
+    return bytes((_MAP32,)) + (len(body) + 4).to_bytes(4) + (2 * len(items)).to_bytes(4) + body
+
+
+# -- inside -----------------------------------------------------------------------------------------
+
+
+def _fields(frame: bytes) -> list[tuple[int, int]] | None:
+    """Where the fields of an Attach are; ``None`` if it is another frame."""
+    body = 4 * frame[4]
+    if len(frame) < _HEADER or not frame.startswith(_ATTACH, body):
+        return None
+    at = body + len(_ATTACH)
+    return [] if frame[at] == _LIST0 else _items(frame, at, _LIST8, _LIST32)
+
+
+def _items(data: bytes, at: int, narrow: int, wide: int) -> list[tuple[int, int]]:
+    """Where the values in a list or a map are."""
+    if data[at] == narrow:
+        end, count, position = at + 2 + data[at + 1], data[at + 2], at + 3
+    elif data[at] == wide:
+        end = at + 5 + int.from_bytes(data[at + 1 : at + 5])
+        count, position = int.from_bytes(data[at + 5 : at + 9]), at + 9
+    else:
+        raise ValueError("another type")
+    if end > len(data) or count > end - at:
+        raise ValueError("a count that its bytes do not hold")
+    found = []
+    for _ in range(count):
+        after = _end(data, position)
+        found.append((position, after))
+        position = after
+    return found
+
+
+def _pairs(encoded: bytes) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    items = _items(encoded, 0, _MAP8, _MAP32) if encoded else []
+    return zip(items[0::2], items[1::2], strict=True)
+
+
+def _end(data: bytes, at: int, nested: int = 0) -> int:
+    """Where the value ends that begins here.
+
+    :raises ValueError: when it does not end in these bytes; ``IndexError`` likewise.
+    """
+    constructor = data[at]
+    if constructor == _DESCRIBED:
+        if nested > _MOST_NESTED:
+            raise ValueError("too deep")
+        return _end(data, _end(data, at + 1, nested + 1), nested + 1)
+    kind = constructor >> 4
+    if kind in _FIXED:
+        end = at + 1 + _FIXED[kind]
+    elif kind in _NARROW:
+        end = at + 2 + data[at + 1]
+    elif kind in _WIDE:
+        end = at + 5 + int.from_bytes(data[at + 1 : at + 5])
+    else:
+        raise ValueError("no AMQP type")
+    if end > len(data):
+        raise ValueError("a value that does not end")
+    return end
+
+
+def _variable(value: bytes, narrow: int, wide: int) -> bytes | None:
+    """The content of a string or a binary; ``None`` for another type."""
+    if value[0] == narrow:
+        return bytes(value[2:])
+    return bytes(value[5:]) if value[0] == wide else None
+
+
+def _code(value: bytes) -> int | None:
+    """The code of a described value; ``None`` for another value."""
+    if value[0] != _DESCRIBED:
+        return None
+    if value[1] == _SMALL_ULONG:
+        return value[2]
+    return int.from_bytes(value[2:10]) if value[1] == _ULONG else None
+
+
+def _is_of(frame: bytes, name: bytes) -> bool:
+    found = read(frame)
+    return found is not None and found.name == name
+
+
+def _with_unsettled(frame: bytes, unsettled: Mapping[bytes, int], limit: int) -> tuple[bytes, int]:
+    fields = _fields(frame)
+    assert fields is not None, "it was read before"
+    values = [frame[at:end] for at, end in fields]
+    values += [bytes((_NULL,))] * (_INCOMPLETE + 1 - len(values))
+    before, after = b"".join(values[:_UNSETTLED]), b"".join(values[_INCOMPLETE + 1 :])
+    start = frame[: 4 * frame[4]] + _ATTACH
+    # The constructor, size and count of the list, and those of the map; the flag.
+    left = limit - len(start) - 9 - len(before) - 9 - 1 - len(after)
+    entries: list[tuple[bytes, int]] = []
+    for tag, code in unsettled.items():
+        left -= len(tag) + 6
+        if left < 0:
+            break
+        entries.append((tag, code))
+    complete = len(entries) == len(unsettled)
+    flag = bytes((_NULL if complete else _TRUE,))
+    body = before + (encode(entries) if entries else bytes((_NULL,))) + flag + after
+    listed = bytes((_LIST32,)) + (len(body) + 4).to_bytes(4) + len(values).to_bytes(4) + body
+    patched = start + listed
+    if len(patched) > limit:
+        return frame, 0
+    return len(patched).to_bytes(4) + patched[4:], len(entries)

@@ -1,0 +1,65 @@
+"""The bytes that proton has for a peer, on their way to the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from cproton_ffi import ffi, lib
+
+WRITE_HIGH_WATER = 256 * 1024
+"""Enough for a turn's worth of small messages in one write; proton refills it as often as needed."""
+
+
+class OutgoingBytes:
+    """Takes them out of a transport.
+
+    :param transport: proton's, by pointer.
+    """
+
+    __slots__ = ("_pt",)
+
+    def __init__(self, transport: Any) -> None:
+        self._pt = transport
+
+    def take(self, more: Callable[[], object] = bool) -> bytes | bytearray:
+        """The next bytes.
+
+        :param more: called at ``WRITE_HIGH_WATER``, where it stops: there may be others.
+        """
+        pending, peek, pop = lib.pn_transport_pending, lib.pn_transport_peek, lib.pn_transport_pop
+        pt = self._pt
+        output = bytearray()
+        while (size := pending(pt)) > 0:
+            chunk = bytearray(size)
+            peek(pt, ffi.from_buffer(chunk), size)
+            pop(pt, size)
+            if not output:
+                output = chunk
+            else:
+                output += chunk
+            if len(output) >= WRITE_HIGH_WATER:
+                more()
+                break
+        return output
+
+    def write_all(self, socket: asyncio.Transport) -> None:
+        """Write everything, whether the socket's buffer is full or not."""
+        with contextlib.suppress(RuntimeError):  # uvloop refuses to write to a socket that is closing
+            while output := self.take():
+                socket.write(output)
+
+    def change(
+        self, socket: asyncio.Transport, call: Callable[[], None], change: Callable[[bytes], bytes]
+    ) -> None:
+        """Do something, and change the frames that proton has for the peer then.
+
+        What was there before is written first, so that these begin with the beginning of a frame.
+        """
+        self.write_all(socket)
+        call()
+        output = change(b"".join(iter(self.take, b"")))
+        with contextlib.suppress(RuntimeError):
+            socket.write(output)
