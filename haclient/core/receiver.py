@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import proton
 
+from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.source import PLAIN, SourceParams
-from haclient.core.attach.confirmations import Confirmation, Confirmations
 from haclient.core.delivery import LOST, DeliveryCore
 from haclient.errors import (
     ConfirmNotSupported,

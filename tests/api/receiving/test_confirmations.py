@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
-import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 import haclient
 from haclient import aio
 from haclient.core.attach.confirmations import MOST_UNCONFIRMED
+from haclient.core.delivery import DeliveryCore
 from haclient.errors import (
     AlreadySettled,
     ConfirmNotSupported,
@@ -224,19 +223,6 @@ async def test_what_is_under_way_ends_with_the_receiver_or_its_connection(api: A
             peer.unconfirmed.clear()
 
 
-async def test_a_dynamic_node_is_another_one_after_a_loss(api: API) -> None:
-    async with primary() as peer, connected(api, peer) as connection:
-        receiver = await connection.create_receiver(None, dynamic=True, confirm=True)
-        peer.put("None", 1)
-        one = await receiver.receive(timeout=10)
-        (task,) = await accepting(peer, one.accept(confirm=True))
-        peer.drop()
-        with pytest.raises(StaleDelivery):
-            await task
-        await peer.until(lambda: len(peer.attaches) == 2)
-        assert peer.asked == []
-
-
 async def test_several_at_once(api: API) -> None:
     async with primary() as peer, receiving(api, peer, 4) as (receiver, deliveries):
         task = asyncio.ensure_future(receiver.accept_many(deliveries, confirm=True))
@@ -250,8 +236,6 @@ async def test_several_at_once(api: API) -> None:
         assert await receiver.accept_many(deliveries[:2], confirm=True) == []
         with pytest.raises(AlreadySettled):
             await receiver.accept_many([deliveries[0], deliveries[0]], confirm=True)
-        with pytest.raises(AlreadySettled):
-            await receiver.accept_many(deliveries[:1])
 
 
 async def test_too_many_unconfirmed_ones_hold_the_credit_back(
@@ -279,12 +263,9 @@ async def test_nothing_of_a_confirmed_delivery_is_kept() -> None:
         (task,) = await accepting(peer, one.accept(confirm=True))
         peer.confirm()
         await task
-        gone = weakref.ref(one)
-        with contextlib.suppress(TypeError):  # no weak reference of its core
-            weakref.ref(one._core)
         del one, task
         gc.collect()
-        assert gone() is None
+        assert not [each for each in gc.get_objects() if isinstance(each, DeliveryCore)]
         assert not receiver._core.confirmations
 
 
