@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import secrets
 import shutil
@@ -74,10 +75,20 @@ class Soak:
 
     :param faults: how many.
     :param folder: for all files.
+    :param seconds: after which no fault begins; the reckoning is made all the same.
     """
 
-    def __init__(self, faults: int, seed: int, folder: Path, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        faults: int,
+        seed: int,
+        folder: Path,
+        report: Callable[[str], None],
+        *,
+        seconds: float | None = None,
+    ) -> None:
         self._faults = faults
+        self._seconds = math.inf if seconds is None else seconds
         self._folder = folder
         self._report = report
         self._last = Step(0, "", 0.0, 0.0, 0)
@@ -128,8 +139,13 @@ class Soak:
             result.promotions = dict(ground.promotions)
 
     async def _all_faults(self, ground: Ground) -> None:
+        until = time.monotonic() + self._seconds
         for step in schedule(self.result.seed, list(FAULTS)):
             if step.number > self._faults:
+                return
+            if time.monotonic() > until:
+                done = sum(self.result.faults.values())
+                self.result.wrong.append(f"only {done} of {self._faults} faults after {self._seconds:g} s")
                 return
             self._last = step
             self._report(str(step))
@@ -159,9 +175,8 @@ def _sum_of(lab: Lab) -> Counter[str]:
     return frames
 
 
-async def soak(faults: int, seed: int, folder: Path, lab: Lab, report: Callable[[str], None]) -> HostsResult:
+async def soak(run: Soak, lab: Lab) -> HostsResult:
     """Run it on the manager's host; SIGTERM ends it like a failure, and nothing is left behind."""
-    run = Soak(faults, seed, folder, report)
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -172,8 +187,11 @@ async def soak(faults: int, seed: int, folder: Path, lab: Lab, report: Callable[
 @click.command(context_settings={"show_default": True})
 @click.option("--faults", type=click.IntRange(0), default=200, help="How many.")
 @click.option("--seed", type=int, help="What decides on the faults.  [default: a new one]")
+@click.option(
+    "--seconds", type=float, help="Begin no fault after this time.  [default: as long as they take]"
+)
 @click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Keep all files there.")
-def main(*, faults: int, seed: int | None, folder: Path | None) -> None:
+def main(*, faults: int, seed: int | None, seconds: float | None, folder: Path | None) -> None:
     """Break hosts and what is between them again and again, and count what their clients lost."""
     if reason := missing():
         click.echo(f"soak-hosts cannot run here: {reason}", err=True)
@@ -186,7 +204,7 @@ def main(*, faults: int, seed: int | None, folder: Path | None) -> None:
     folder = folder or Path(tempfile.mkdtemp(prefix="soak-hosts-"))
     folder.mkdir(parents=True, exist_ok=True)
     with Lab(HOSTS, seed=seed) as lab, lab.on(MANAGER):
-        result = asyncio.run(soak(faults, seed, folder, lab, click.echo))
+        result = asyncio.run(soak(Soak(faults, seed, folder, click.echo, seconds=seconds), lab))
     click.echo(result.as_json())
     if result.wrong:
         click.echo(f"FAILED; replay with --seed {seed}.  Histories, logs, stores and arbiter: {folder}")

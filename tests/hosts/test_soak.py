@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
 from tests.hosts import soak
+from tests.hosts.faults import Ground
 from tests.hosts.lab import missing
 
 _SOURCES = Path(__file__).resolve().parents[2]
@@ -31,6 +33,13 @@ def test_a_tool_that_is_missing_is_named(tool: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda name: None if name == tool else which(name))
     assert f"{tool} not found" in missing()
+
+
+async def test_when_the_time_is_over_no_fault_begins_and_that_is_said(tmp_path: Path) -> None:
+    ground = cast("Ground", None)  # nothing acts on it
+    run = soak.Soak(5, 1, tmp_path, pytest.fail, seconds=-1)
+    await run._all_faults(ground)
+    assert run.result.wrong == ["only 0 of 5 faults after -1 s"]
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
