@@ -21,6 +21,7 @@ from broker_stub.amqp.conditions import NOT_IMPLEMENTED
 from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections import terminus
 from broker_stub.connections.credit import CreditWindow
+from broker_stub.connections.filters import filters
 from broker_stub.connections.incoming_links import (
     CREDIT,
     AnonymousIncomingLink,
@@ -189,7 +190,7 @@ class ClientLinks:
     def _accept_outgoing(self, engine: Engine, link: SenderLink) -> None:
         endpoint = link.endpoint
         remote = endpoint.remote_source
-        terminus.refuse_filters(remote)
+        found = filters(remote)
         terminus.refuse_subscriptions(remote, is_exchange=self._targets.is_exchange(remote.address))
         policy = terminus.lifetime_policy(remote) if remote.dynamic else None
         target = (
@@ -200,8 +201,9 @@ class ClientLinks:
         queue = self._targets.queue_of(target)
         self.uses_queues |= not queue.temporary
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
-        terminus.answer_source(link, target.name, terminus.node_facts(target, policy), browsing=browsing)
-        outgoing = OutgoingLink(link, queue, self._client, browsing=browsing)
+        facts = terminus.node_facts(target, policy)
+        terminus.answer_source(link, target.name, facts, browsing=browsing, filters=found.asked)
+        outgoing = OutgoingLink(link, queue, self._client, browsing=browsing, selects=found.selects)
         self._attached(outgoing, queue, is_creator=policy is not None)
         self._outgoing.add(outgoing)
         if queue.name == REPLICATION_QUEUE and not browsing:

@@ -27,7 +27,7 @@ from broker_stub.amqp.conditions import (
     RESOURCE_DELETED,
 )
 from broker_stub.amqp.message_format import with_header
-from broker_stub.queueing.message import Consumer, Message
+from broker_stub.queueing.message import Consumer, Message, Selects
 from broker_stub.queueing.queue import Queue
 from haclient.engine.links import SenderLink
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
@@ -61,7 +61,13 @@ class OutgoingLink:
     __slots__ = ("_connection", "_consumer", "_drained", "_max_size", "_queue", "_settles", "link")
 
     def __init__(
-        self, link: SenderLink, queue: Queue, connection: OutgoingConnection, *, browsing: bool
+        self,
+        link: SenderLink,
+        queue: Queue,
+        connection: OutgoingConnection,
+        *,
+        browsing: bool,
+        selects: Selects | None = None,
     ) -> None:
         self.link = link
         self._queue = queue
@@ -71,7 +77,7 @@ class OutgoingLink:
         self._max_size: int = link.endpoint.remote_max_message_size
         # A message is not taken out of the queue before it is known to be small enough.
         settles = self._settles and not self._max_size
-        self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=settles)
+        self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=settles, selects=selects)
 
     # -- for the queue --------------------------------------------------------------------------
 
@@ -96,6 +102,11 @@ class OutgoingLink:
             # This runs while another connection sends a message; that one is not at fault.
             logger.exception("delivery failed; its connection is ended")
             self._connection.link_failed()
+
+    def idle(self) -> None:
+        """The queue has looked at all messages: go on, or answer a drain."""
+        if not self.link.dead:
+            self.credit_given(self.link)
 
     def queue_deleted(self) -> None:
         """The queue is gone."""

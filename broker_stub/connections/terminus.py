@@ -209,13 +209,3 @@ def refuse_subscriptions(source: proton.Terminus, *, is_exchange: bool) -> None:
         raise AddressRefusedError(
             NOT_IMPLEMENTED, f"{source.address!r} is no exchange, and a queue has no subscriptions"
         )
-
-
-def refuse_filters(source: proton.Terminus) -> None:
-    """Refuse a source with filters: a client that asks for some messages must not get all.
-
-    :raises AddressRefusedError: when there is a filter.
-    """
-    if peer_fields.has_filter(source):
-        names = ", ".join(peer_fields.filters(source))
-        raise AddressRefusedError(NOT_IMPLEMENTED, f"filters are not supported: {names}")

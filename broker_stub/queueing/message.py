@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
 
 Done = Callable[[Any], None]
+Selects = Callable[["Message"], bool]
+"""Whether a consumer takes a message; it is asked once about each."""
 
 
 class MessageState(enum.Enum):
@@ -101,6 +103,9 @@ class Sink(Protocol):
     def queue_deleted(self) -> None:
         """The queue is gone: nothing more comes, and outcomes change nothing."""
 
+    def idle(self) -> None:
+        """After a search that took several iterations of the loop there is nothing more for it now."""
+
 
 class NoSink:
     """Where the messages of a consumer go that is gone: nowhere, for it has no room."""
@@ -118,6 +123,9 @@ class NoSink:
     def queue_deleted(self) -> None:
         """It is gone already."""
 
+    def idle(self) -> None:
+        """Nobody waits for anything."""
+
 
 NO_SINK = NoSink()
 
@@ -127,12 +135,16 @@ class Consumer:
 
     :param browsing: gets copies and settles nothing (distribution mode ``copy``).
     :param settles: messages are removed when they are delivered (at-most-once).
-    :ivar cursor: the number that a browse consumer passed last; ``ahead``: see ``browse``.
+    :param selects: which messages it takes; ``None`` for any.
+    :ivar cursor: the number that a browse or selective consumer passed last; ``ahead``: see ``browse``;
+        ``returned``: see ``selective``.
     """
 
-    __slots__ = ("ahead", "browsing", "cursor", "held", "settles", "sink", "waiting")
+    __slots__ = ("ahead", "browsing", "cursor", "held", "returned", "selects", "settles", "sink", "waiting")
 
-    def __init__(self, sink: Sink, *, browsing: bool, settles: bool) -> None:
+    def __init__(self, sink: Sink, *, browsing: bool, settles: bool, selects: Selects | None = None) -> None:
+        self.selects = selects
+        self.returned: list[Message] = []
         self.sink: Sink = sink
         self.browsing = browsing
         self.settles = settles

@@ -46,6 +46,7 @@ from broker_stub.queueing.message import (
     MessageState,
     Observer,
     Replicate,
+    Selects,
     Sink,
     SiteEventListener,
 )
@@ -212,7 +213,7 @@ class Queue:
         dispatcher = self._dispatcher
         if dispatcher.browse_consumers:
             dispatcher.feed_browse_consumers()
-        if dispatcher.waiting:
+        if dispatcher.waiting or dispatcher.selecting:
             dispatcher.pump()
         return message
 
@@ -255,7 +256,7 @@ class Queue:
             dispatcher = self._dispatcher
             if dispatcher.browse_consumers:
                 dispatcher.feed_browse_consumers()
-            if dispatcher.waiting:
+            if dispatcher.waiting or dispatcher.selecting:
                 dispatcher.pump()
 
     def record_progress(self) -> Message:
@@ -267,9 +268,14 @@ class Queue:
 
     # -- consumers ------------------------------------------------------------------------------
 
-    def subscribe(self, sink: Sink, *, browsing: bool = False, settles: bool = False) -> Consumer:
-        """A new consumer; call ``ready`` when it has room."""
-        return self._dispatcher.subscribe(sink, browsing=browsing, settles=settles)
+    def subscribe(
+        self, sink: Sink, *, browsing: bool = False, settles: bool = False, selects: Selects | None = None
+    ) -> Consumer:
+        """A new consumer; call ``ready`` when it has room.
+
+        :param selects: which messages it gets; ``None`` for any.
+        """
+        return self._dispatcher.subscribe(sink, browsing=browsing, settles=settles, selects=selects)
 
     def unsubscribe(self, consumer: Consumer, *, died: bool = False) -> None:
         """The consumer is gone; what it holds is requeued, with a higher delivery count if it died."""

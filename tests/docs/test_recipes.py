@@ -28,7 +28,7 @@ RECIPES = sections("recipes.md")
 
 @pytest.fixture
 async def peer() -> AsyncIterator[Primary]:
-    """A member that applies selectors and keeps subscriptions, as those of ``broker_stub`` do not."""
+    """A scripted member that says what it was asked for."""
     async with primary() as peer:
         yield peer
 
@@ -197,9 +197,18 @@ async def test_selector(start: Start, peer: Primary) -> None:
     assert "region = 'eu' AND amount > 100" in str(source.filters)
 
 
-async def test_selector_where_there_is_none(start: Start, haclient_module_broker: Broker) -> None:
-    async with start("Selector", haclient_module_broker.url) as program:
-        await program.line("^no selector here: .*filters are not supported")
+async def test_selector_of_our_broker(
+    start: Start, haclient_module_broker: Broker, connection: aio.Connection
+) -> None:
+    async with connection.create_sender("orders") as sender:
+        for region, amount in (("eu", 200), ("us", 300), ("eu", 50), ("eu", 101)):
+            properties = {"region": region, "amount": amount}
+            await sender.submit(Message(body=f"{region} {amount}", properties=properties))
+    async with start("Selector", haclient_module_broker.url, **{"timeout=5": "timeout=0.5"}) as program:
+        for body in ("eu 200", "eu 101"):
+            await program.line(f"^{body} ")
+        await program.end()
+    assert await take(connection, "orders", 2) == ["us 300", "eu 50"]
 
 
 async def test_durable_subscription(start: Start, peer: Primary) -> None:

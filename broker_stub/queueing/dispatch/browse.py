@@ -10,10 +10,14 @@ until it is used up, for later messages stand behind it.  So no message is liste
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import takewhile
 
 from broker_stub.queueing.message import Consumer, Message, MessageState
+
+# Messages that a consumer does not select, in one iteration of the event loop: others wait meanwhile.
+_AT_ONCE = 500
 
 
 class BrowseConsumers:
@@ -23,12 +27,12 @@ class BrowseConsumers:
     :param is_expired: whether a message has expired.
     """
 
-    __slots__ = ("_is_expired", "_messages", "consumers")
+    __slots__ = ("_messages", "consumers", "is_expired")
 
     def __init__(self, messages: dict[int, Message], is_expired: Callable[[Message], bool]) -> None:
         self.consumers: list[Consumer] = []
         self._messages = messages
-        self._is_expired = is_expired
+        self.is_expired = is_expired
 
     def add(self, consumer: Consumer) -> None:
         """A new one; it has passed nothing yet."""
@@ -45,10 +49,17 @@ class BrowseConsumers:
             self.feed(consumer, last)
 
     def feed(self, consumer: Consumer, last: int) -> None:
-        """Send a consumer as many messages as it has capacity for."""
+        """Send a consumer as many messages as it has capacity for; one that selects is asked about each."""
+        selects, left = consumer.selects, _AT_ONCE
         while consumer.sink.capacity() > 0 and (message := self.first_for(consumer, last)) is not None:
             consumer.cursor = message.number
-            consumer.sink.deliver(message)
+            if selects is None or selects(message):
+                consumer.sink.deliver(message)
+            else:
+                left -= 1
+                if not left:
+                    asyncio.get_running_loop().call_soon(consumer.sink.idle)
+                    return
 
     def first_for(self, consumer: Consumer, last: int) -> Message | None:
         """The first available message that the consumer has not passed yet.
@@ -59,7 +70,7 @@ class BrowseConsumers:
             message = self._following(consumer)
             if message is None:
                 consumer.cursor = last
-            elif message.state is MessageState.AVAILABLE and not self._is_expired(message):
+            elif message.state is MessageState.AVAILABLE and not self.is_expired(message):
                 return message
             elif message.state is MessageState.HELD:
                 return None

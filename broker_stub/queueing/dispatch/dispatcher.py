@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 ``waiting`` holds the consumers that may have capacity, in turn; one without is removed and added again by
-``ready``.  They get the messages of the ``ready_list``, which is in order of position.  Browse consumers have
-a position of their own each (``browse``).
+``ready``.  They get the messages of the ``ready_list``, which is in order of position.  Consumers that browse
+or select have a position of their own each (``browse``, ``selective``).
 
 Rules
 -----
@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from broker_stub.queueing.dispatch.browse import BrowseConsumers
 from broker_stub.queueing.dispatch.ready_list import ReadyList
-from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState, Sink
+from broker_stub.queueing.dispatch.selective import SelectiveConsumers
+from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState, Selects, Sink
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
@@ -38,7 +39,16 @@ class Dispatcher:
     :ivar browse_consumers: those that get copies.
     """
 
-    __slots__ = ("_browse", "_consumers", "_queue", "browse_consumers", "ready_list", "waiting")
+    __slots__ = (
+        "_browse",
+        "_consumers",
+        "_queue",
+        "_selective",
+        "browse_consumers",
+        "ready_list",
+        "selecting",
+        "waiting",
+    )
 
     def __init__(
         self, queue: Queue, messages: dict[int, Message], is_expired: Callable[[Message], bool]
@@ -49,17 +59,26 @@ class Dispatcher:
         self._consumers: set[Consumer] = set()
         self._browse = BrowseConsumers(messages, is_expired)
         self.browse_consumers = self._browse.consumers
+        selective = SelectiveConsumers(messages, self._browse, lambda: queue.last_number, self._give_selected)
+        self.selecting = selective.waiting
+        self._selective = selective
 
     def __len__(self) -> int:
         return len(self._consumers) + len(self.browse_consumers)
 
     # -- consumers ------------------------------------------------------------------------------
 
-    def subscribe(self, sink: Sink, *, browsing: bool, settles: bool) -> Consumer:
+    def subscribe(
+        self, sink: Sink, *, browsing: bool, settles: bool, selects: Selects | None = None
+    ) -> Consumer:
         """A new consumer; call ``ready`` when it has room."""
-        consumer = Consumer(sink, browsing=browsing, settles=settles)
+        consumer = Consumer(sink, browsing=browsing, settles=settles, selects=selects)
         if browsing:
             self._browse.add(consumer)
+        elif selects is not None:
+            self._consumers.add(consumer)
+            self._selective.add(consumer)
+            self.ready_list.on_returned = self._selective.returned
         else:
             self._consumers.add(consumer)
         return consumer
@@ -71,6 +90,7 @@ class Dispatcher:
             self._browse.discard(consumer)
             return
         self._consumers.discard(consumer)
+        self._selective.discard(consumer)
         if consumer.waiting:
             self.waiting.remove(consumer)
             consumer.waiting = False
@@ -86,6 +106,10 @@ class Dispatcher:
         if consumer.browsing:
             self._browse.feed(consumer, self._queue.last_number)
             return
+        if consumer.selects is not None:
+            self._selective.ready(consumer)
+            self.pump()
+            return
         if self.ready_list.deferred:
             self.ready_list.restore_deferred(consumer)
         if not consumer.waiting and consumer in self._consumers:
@@ -97,6 +121,8 @@ class Dispatcher:
         """Whether there is nothing now that the consumer could get."""
         if consumer.browsing:
             return self._browse.first_for(consumer, self._queue.last_number) is None
+        if consumer.selects is not None:
+            return self._selective.idle_for(consumer)
         head = self.ready_list.take()
         if head is not None:
             self.ready_list.requeue(head)
@@ -113,6 +139,7 @@ class Dispatcher:
         self._consumers.clear()
         self.browse_consumers.clear()
         self.waiting.clear()
+        self.selecting.clear()
         for consumer in consumers:
             consumer.waiting = False
             consumer.sink.queue_deleted()
@@ -130,6 +157,8 @@ class Dispatcher:
 
     def pump(self) -> None:
         """Hand out messages while there are any and somebody has room."""
+        if self.selecting:
+            self._selective.pump()
         waiting = self.waiting
         while waiting:
             consumer = waiting[0]
@@ -165,6 +194,11 @@ class Dispatcher:
             for observer in queue.observers:
                 observer.acquired(queue, message)
         consumer.sink.deliver(message)
+
+    def _give_selected(self, consumer: Consumer, message: Message) -> None:
+        self._give(consumer, message)
+        # Nobody takes it from the list, where there are selective consumers only.
+        self.ready_list.compact(self._queue.depth)
 
     def _give_to_another(self, message: Message) -> None:
         """A message that not every consumer takes: to one that does, or aside until one is ready."""

@@ -27,13 +27,15 @@ class ReadyList:
     :ivar append: takes a new message, the last of all.
     """
 
-    __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "deferred")
+    __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "deferred", "on_returned")
 
     def __init__(self, drop_expired: Callable[[Message], bool]) -> None:
         self.deferred: list[Message] = []
         self._drop_expired = drop_expired
         self._fresh: deque[Message] = deque()
         self._returned: list[Message] = []
+        self.on_returned: Callable[[Message], None] | None = None
+        """Called for a message that is not, or no longer, the last of all."""
         # Bound, because it is called for every message.
         self.append: Callable[[Message], None] = self._fresh.append
 
@@ -43,10 +45,14 @@ class ReadyList:
             self.requeue(message)
         else:
             self._fresh.append(message)
+            if self.on_returned is not None:
+                self.on_returned(message)
 
     def requeue(self, message: Message) -> None:
         """A message goes back to its position."""
         heapq.heappush(self._returned, message)
+        if self.on_returned is not None:
+            self.on_returned(message)
 
     def take(self) -> Message | None:
         """The first available message; it leaves the list."""
@@ -82,3 +88,6 @@ class ReadyList:
             kept = [message for message in self._fresh if message.state is not MessageState.REMOVED]
             self._fresh.clear()
             self._fresh.extend(kept)
+        if len(self._returned) > 2 * depth + SLACK:
+            available = {each for each in self._returned if each.state is MessageState.AVAILABLE}
+            self._returned[:] = sorted(available)

@@ -1,4 +1,4 @@
-"""Our broker answers drains, and refuses filters; over both APIs."""
+"""Drains, selectors and subscriptions of our broker; over both APIs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from haclient.errors import LinkRefused
+from haclient.errors import FilterNotSupported, LinkRefused
 from tests.members import Members
 from tests.peers.apis import API
 
@@ -16,12 +16,18 @@ def bodies(deliveries: list[Any]) -> list[Any]:
     return [each.message.body for each in deliveries]
 
 
-async def test_a_filter_is_refused(api: API, members: Members) -> None:
-    """A client that asks for some messages must not get all."""
+async def test_a_selector_holds_and_another_filter_does_not(api: API, members: Members) -> None:
     connection = await api.connect(f"amqp://{members.start('alone', role='primary').address}")
-    for strict in (True, False):
-        with pytest.raises(LinkRefused, match="filters are not supported"):
-            await connection.create_receiver("q", selector="colour = 'red'", strict=strict)
+    red = await connection.create_receiver("q", selector="colour = 'red'")
+    sender = await connection.create_sender("q")
+    for number in range(6):
+        await sender.send(Message(body=number, properties={"colour": "red" if number % 2 else "blue"}))
+    assert bodies(await red.receive_many(3, min_count=3, timeout=10)) == [1, 3, 5]
+    await red.drain(timeout=10)
+    with pytest.raises(FilterNotSupported, match="ignores 'vendor'"):
+        await connection.create_receiver("q", filters={"vendor": "x"})
+    with pytest.raises(LinkRefused, match="no selector: 'the end' where a value is expected"):
+        await connection.create_receiver("q", selector="colour =")
     await connection.close()
 
 

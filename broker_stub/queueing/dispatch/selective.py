@@ -1,0 +1,145 @@
+"""Consumers that take some messages only, by a condition on each (``Consumer.selects``).  No I/O.
+
+Theory of operation
+-------------------
+The cursor of such a consumer is the number of the last message that it was asked about, as that of a browse
+consumer is.  So it is asked about each message once, however often it gives credit.  What comes back to the
+queue behind its cursor, and is selected, waits in ``Consumer.returned``.
+
+Rules
+-----
+* They are served before consumers that take anything, or they would find nothing left.
+* They get what they select in order of position.
+* ``_AT_ONCE`` messages are looked at in one iteration of the event loop: a queue may have millions that
+  nobody selects, and other connections wait meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+from broker_stub.queueing.dispatch.browse import BrowseConsumers
+from broker_stub.queueing.dispatch.ready_list import SLACK
+from broker_stub.queueing.message import Consumer, Message, MessageState
+
+_AT_ONCE = 500
+
+
+class SelectiveConsumers:
+    """Those of one queue.
+
+    :param messages: of the queue, by number, in order.
+    :param browse: finds the message behind a cursor.
+    :param last_number: the highest that the queue has given.
+    :param give: hands a message to a consumer.
+    :ivar waiting: those that may have capacity, in turn.
+    """
+
+    __slots__ = ("_browse", "_consumers", "_give", "_last_number", "_messages", "_scheduled", "waiting")
+
+    def __init__(
+        self,
+        messages: dict[int, Message],
+        browse: BrowseConsumers,
+        last_number: Callable[[], int],
+        give: Callable[[Consumer, Message], None],
+    ) -> None:
+        self.waiting: dict[Consumer, None] = {}
+        self._consumers: set[Consumer] = set()
+        self._messages = messages
+        self._browse = browse
+        self._last_number = last_number
+        self._give = give
+        self._scheduled = False
+
+    def add(self, consumer: Consumer) -> None:
+        """A new one: it has been asked about nothing yet."""
+        self._consumers.add(consumer)
+
+    def discard(self, consumer: Consumer) -> None:
+        """It is gone."""
+        self._consumers.discard(consumer)
+        self.waiting.pop(consumer, None)
+        consumer.returned.clear()
+
+    def ready(self, consumer: Consumer) -> None:
+        """It may have room (again)."""
+        if consumer in self._consumers:
+            self.waiting[consumer] = None
+
+    def returned(self, message: Message) -> None:
+        """A message is available whose number is not the queue's last one."""
+        for consumer in self._consumers:
+            if message.number <= consumer.cursor and selects(consumer, message):
+                heapq.heappush(consumer.returned, message)
+                if len(consumer.returned) > 2 * len(self._messages) + SLACK:
+                    consumer.returned = sorted({each for each in consumer.returned if _is_available(each)})
+
+    def pump(self) -> None:
+        """Hand out what they select, one to each in turn, while they have room."""
+        left = _AT_ONCE
+        while self.waiting:
+            served = False
+            for consumer in tuple(self.waiting):
+                if consumer.sink.capacity() <= 0:
+                    self.waiting.pop(consumer, None)
+                    continue
+                message, left = self._next(consumer, left)
+                if message is not None:
+                    served = True
+                    self._give(consumer, message)
+                if left <= 0:
+                    self._later()
+                    return
+            if not served:
+                return
+
+    def idle_for(self, consumer: Consumer) -> bool:
+        """Whether there is nothing now that it selects; not before it was asked about all."""
+        message, left = self._next(consumer, 1)
+        if message is not None:
+            heapq.heappush(consumer.returned, message)
+        return message is None and left > 0
+
+    def _next(self, consumer: Consumer, left: int) -> tuple[Message | None, int]:
+        """The first message that it selects, as far as ``left`` looks go, and how many are left."""
+        returned = consumer.returned
+        while returned:
+            message = heapq.heappop(returned)
+            if _is_available(message) and not self._browse.is_expired(message):
+                return message, left
+        last = self._last_number()
+        while left > 0:
+            found = self._browse.first_for(consumer, last)
+            if found is None:
+                return None, left
+            left -= 1
+            consumer.cursor = found.number
+            if selects(consumer, found):
+                return found, left
+        return None, left
+
+    def _later(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        self.pump()
+        if not self._scheduled:
+            for consumer in tuple(self.waiting):
+                consumer.sink.idle()
+
+
+def selects(consumer: Consumer, message: Message) -> bool:
+    """Whether a consumer takes a message."""
+    if message.refused_by is not None and consumer in message.refused_by:
+        return False
+    return consumer.selects is None or consumer.selects(message)
+
+
+def _is_available(message: Message) -> bool:
+    return message.state is MessageState.AVAILABLE
