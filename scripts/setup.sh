@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # The path is part of the checksum: a virtual environment does not survive being moved or copied.
-checksum=$( { cat pyproject.toml constraints.txt scripts/setup.sh; pwd; } | cksum | cut -d ' ' -f 1)
+checksum=$( { cat pyproject.toml constraints.txt scripts/setup.sh scripts/apt.sh; pwd; } | cksum | cut -d ' ' -f 1)
 stamp=.venv/.ready-$checksum
 
 is_ready() { [ -e "$stamp" ] && [ -x .venv/bin/python ]; }
@@ -27,9 +27,6 @@ if command -v flock >/dev/null; then
     is_ready && exit 0
 fi
 
-# Daemons and administration tools live in sbin, which is not on everybody's PATH.
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-
 # --- Python -------------------------------------------------------------------------------------
 
 supported='import sys; sys.exit(sys.version_info < (3, 11))'
@@ -42,11 +39,7 @@ done
 
 # --- System packages, by their Debian and Ubuntu names ------------------------------------------
 
-missing=
-need() { # PACKAGE CHECK...: add the package unless the check succeeds
-    package=$1; shift
-    "$@" >/dev/null 2>&1 || missing="$missing $package"
-}
+. scripts/apt.sh
 library() { # proton's build asks pkg-config alone; before that is installed the header must do
     if command -v pkg-config; then pkg-config --exists "$1"; else [ -e "/usr/include/$2" ]; fi
 }
@@ -80,23 +73,10 @@ need "python$version-dev" "$python" -c "$python_header"
 need "python$version-venv" "$python" -c 'import ensurepip, venv'
 
 if [ -n "$missing" ]; then
-    if ! command -v apt-get >/dev/null; then
-        fail "please install what Debian calls$missing; to build proton, RPM systems call it gcc, glibc-devel," \
-            "pkgconf-pkg-config, openssl-devel, cyrus-sasl-devel, cyrus-sasl-scram and python3-devel"
-    elif [ "$(id -u)" = 0 ]; then
-        as_root=env
-    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-        as_root='sudo -n env'
-    else
-        say "system packages are missing; run this line, then make again:"
-        echo "sudo apt-get install -y --no-install-recommends$missing" >&2
-        exit 1
-    fi
-    say "installing$missing"
-    # An update that fails for one foreign source must not stop the install from the others.
-    # Nothing that apt starts may hold on to the lock (9).
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq 9<&- || say "apt-get update failed, going on"
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing 9<&- >&2
+    prepare_apt "" "; to build proton, RPM systems call it gcc, glibc-devel, \
+pkgconf-pkg-config, openssl-devel, cyrus-sasl-devel, cyrus-sasl-scram and python3-devel"
+    # shellcheck disable=SC2086  # packages are words
+    apt_install $missing
 fi
 
 # --- Virtual environment ------------------------------------------------------------------------

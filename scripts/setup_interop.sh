@@ -20,11 +20,7 @@ say() { echo "setup_interop: $*" >&2; }
 
 # --- System packages, by their Debian names -----------------------------------------------------
 
-missing=
-need() { # PACKAGE CHECK...: add the package unless the check succeeds
-    package=$1; shift
-    "$@" >/dev/null 2>&1 || missing="$missing $package"
-}
+. scripts/apt.sh
 need rabbitmq-server [ -e /usr/lib/rabbitmq/bin/rabbitmq-server ]
 need nodejs command -v node
 need npm command -v npm
@@ -34,24 +30,10 @@ need libqpid-proton11-dev-examples [ -e /usr/share/proton/examples/cpp/simple_se
 need python3-uamqp [ -d /usr/lib/python3/dist-packages/uamqp ]
 
 if [ -n "$missing" ]; then
-    if ! command -v apt-get >/dev/null; then
-        say "please install what Debian calls$missing"
-        exit 1
-    elif [ "$(id -u)" = 0 ]; then
-        as_root='env'
-    elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-        as_root='sudo -n env'
-    else
-        say "system packages are missing; run this line, then make again:"
-        echo "sudo apt-get install -y --no-install-recommends$missing" >&2
-        exit 1
-    fi
-    say "installing$missing"
-    $as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq || say "apt-get update failed, going on"
+    prepare_apt ""
     # A package that this distribution lacks must not keep the others away: its tests are skipped.
     for package in $missing; do
-        $as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >&2 ||
-            say "$package cannot be installed, its tests will be skipped"
+        apt_install "$package" || say "$package cannot be installed, its tests will be skipped"
     done
 fi
 

@@ -5,14 +5,10 @@
 # nothing to do looks for a few files.  No service of the machine is started or used: the tests start their
 # own daemons, in namespaces.
 set -eu
-PATH=$PATH:/usr/sbin:/sbin
+cd "$(dirname "$0")/.."
 say() { echo "setup_pacemaker: $*" >&2; }
+. scripts/apt.sh
 
-missing=
-need() { # PACKAGE CHECK...: add the package unless the check succeeds
-    package=$1; shift
-    "$@" >/dev/null 2>&1 || missing="$missing $package"
-}
 need corosync command -v corosync
 need pacemaker command -v pacemakerd
 need pacemaker-cli-utils command -v crm_mon
@@ -23,18 +19,8 @@ need iproute2 command -v ip
 need util-linux command -v nsenter
 
 [ -n "$missing" ] || exit 0
-if ! command -v apt-get >/dev/null; then
-    say "please install what Debian calls$missing"
-    exit 1
-elif [ "$(id -u)" = 0 ]; then
-    as_root='env'
-elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-    as_root='sudo -n env'
-else
-    say "system packages are missing; run this as root (it starts no service), then make again:"
-    echo "scripts/setup_pacemaker.sh" >&2
-    exit 1
-fi
+# By itself the line of apt would start services.
+prepare_apt "sudo scripts/setup_pacemaker.sh"
 
 # Debian starts the services of what it installs, unless this file says otherwise (policy-rc.d(8)).
 policy=/usr/sbin/policy-rc.d
@@ -45,8 +31,6 @@ if [ ! -e "$policy" ]; then
     made=yes
     $as_root sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy"
 fi
-say "installing$missing"
-$as_root DEBIAN_FRONTEND=noninteractive apt-get update -qq || say "apt-get update failed, going on"
 # shellcheck disable=SC2086  # packages are words
-$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >&2
+apt_install $missing
 say "ready"
