@@ -101,6 +101,18 @@ class Opened:
     queues: dict[uuid.UUID, QueueState] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """What to open, and how: the parameters of ``open_files``, and the lock of the directory."""
+
+    directory: Path
+    lock: int
+    expected_identity: uuid.UUID | None
+    clock: Callable[[], float]
+    progress: StartProgress
+    disk: DiskSpace | None
+
+
 def open_files(
     directory: Path,
     *,
@@ -127,7 +139,7 @@ def open_files(
         ) from error
     try:
         opened = _open_locked(
-            directory, lock, expected_identity, clock, progress=progress or StartProgress(), disk=disk
+            _Opening(directory, lock, expected_identity, clock, progress or StartProgress(), disk)
         )
         if disk is not None:
             disk.limit_log(opened.connection)
@@ -148,33 +160,28 @@ def _advice(directory: Path, error: Exception) -> str:
     return DiskSpace(directory, 0).describe(error) if is_full(error) else str(error)
 
 
-def _open_locked(
-    directory: Path,
-    lock: int,
-    expected_identity: uuid.UUID | None,
-    clock: Callable[[], float],
-    *,
-    progress: StartProgress,
-    disk: DiskSpace | None,
-) -> Opened:
+def _open_locked(opening: _Opening) -> Opened:
+    directory = opening.directory
     files.remove_unfinished(directory)
     corruption, fresh = "", False
     if files.present(directory):
         try:
-            return _open_found(directory, lock, expected_identity, clock, progress=progress, disk=disk)
+            return _open_found(opening)
         except StoreCorruptedError as error:
             corruption = str(error)
     elif files.was_set_aside(directory):
         corruption = "a former store was set aside as corrupted"
-    elif expected_identity is not None:
-        corruption = f"the directory is empty, but store {expected_identity} should be here"
+    elif opening.expected_identity is not None:
+        corruption = f"the directory is empty, but store {opening.expected_identity} should be here"
     else:
         fresh = True
     _create(directory, FIRST_GENERATION if fresh else None)
     identity, commits = files.read_identity(directory)
     connection = connect(directory / files.DATABASE)
     try:
-        return _take(directory, lock, connection, identity, commits, corruption=corruption, is_new=True)
+        return _take(
+            directory, opening.lock, connection, identity, commits, corruption=corruption, is_new=True
+        )
     except BaseException:
         connection.close()
         raise
@@ -201,34 +208,27 @@ def _create(directory: Path, generation: int | None) -> None:
     files.finish_new(directory)
 
 
-def _open_found(
-    directory: Path,
-    lock: int,
-    expected_identity: uuid.UUID | None,
-    clock: Callable[[], float],
-    *,
-    progress: StartProgress,
-    disk: DiskSpace | None,
-) -> Opened:
+def _open_found(opening: _Opening) -> Opened:
     """Open what is there.
 
     :raises StoreDamagedError: when it cannot be trusted; it has been set aside then.
     """
+    directory, disk = opening.directory, opening.disk
     connection: sqlite3.Connection | None = None
     try:
         identity, reported = files.read_identity(directory)
-        _expect(identity, expected_identity)
+        _expect(identity, opening.expected_identity)
         connection = connect(directory / files.DATABASE)
-        progress.follow(connection)
-        commits = _verify(connection, identity, reported, progress)
+        opening.progress.follow(connection)
+        commits = _verify(connection, identity, reported, opening.progress)
         connection.set_progress_handler(None, 0)
-        take = partial(_take, directory, lock, connection, identity, commits)
+        take = partial(_take, directory, opening.lock, connection, identity, commits)
         return take() if disk is None else _take_from_full(take, connection, disk)
     except BaseException as error:
         corruption = _corruption(error)
         if corruption:
             # Before the connection is closed: one whose files have moved neither writes nor deletes them.
-            target = files.set_aside(directory, clock)
+            target = files.set_aside(directory, opening.clock)
             corruption = f"{corruption}; the files are in {target.name}"
         if connection is not None:
             connection.close()
