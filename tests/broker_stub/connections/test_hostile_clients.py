@@ -69,7 +69,8 @@ async def test_a_peer_that_stalls_before_its_open_is_cut_with_a_logged_reason(
     parts: tuple[bytes, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "broker_stub")
-    async with running(handshake_timeout=0.05) as broker:
+    # Long enough for the one who does not stall, on a busy machine too.
+    async with running(handshake_timeout=0.5) as broker:
         await send_and_wait_for_the_end(broker, *parts)
         await the_broker_still_serves(broker)
     assert "the client sent no AMQP Open" in caplog.text
