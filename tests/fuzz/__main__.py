@@ -1,110 +1,80 @@
 """Fuzz: ``python -m tests.fuzz [TARGET ...]``; all of them without a name, each with its planted bug first.
 
-    --part F      a part of the executions that each target has, such as 0.01
-    --runs N      so many instead
-    --seconds N   at most so long for each target
-    --seed N      another row of inputs
-    --keep DIR    where new inputs of interest go, and what broke a rule (default: a temporary folder)
-    --merge       afterwards add to the corpus what reaches code that nothing in it reaches
+    --part F        a part of the executions that each target has, such as 0.01
+    --runs N        so many instead
+    --seconds N     at most so long for each target
+    --quiet N       end a target when nothing was new for N seconds of processor time (1,800)
+    --seed N        another row of inputs
+    --planted N     search the planted bug N times, each with another seed (3)
+    --keep DIR      where new inputs of interest go, logs, and what broke a rule (default: a temporary folder)
+    --merge         afterwards add to the corpus what reaches code that nothing in it reaches
 
-Ends with 0 when every planted bug was found and nothing else.  An input may take a second of processor
-time and the process 512 MB.
+Ends with 0 when every planted bug was found each time, and nothing else.  An input may take a second of
+processor time and the process 512 MB.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz.target import CORPUS
+from tests.fuzz import runs
 from tests.fuzz.targets import NAMES
 
-_RUNS = {"codec": 2_000_000, "cluster_url": 2_000_000, "store": 2_000_000}
+_OF_BYTES = "codec", "cluster_url", "store_headers"
+_RUNS_OF_BYTES = 2_000_000
 _RUNS_OF_LINKS = 200_000
-_RUNS_UNTIL_PLANTED = 200_000
-_FOUND = "crash-", "timeout-", "oom-", "slow-unit-"
-_LARGEST = 4096
-_STATISTICS = re.compile(r"stat::(\w+): +(\d+)")
-_COVERAGE = re.compile(r"cov: (\d+)")
+# Inputs of bytes take a tenth of a millisecond, those of links ten.
+_BYTES_UNTIL_PLANTED = 200_000
+_UNTIL_PLANTED = 20_000
+_QUIET = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """How one session ended.
+class Options:
+    """What the command line says."""
 
-    :param statistics: libFuzzer's, by name.
-    :param coverage: edges of the code, at the beginning and at the end.
-    :param broken: the inputs that broke a rule.
-    """
-
-    code: int
-    statistics: dict[str, int]
-    coverage: tuple[int, int]
-    broken: list[Path]
-    output: str
+    seed: int
+    seconds: int
+    quiet: float
+    planted: int
+    keep: Path
 
 
-def session(target: str, keep: Path, *flags: str, planted: bool = False, corpus: bool = True) -> Session:
-    """Run one session in a process of its own."""
-    found = keep / f"{target}-{'planted' if planted else 'found'}"
-    fresh = keep / (f"{target}-planted-corpus" if planted else target)
-    for folder in (fresh, found):
-        folder.mkdir(parents=True, exist_ok=True)
-    command = [
-        *(sys.executable, "-m", "tests.fuzz.session", target, "planted" if planted else "as-is"),
-        *(f"-max_len={_LARGEST}", "-rss_limit_mb=512", "-print_final_stats=1", f"-artifact_prefix={found}/"),
-        # Of wall time, on a machine that may be busy: the session itself measures processor time.
-        "-timeout=60",
-        *flags,
-        str(fresh),
-        *([str(CORPUS / target)] if corpus else []),
-    ]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
-    seen = [int(number) for number in _COVERAGE.findall(ended.stderr)] or [0]
-    return Session(
-        code=ended.returncode,
-        statistics={name: int(number) for name, number in _STATISTICS.findall(ended.stderr)},
-        coverage=(seen[0], seen[-1]),
-        broken=[path for path in sorted(found.iterdir()) if path.name.startswith(_FOUND)],
-        output=ended.stderr,
-    )
-
-
-def fuzz(target: str, keep: Path, runs: int, seed: int, seconds: int) -> bool:
+def fuzz(target: str, most: int, options: Options) -> bool:
     """Fuzz one target; whether all is as it should be."""
-    flags = (f"-seed={seed}", "-len_control=0")
-    planted = session(target, keep, f"-runs={_RUNS_UNTIL_PLANTED}", *flags, planted=True)
-    tried = planted.statistics.get("number_of_executed_units", 0)
-    _say(f"{target}: the planted bug was {f'found after {tried:,}' if planted.broken else 'NOT found'}")
-    if not planted.broken:
-        _say(planted.output[-2000:])
-    ended = session(target, keep, f"-runs={runs}", f"-max_total_time={seconds}", *flags)
-    figures = ended.statistics
-    _say(
-        f"{target}: {figures.get('number_of_executed_units', 0):,} executions,"
-        f" {figures.get('average_exec_per_sec', 0):,} a second,"
-        f" edges {ended.coverage[0]:,} to {ended.coverage[1]:,}, {figures.get('peak_rss_mb', 0)} MB"
-    )
+    good = _finds_what_is_planted(target, options)
+    flags = (f"-seed={options.seed}", f"-runs={most}", f"-max_total_time={options.seconds}")
+    ended = runs.run(target, options.keep, *flags, quiet=options.quiet)
+    _say(f"{target}: {ended}")
     for path in ended.broken:
         _say(f"{target}: broken by {path}")
     if ended.code:
-        _say(ended.output[-4000:])
-    return bool(planted.broken) and not ended.broken and not ended.code
+        _say("".join(ended.tail))
+    return good and not ended.broken and not ended.code
 
 
-def merge(target: str, keep: Path) -> None:
-    """Add to the corpus what reaches more."""
-    folder = CORPUS / target
-    before = len(list(folder.iterdir()))
-    command = [sys.executable, "-m", "tests.fuzz.session", target, "as-is", "-merge=1"]
-    subprocess.run([*command, str(folder), str(keep / target)], check=True, capture_output=True)
-    _say(f"{target}: {len(list(folder.iterdir())) - before} inputs added to {before}")
+def _finds_what_is_planted(target: str, options: Options) -> bool:
+    found = []
+    most = _BYTES_UNTIL_PLANTED if target in _OF_BYTES else _UNTIL_PLANTED
+    for seed in range(options.seed, options.seed + options.planted):
+        flags = (f"-seed={seed}", f"-runs={most}")
+        name = f"{target}-planted-{seed}"
+        shutil.rmtree(options.keep / f"{name}-found", ignore_errors=True)
+        shutil.rmtree(options.keep / name, ignore_errors=True)
+        session = runs.run(target, options.keep, *flags, planted=True, name=name)
+        if not session.broken:
+            _say(f"{target}: the planted bug was NOT found with seed {seed}: {session}")
+            _say("".join(session.tail[-20:]))
+            return False
+        found.append(f"{session.executions:,} ({session.cpu:.1f} s)")
+    if found:
+        _say(f"{target}: the planted bug was found after {', '.join(found)}")
+    return True
 
 
 def _say(text: str) -> None:
@@ -118,18 +88,21 @@ def main() -> int:
     parser.add_argument("--part", type=float, default=1.0)
     parser.add_argument("--runs", type=int)
     parser.add_argument("--seconds", type=int, default=0)
+    parser.add_argument("--quiet", type=float, default=_QUIET)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--planted", type=int, default=3)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--merge", action="store_true")
-    options = parser.parse_args()
-    keep = options.keep or Path(tempfile.mkdtemp(prefix="fuzz-"))
+    given = parser.parse_args()
+    keep = given.keep or Path(tempfile.mkdtemp(prefix="fuzz-"))
+    options = Options(given.seed, given.seconds, given.quiet, given.planted, keep)
     good = True
-    for target in options.targets or NAMES:
-        runs = options.runs or max(1, int(_RUNS.get(target, _RUNS_OF_LINKS) * options.part))
-        good &= fuzz(target, keep, runs, options.seed, options.seconds)
-        if options.merge:
-            merge(target, keep)
-    if options.keep is None and good:
+    for target in given.targets or NAMES:
+        whole = _RUNS_OF_BYTES if target in _OF_BYTES else _RUNS_OF_LINKS
+        good &= fuzz(target, given.runs or max(1, int(whole * given.part)), options)
+        if given.merge:
+            _say(f"{target}: {runs.merge(target, keep)} inputs added to the corpus")
+    if given.keep is None and good:
         shutil.rmtree(keep)
     return 0 if good else 1
 

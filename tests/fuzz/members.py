@@ -13,6 +13,7 @@ from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Membership, Role
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.queue_limits import QueueLimits
+from broker_stub.queueing.site_state import SiteMode
 from tests.fuzz.wire import DefectLog, Loop
 
 T = TypeVar("T")
@@ -28,7 +29,8 @@ _COLLECT_EVERY = 500
 class OneMember:
     """Makes members, and looks whether anything went wrong in one."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: BrokerOptions = OPTIONS) -> None:
+        self._options = options
         self.loop = Loop()
         self._log = DefectLog()
         self._made = 0
@@ -39,7 +41,7 @@ class OneMember:
 
     def make(self) -> Broker:
         """A primary without backups."""
-        return self.make_by(_member())
+        return self.make_by(_member(self._options))
 
     def make_by(self, making: Coroutine[Any, Any, T]) -> T:
         """What a coroutine makes that waits for nothing from outside."""
@@ -74,16 +76,18 @@ class OneMember:
         self.loop.close()
 
 
-async def _member() -> Broker:
-    broker = Broker(OPTIONS)
+async def _member(options: BrokerOptions) -> Broker:
+    broker = Broker(options)
     furnish(broker)
+    broker.site.became(serves=True)
     return broker
 
 
 def furnish(broker: Broker) -> None:
-    """Give a member an exchange that routes to a queue."""
+    """Give a member an exchange that routes to a queue, and a queue with events for another site."""
     exchange = broker.addresses.declare_exchange("topics", ExchangeType.TOPIC)
     broker.addresses.bind(exchange, broker.addresses.declare("orders"), "a.#")
+    broker.addresses.declare("sited", site=SiteMode.ALL)
 
 
 async def _within(function: Callable[[], None]) -> None:

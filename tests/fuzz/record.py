@@ -7,21 +7,28 @@ becomes a script.
 from __future__ import annotations
 
 import asyncio
+import re
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from unittest import mock
 
 from broker_stub.admission.auth import Auth
+from broker_stub.admission.user_database import write_users
 from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.election.roles import Role
 from broker_stub.queueing.queue import Queue
-from tests.fuzz import members, pair, script, talks
+from tests.fuzz import administration, members, pair, script, talks
+from tests.fuzz.script import Kind, Step
 from tests.fuzz.target import CORPUS
-from tests.fuzz.targets import client
+from tests.fuzz.targets import client, management, server_users, site_link
 from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
+# Messages of SCRAM that hold a nonce of the server's, or a proof.
+_PROVES = re.compile(rb"r=[^,]+,s=|,p=|v=")
 
 
 @dataclass(slots=True)
@@ -93,6 +100,47 @@ async def _links() -> None:
         keep("client", name, script.encode(script.of_wire(bytes(recorder.sent[0][1]))))
 
 
+async def _users() -> None:
+    """The same where users have passwords; their proofs become steps, for another nonce needs others."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_users(Path(folder), server_users.PASSWORDS)
+        options = replace(members.OPTIONS, auth=Auth(users=Path(folder)))
+        for name, talk in talks.OF_USERS.items():
+            with fixed_names():
+                async with recording_of(options) as (recorder, url):
+                    await talk(url)
+            client, server = (_with_proofs(bytes(data)) for data in recorder.sent[0])
+            keep("server_users", name, script.encode(client))
+            if name in ("send", "wrong-password"):
+                keep("client_users", name, script.encode(server))
+
+
+def _with_proofs(data: bytes) -> list[Step]:
+    return [
+        Step(Kind.PROOF) if step.kind is Kind.SASL and _PROVES.search(step.body) else step
+        for step in script.of_wire(data)
+    ]
+
+
+async def _sites() -> None:
+    """A site that follows another one: enqueues, dequeues, and a queue that is new to it."""
+    link = replace(members.OPTIONS, name="b", cluster="east")
+    async with Broker(members.OPTIONS) as source, Broker(link) as other:
+        members.furnish(source)
+        with fixed_names():
+            async with recording(source.address.port) as (recorder, url):
+                await talks.feed(str(source.address))
+                site_link.follow(other, f"{url}/?heartbeat=0")
+                await _until(lambda: _content(other).get("sited") == [2, 3])
+    keep("site_link", "events", script.encode(script.of_wire(bytes(recorder.sent[0][1]))))
+
+
+def _requests() -> None:
+    """What administrators ask for."""
+    for name, requests in administration.REQUESTS.items():
+        keep("management", name, script.encode(management.request(*each) for each in requests))
+
+
 async def _pair() -> None:
     """A backup that catches up, and becomes ready; then messages, and changes of the wiring."""
     admin = mock.patch.object(Auth, "is_admin", return_value=True)
@@ -142,7 +190,10 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 async def _main() -> None:
+    await _users()  # first: Cyrus SASL takes the first directory that it is given, and no other afterwards
+    _requests()
     await _links()
+    await _sites()
     await _pair()
 
 

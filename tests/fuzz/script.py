@@ -29,6 +29,8 @@ class Kind(enum.IntEnum):
     """The peer stops to read (an odd first byte), or reads on."""
     END = 5
     """The peer ends its side of the connection."""
+    PROOF = 6
+    """The SASL frame of a peer that knows the password, written over by the body (``scram``)."""
 
 
 AT_ONCE = 0x80
@@ -37,6 +39,10 @@ _KINDS = len(Kind)
 _HEAD = 3
 _MOST_STEPS = 64
 _MOST_BYTES = 0xFFFF
+# Codes of described types of which one may stand where another does: part 2, section 2.7 (performatives);
+# part 3, sections 3.4 (states of a delivery) and 3.2 (sections of a message); part 5, section 5.3.3 (SASL).
+_FAMILIES = (range(0x10, 0x19), range(0x23, 0x29), range(0x70, 0x79), range(0x40, 0x45))
+_DESCRIPTOR = b"\x00\x53"
 
 
 class Step(NamedTuple):
@@ -109,7 +115,7 @@ def mutate(data: bytes, limit: int, seed: int, mutate_bytes: Callable[[bytes, in
         return mutate_bytes(data, limit)
     at = chance.randrange(len(steps))
     step = steps[at]
-    match chance.randrange(8):
+    match chance.randrange(10):
         case 0:
             del steps[at]
         case 1:
@@ -122,10 +128,22 @@ def mutate(data: bytes, limit: int, seed: int, mutate_bytes: Callable[[bytes, in
         case 4:
             made = Step(Kind(chance.choice((Kind.TIME, Kind.CONGESTION, Kind.END))), chance.randbytes(1))
             steps.insert(at, made)
+        case 5 | 6 if _DESCRIPTOR in step.body:
+            steps[at] = step._replace(body=_other_type(step.body, chance))
         case _:
             body = mutate_bytes(step.body, len(step.body) + 64)
             steps[at] = step._replace(body=body)
     return encode(steps)[:limit]
+
+
+def _other_type(body: bytes, chance: random.Random) -> bytes:
+    """One described type becomes another of its family: an outcome another outcome, and so on."""
+    at = chance.choice([index for index in range(len(body)) if body.startswith(_DESCRIPTOR, index)])
+    at += len(_DESCRIPTOR)
+    for family in _FAMILIES:
+        if body[at : at + 1] and body[at] in family:
+            return body[:at] + bytes([chance.choice(family)]) + body[at + 1 :]
+    return body
 
 
 def splice(one: bytes, other: bytes, limit: int, seed: int) -> bytes:

@@ -1,44 +1,100 @@
-"""The process in which libFuzzer runs; its arguments: a target, ``planted`` or not, libFuzzer's own."""
+"""The process in which libFuzzer runs.
+
+Its arguments: a target, ``planted`` or not, after how many seconds of processor time without anything new it
+ends (0 for never), the folder for new inputs, and libFuzzer's own.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import tempfile
 import time
 from contextlib import nullcontext
+from pathlib import Path
+from typing import IO
 
 import atheris
 
 from tests.fuzz import script
-from tests.fuzz.target import Defect
+from tests.fuzz.target import Defect, Target
 
 _MOST_SECONDS = 1.0
+_LOOK_EVERY = 500
+
+
+class Watched:
+    """Runs inputs, and measures them.
+
+    :param fresh: libFuzzer's folder for inputs that reach something new.
+    """
+
+    def __init__(self, target: Target, quiet: float, fresh: str) -> None:
+        self._target = target
+        self._quiet = quiet
+        self._fresh = Path(fresh)
+        self._runs = 0
+        self._slowest = 0.0
+        self._changed, self._last_new = 0, 0.0
+
+    def __call__(self, data: bytes) -> None:
+        """Give one input to the target."""
+        began = time.process_time()
+        self._target.run(data)
+        took = time.process_time() - began
+        self._runs += 1
+        if took > _MOST_SECONDS:
+            raise Defect(f"{took:.1f} s of processor time")
+        if took > self._slowest:
+            self._slowest = took
+            _say(f"slowest: {took:.4f} s, execution {self._runs}")
+        if not self._runs % _LOOK_EVERY and self._quiet:
+            self._look()
+
+    def _look(self) -> None:
+        """End when nothing was new for long: libFuzzer cannot, and counts by wall time."""
+        now, changed = time.process_time(), self._fresh.stat().st_mtime_ns
+        if changed != self._changed:
+            self._changed, self._last_new = changed, now
+        if now - self._last_new > self._quiet:
+            _say(f"quiet: {self._runs} executions")
+            os._exit(0)
 
 
 def main() -> None:
-    name, planted, *flags = sys.argv[1:]
+    name, planted, quiet, fresh, *flags = sys.argv[1:]
     with atheris.instrument_imports(include=["haclient", "broker_stub"]):
         from tests.fuzz.targets import make
 
         target = make(name)
-
-    def one(data: bytes) -> None:
-        began = time.process_time()
-        target.run(data)
-        took = time.process_time() - began
-        if took > _MOST_SECONDS:
-            raise Defect(f"{took:.1f} s of processor time")
-
     arguments = {}
     if target.scripted:
         arguments = {"custom_mutator": _mutate, "custom_crossover": script.splice}
+    if target.words:
+        words = _dictionary(target.words)
+        flags.append(f"-dict={words.name}")
+    watched = Watched(target, float(quiet), fresh)
     with target.planted() if planted == "planted" else nullcontext():
-        atheris.Setup([sys.argv[0], *flags], one, internal_libfuzzer=True, **arguments)
+        atheris.Setup([sys.argv[0], *flags], watched, internal_libfuzzer=True, **arguments)
         atheris.Fuzz()
+
+
+def _dictionary(words: tuple[bytes, ...]) -> IO[str]:
+    """A dictionary for libFuzzer, which reads it when it starts; the file goes with the object."""
+    file = tempfile.NamedTemporaryFile("w", prefix="words-")  # noqa: SIM115 - it must outlive this function
+    for word in words:
+        file.write('"' + "".join(f"\\x{value:02x}" for value in word) + '"\n')
+    file.flush()
+    return file
 
 
 def _mutate(data: bytes, limit: int, seed: int) -> bytes:
     return script.mutate(data, limit, seed, atheris.Mutate)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -8,8 +8,11 @@ from dataclasses import replace
 
 import proton
 
+from broker_stub.admission.user_database import DEFAULT_ADMIN
+from broker_stub.amqp.node_names import QUEUE_TYPE
 from broker_stub.broker import BrokerOptions
 from broker_stub.election.roles import Membership, Role
+from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.settings import PARK
@@ -17,6 +20,8 @@ from haclient.errors import HaclientError
 from tests.broker_stub import raw_client
 from tests.fuzz import members, pair, script
 from tests.fuzz.script import Step
+from tests.fuzz.targets.client_users import USER
+from tests.fuzz.targets.server_users import PASSWORDS
 
 Talk = Callable[[aio.Connection], Awaitable[None]]
 
@@ -83,22 +88,45 @@ async def _subscribe(connection: aio.Connection) -> None:
 
 
 async def _manage(connection: aio.Connection) -> None:
-    receiver = await connection.create_receiver(None, dynamic=True)
+    receiver = await connection.create_receiver("orders")
     with contextlib.suppress(HaclientError):
         sender = await connection.create_sender("$management")
-        properties = {"operation": "CREATE", "type": "org.amqp.queue", "name": "orders"}
-        await sender.send(proton.Message(id=1, reply_to=receiver.address, properties=properties, body={}))
+        properties = {"operation": "CREATE", "type": QUEUE_TYPE, "name": "made"}
+        await sender.send(proton.Message(id=1, reply_to="orders", properties=properties, body={}))
         await receiver.receive(timeout=5)
 
 
-def _over(talk: Talk, capabilities: tuple[str, ...] = ()) -> Callable[[str], Awaitable[None]]:
+async def _follow(connection: aio.Connection) -> None:
+    sender = await connection.create_sender("sited")
+    await sender.send_many(["one", "two"])
+    consumer = await connection.create_receiver("sited", credit=1)
+    await (await consumer.receive(timeout=5)).accept()
+    follower = await connection.create_receiver(REPLICATION_QUEUE, credit=5)
+    for settle in ("accept", "accept", "release"):
+        await getattr(await follower.receive(timeout=5), settle)()
+
+
+def _over(
+    talk: Talk, capabilities: tuple[str, ...] = (), credentials: tuple[str, str] | None = None
+) -> Callable[[str], Awaitable[None]]:
     async def run(url: str) -> None:
         wanted = f"{url}/?heartbeat=0&startup_deadline=5"
         with contextlib.suppress(HaclientError):
-            async with aio.connect(wanted, desired_capabilities=capabilities) as connection:
+            async with aio.connect(
+                wanted, desired_capabilities=capabilities, credentials=credentials
+            ) as connection:
                 await talk(connection)
 
     return run
+
+
+async def feed(url: str) -> None:
+    """Messages for another site: three that come, and one that leaves."""
+    async with aio.connect(url) as connection:
+        sender = await connection.create_sender("sited")
+        await sender.send_many(["one", proton.Message(body="two", ttl=60), "three"])
+        consumer = await connection.create_receiver("sited", credit=1)
+        await (await consumer.receive(timeout=5)).accept()
 
 
 OF_CLIENTS: dict[str, Callable[[str], Awaitable[None]]] = {
@@ -113,6 +141,15 @@ OF_CLIENTS: dict[str, Callable[[str], Awaitable[None]]] = {
     "manage": _over(_manage),
     "park": _over(_send, (PARK,)),
     "site": _over(_send, ("haclient:follow",)),
+    "follow": _over(_follow, ("haclient:follow",)),
+}
+_ADMIN = DEFAULT_ADMIN, PASSWORDS[DEFAULT_ADMIN]
+_GUEST = USER, PASSWORDS[USER]
+OF_USERS: dict[str, Callable[[str], Awaitable[None]]] = {
+    "send": _over(_receive, credentials=_GUEST),
+    "manage": _over(_manage, credentials=_ADMIN),
+    "guest-manages": _over(_manage, credentials=_GUEST),
+    "wrong-password": _over(_send, credentials=(USER, "wrong")),
 }
 
 

@@ -18,10 +18,12 @@ class Target(ABC):
 
     :cvar name: on the command line, and of its folder in the corpus.
     :cvar scripted: whether its inputs are scripts of steps (``script``), which are mutated as such.
+    :cvar words: what inputs of any bytes are made of here: the mutations put them in.
     """
 
     name: str
     scripted = False
+    words: tuple[bytes, ...] = ()
 
     @abstractmethod
     def run(self, data: bytes) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 
 from tests.fuzz import script
-from tests.fuzz.target import Target
+from tests.fuzz.target import Defect, Target
 from tests.fuzz.targets import NAMES, make
+from tests.fuzz.targets.client_users import ClientWithUser
+from tests.fuzz.targets.server_users import let_in_by_seeds
+from tests.fuzz.values import Reader, Writer
 
 
 @pytest.fixture(params=NAMES)
@@ -38,6 +44,46 @@ def test_the_planted_bug_is_not_in_the_way_of_valid_traffic(target: Target) -> N
 def test_what_is_no_valid_input_is_one_all_the_same(target: Target) -> None:
     for data in (b"", b"\x00", b"\xff" * 300, bytes(range(256))):
         target.run(data)
+
+
+def test_a_seed_with_the_password_is_let_in_and_no_other() -> None:
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        found = process.submit(let_in_by_seeds).result()
+    own = {"send": "guest", "manage": "cluster-admin", "guest-manages": "guest", "wrong-password": None}
+    assert found == {**dict.fromkeys(found), **found, **own}
+
+
+def test_a_peer_with_the_password_is_believed_and_no_other() -> None:
+    target = ClientWithUser()
+    seeds = {path.name: path.read_bytes() for path in target.seeds()}
+    steps = list(script.parse(seeds["send"]))
+    first = next(at for at, step in enumerate(steps) if step.kind is script.Kind.PROOF)
+    without = script.encode([*steps[: first + 1], *steps[first + 2 :]])
+    wrong = script.encode(
+        [step._replace(body=b"\x20wrong") if step.kind is script.Kind.PROOF else step for step in steps]
+    )
+    believed = []
+    for data in (seeds["send"], seeds["wrong-password"], without, wrong):
+        target.run(data)
+        believed.append(target.connected)
+    target.close()
+    assert believed == [True, False, False, False]
+
+
+def test_a_planted_bug_is_found_with_one_change_of_a_seed() -> None:
+    """One outcome becomes another: what the fuzzer's mutations do, without the fuzzer."""
+    target = make("replication_primary")
+    seed = (target.folder / "pair").read_bytes()
+    inputs = (script.mutate(seed, 4096, number, lambda data, _: data) for number in range(5000))
+    with target.planted(), pytest.raises(Defect):
+        collections.deque(map(target.run, inputs), maxlen=0)
+    target.close()
+
+
+def test_values_are_read_as_they_were_written() -> None:
+    words = ("name", "count", "all")
+    value = {"name": ["all", 3, True], "other": {"count": -1, "none": None}}
+    assert Reader(Writer(words).map(value), words).map() == value
 
 
 def test_a_script_is_read_as_it_was_written() -> None:

@@ -1,9 +1,12 @@
-"""AMQP values out of any bytes: an input that is mutated makes another value, and not an encoding error."""
+"""AMQP values out of any bytes: an input that is mutated makes another value, and not an encoding error.
+
+``Writer`` makes the bytes of a value, for seeds.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import proton
@@ -87,3 +90,45 @@ class Reader:
             key = self.text() if self.byte() % 8 else self.byte()
             made[key] = self.value(depth)
         return made
+
+
+class Writer:
+    """Writes what ``Reader`` reads as these values.
+
+    :param words: as the reader's.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    def text(self, text: str) -> bytes:
+        """A word, or any other text of up to 63 bytes."""
+        if text in self._words:
+            return bytes([1, self._words.index(text)])
+        data = text.encode()
+        return bytes([4 * len(data)]) + data
+
+    def value(self, value: Any) -> bytes:
+        """A value of a request.
+
+        :raises TypeError: when it is of a type that no seed has.
+        """
+        match value:
+            case None:
+                return b"\x00"
+            case bool():
+                return bytes([4, value])
+            case str():
+                return b"\x01" + self.text(value)
+            case int():
+                return b"\x05\x08" + value.to_bytes(8, signed=True)
+            case list():
+                return bytes([9, len(value)]) + b"".join(map(self.value, value))
+            case dict():
+                return b"\x0a" + self.map(value)
+        raise TypeError(f"no seed has a {type(value).__name__}")
+
+    def map(self, values: Mapping[str, Any]) -> bytes:
+        """A map of up to three entries."""
+        entries = (b"\x01" + self.text(name) + self.value(value) for name, value in values.items())
+        return bytes([len(values)]) + b"".join(entries)

@@ -9,6 +9,8 @@ import asyncio
 import logging
 import selectors
 import socket
+import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -17,11 +19,12 @@ from typing import Any
 from unittest import mock
 
 from haclient import factory
+from tests.fuzz.scram import Prover
 from tests.fuzz.script import Kind, Step, wire
 from tests.fuzz.target import Defect
 
-TURNS = 6
-"""Turns of the loop after each arrival: as many as an answer takes through the longest chain of tasks."""
+_MOST_TURNS = 100
+"""Turns of the loop after each arrival: more than an answer takes through the longest chain of tasks."""
 _MOST_SECONDS = 60.0
 
 
@@ -40,7 +43,6 @@ class Loop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__(_Selector())
         self.now = 1000.0
-        self._turns = 0
         self.defects: list[str] = []
         self.wires: list[Wire] = []
         """The connections that were opened, as a client's attempts do."""
@@ -49,25 +51,33 @@ class Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def turn(self, turns: int = TURNS) -> None:
-        """Let everything run that is ready."""
-        self._turns = turns
-        self.call_soon(self._count)
-        self.run_forever()
+    def turn(self) -> None:
+        """Run what is ready, and what that makes ready, until nothing is.
 
-    def _count(self) -> None:
-        self._turns -= 1
-        if self._turns > 0:
-            self.call_soon(self._count)
-        else:
-            self.stop()
+        As ``run_forever`` does, without a handle that ends it and without turns in which nothing is ready.
+        """
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(
+            firstiter=self._asyncgen_firstiter_hook, finalizer=self._asyncgen_finalizer_hook
+        )  # type: ignore[attr-defined]
+        self._thread_id = threading.get_ident()
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(_MOST_TURNS):
+                self._run_once()  # type: ignore[attr-defined]
+                if not self._ready:  # type: ignore[attr-defined]
+                    break
+        finally:
+            asyncio._set_running_loop(None)
+            self._thread_id = None
+            sys.set_asyncgen_hooks(*hooks)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and every timer run at its time."""
         end = self.now + min(seconds, _MOST_SECONDS)
         while self._scheduled and (when := self._scheduled[0].when()) <= end:  # type: ignore[attr-defined]
             self.now = max(self.now, when)
-            self.turn(1)
+            self.turn()
         self.now = end
         self.turn()
 
@@ -116,6 +126,8 @@ class Wire(asyncio.Transport):
         self.sent = bytearray()
         """What was written while ``keep`` was set."""
         self.keep = False
+        self.prover: Prover | None = None
+        """Who makes the steps ``Kind.PROOF``; it needs ``keep``."""
 
     # -- the code's side ----------------------------------------------------------------------
 
@@ -173,7 +185,13 @@ class Wire(asyncio.Transport):
         """Be the peer that does these steps, and stays."""
         waiting = b""
         for step in steps:
+            if step.kind is Kind.PROOF:
+                self._arrive(waiting)
+                waiting = wire(self._proof(step))
+                continue
             if step.kind in (Kind.FRAME, Kind.SASL, Kind.RAW):
+                if step.kind is Kind.SASL and self.prover is not None:
+                    self.prover.said(step.body)
                 waiting += wire(step)
                 if not step.at_once:
                     self._arrive(waiting)
@@ -183,6 +201,10 @@ class Wire(asyncio.Transport):
             waiting = b""
             self._other(step)
         self._arrive(waiting)
+
+    def _proof(self, step: Step) -> Step:
+        body = b"" if self.prover is None else self.prover.frame(bytes(self.sent), step.body)
+        return Step(Kind.SASL, body)
 
     def drop(self) -> None:
         """Lose the connection."""

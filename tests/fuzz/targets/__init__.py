@@ -9,13 +9,17 @@ from tests.fuzz.target import Target
 NAMES = (
     "codec",
     "cluster_url",
+    "store_headers",
     "store",
     "server",
+    "server_users",
     "client",
+    "client_users",
     "management",
     "replication_backup",
     "replication_primary",
     "site_link",
+    "site_events",
 )
 
 

@@ -19,7 +19,7 @@ from haclient.core.sender import SenderCore
 from haclient.errors import HaclientError
 from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target
-from tests.fuzz.wire import DefectLog, Loop, fixed_names
+from tests.fuzz.wire import DefectLog, Loop, Wire, fixed_names
 
 _URL = "amqp://127.0.0.1,127.0.0.2/?heartbeat=2&max_attempts=6"
 _COLLECT_EVERY = 500
@@ -40,20 +40,26 @@ class Client(Target):
     def run(self, data: bytes) -> None:
         loop = self._loop
         loop.wires.clear()
-        running = loop.create_task(program(_URL))
+        running = loop.create_task(self._program())
         loop.turn()
         if not loop.wires:
             raise Defect("the client has not dialled")
-        loop.wires[0].play(parse(data))
+        self._play(loop.wires[0], data)
         loop.advance(1)
         for wire in tuple(loop.wires[1:]):
             wire.drop()
         running.cancel()
-        loop.turn(10)
+        loop.turn()
         self._check(running)
         self._runs += 1
         if not self._runs % _COLLECT_EVERY:
             gc.collect()
+
+    async def _program(self) -> None:
+        await program(_URL)
+
+    def _play(self, wire: Wire, data: bytes) -> None:
+        wire.play(parse(data))
 
     def _check(self, running: asyncio.Task[None]) -> None:
         loop = self._loop

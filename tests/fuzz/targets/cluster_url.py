@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from unittest import mock
 
 from haclient.cluster_url import url
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.errors import ClusterURLError
+from haclient.cluster_url.options import Options
 from haclient.cluster_url.seed import MASK, Secret
 from haclient.cluster_url.url import ClusterURL
 from tests.fuzz.target import Defect, Target
@@ -19,6 +20,10 @@ _FIVE_DIGITS = 10_000
 
 class ClusterURLs(Target):
     name = "cluster_url"
+    words = (
+        *(field.name.encode() + b"=" for field in fields(Options)),
+        *(b"amqp://", b"amqps://", b"amqp+srv://", b"failover:(", b"[::1]:", b"none", b"true", b"65535"),
+    )
 
     def run(self, data: bytes) -> None:
         text = data.decode(errors="replace")

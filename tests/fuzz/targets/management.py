@@ -1,28 +1,42 @@
 """Requests of the cluster-admin: each is answered once, with a status that is not the member's fault.
 
-An input is a row of requests: their operation, type and name are chosen among those that there are, or are
-any text, and their arguments are any values; or a request is bytes as they are.
+An input is a script whose steps are requests: their operation, type and name are chosen among those that
+there are, or are any text, and their arguments are any values; or a request is bytes as they are
+(``Kind.RAW``).
+Requests arrive one by one, or in the same turn of the loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from http import HTTPStatus
+from typing import Any
 from unittest import mock
 
 import proton
 
-from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, MEMBER_TYPE, QUEUE_TYPE
+from broker_stub.amqp.node_names import (
+    BINDING_TYPE,
+    EXCHANGE_TYPE,
+    FOLLOWED_QUEUE_TYPE,
+    MEMBER_TYPE,
+    QUEUE_TYPE,
+)
 from broker_stub.broker import Broker
 from broker_stub.management.queues import QueueOperations
 from broker_stub.management.request import Response
 from broker_stub.queueing.queue import Queue
 from tests.fuzz.members import OneMember
+from tests.fuzz.script import Kind, Step, parse
 from tests.fuzz.target import Defect, Target
-from tests.fuzz.values import Reader
+from tests.fuzz.values import Reader, Writer
 
-_OPERATIONS = "CREATE", "READ", "UPDATE", "DELETE", "QUERY", "PROMOTE", "DEMOTE", "SET-PRIMARY", "STOP"
-_TYPES = QUEUE_TYPE, EXCHANGE_TYPE, BINDING_TYPE, MEMBER_TYPE
+_OPERATIONS = (
+    *("CREATE", "READ", "UPDATE", "DELETE", "QUERY"),
+    *("PROMOTE", "DEMOTE", "SET-PRIMARY", "STOP", "CHECK-ARBITER"),
+)
+_TYPES = QUEUE_TYPE, EXCHANGE_TYPE, BINDING_TYPE, MEMBER_TYPE, FOLLOWED_QUEUE_TYPE
 _NAMES = "a", "b", "c"
 _WORDS = (
     *_NAMES,
@@ -34,25 +48,31 @@ _WORDS = (
     *("create", "park", "enqueues"),
     *("127.0.0.1:5672", "amqp://127.0.0.1", "a.*.#", "password-file", "identity"),
 )
-_MOST_REQUESTS = 8
 
 
 class ManagementRequests(Target):
     name = "management"
+    scripted = True
 
     def __init__(self) -> None:
         self._members = OneMember()
 
     def run(self, data: bytes) -> None:
         broker = self._members.make()
-        reader = Reader(data, _WORDS)
         answers = broker.addresses.declare("answers")
-        for number in range(1 + reader.byte() % _MOST_REQUESTS):
-            message = self._request(reader, number)
+        number = 0
+        for step in parse(data):
+            if step.kind is Kind.TIME:
+                self._members.loop.advance(len(step.body))
+                continue
+            message = self._request(step, number)
             self._members.call(lambda encoded=message: broker.management(admin=True).request(encoded))
-            self._members.loop.turn(20)
-            if number_of_answers(answers) > number + 1:
+            number += 1
+            if not step.at_once:
+                self._members.loop.turn()
+            if number_of_answers(answers) > number:
                 raise Defect("more answers than requests")
+        self._members.loop.turn()
         self._check(answers)
         self._close(broker)
 
@@ -61,9 +81,10 @@ class ManagementRequests(Target):
         self._members.end()
 
     @staticmethod
-    def _request(reader: Reader, number: int) -> bytes:
-        if not reader.byte() % 16:
-            return reader.take(reader.byte())
+    def _request(step: Step, number: int) -> bytes:
+        if step.kind is Kind.RAW:
+            return step.body
+        reader = Reader(step.body, _WORDS)
         properties = {
             "operation": reader.choice(_OPERATIONS) if reader.byte() % 16 else reader.value(),
             "type": reader.choice(_TYPES) if reader.byte() % 16 else reader.value(),
@@ -103,6 +124,13 @@ class ManagementRequests(Target):
 
     def close(self) -> None:
         self._members.close()
+
+
+def request(operation: str, kind: str, name: str, arguments: Mapping[str, Any]) -> Step:
+    """The step that is a request of these, for the seeds."""
+    chosen = (_OPERATIONS.index(operation), _TYPES.index(kind), _NAMES.index(name))
+    head = b"".join(bytes([1, each]) for each in chosen) + b"\x01\x01"
+    return Step(Kind.FRAME, head + Writer(_WORDS).map(arguments))
 
 
 def number_of_answers(queue: Queue) -> int:

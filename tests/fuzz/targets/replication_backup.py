@@ -40,7 +40,7 @@ class ReplicationBackup(Target):
         assert broker.member is not None
         watch = broker.member._applier = Watch(broker)  # type: ignore[assignment]
         starting = loop.create_task(broker.member.start())
-        loop.turn(10)
+        loop.turn()
         starting.result()
         if not loop.wires:
             raise Defect("the backup has not dialled")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from unittest import mock
 
+from broker_stub.broker import Broker, BrokerOptions
 from broker_stub.connections.connection import ClientConnection
-from tests.fuzz.members import OneMember
+from tests.fuzz.members import OPTIONS, OneMember
 from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target
 from tests.fuzz.wire import Wire
@@ -20,8 +21,8 @@ class Server(Target):
     name = "server"
     scripted = True
 
-    def __init__(self) -> None:
-        self._members = OneMember()
+    def __init__(self, options: BrokerOptions = OPTIONS) -> None:
+        self._members = OneMember(options)
 
     def run(self, data: bytes) -> None:
         broker = self._members.make()
@@ -29,13 +30,16 @@ class Server(Target):
         wire = Wire(self._members.loop, engine)
         engine.connection_made(wire)
         self._members.loop.turn()
-        wire.play(parse(data))
+        self._play(broker, wire, data)
         left, temporary = len(broker._connections), [queue for queue in broker.addresses if queue.temporary]
         self._members.end()
         if left:
             raise Defect(f"{left} connections are left")
         if temporary:
             raise Defect(f"temporary queues are left: {temporary}")
+
+    def _play(self, broker: Broker, wire: Wire, data: bytes) -> None:
+        wire.play(parse(data))
 
     def planted(self) -> AbstractContextManager[object]:
         """A second session of a connection is an error of the member."""

@@ -1,109 +1,106 @@
-"""Events of another site: each is applied or refused, settled once, and no queue has more than there were.
+"""The link to another site, whose primary lies: it takes events or begins anew, and ends when it is stopped.
 
-An input is a row of events, made of any values in the shape of an event, or bytes as they are.
+Rules: nothing is logged with a traceback, nothing is left uncaught; no queue has more than there were events;
+the link goes on whatever it was sent, and nothing of it is left when its exchange is deleted.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
 from unittest import mock
 
-from broker_stub.amqp.message_format import MalformedMessageError
 from broker_stub.broker import Broker
-from broker_stub.queueing.exchanges import Exchange, ExchangeType, UnroutableError
-from broker_stub.queueing.message import Replicate
-from broker_stub.queueing.nodes import AddressRefusedError
-from broker_stub.queueing.site_state import SiteMode
-from broker_stub.sites import event, inbound
-from broker_stub.sites.event import Encoder, Numbers, Op
+from broker_stub.queueing.exchanges import Exchange, ExchangeType
+from broker_stub.queueing.queue import Queue
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode
+from broker_stub.sites.inbound import Inbound
+from broker_stub.sites.site_link import STOPPED
+from broker_stub.sites.source_config import FROM
+from haclient.event_log import CallbackSubscription
+from haclient.events import Event
 from tests.fuzz.members import OneMember
+from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target
-from tests.fuzz.values import Reader
+from tests.fuzz.wire import fixed_names
 
-_MESSAGES = (
-    b"\x00\x53\x77\xa1\x04text",
-    b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xa0\x01x",
-    b"",
-    b"\x00\x53\x70",
-)
-_QUEUES = "a", "b", "site.parked", "", "$management"
-_STREAMS = tuple(uuid.UUID(int=number).bytes for number in (1, 2))
-_MOST_EVENTS = 12
-_LARGE = 1 << 56
+NAME = "from-a"
+_SOURCE = "amqp://127.0.0.1"
+_SMALLEST_EVENT = 8
 
 
-class SiteEvents(Target):
+class SourceLink(Target):
     name = "site_link"
+    scripted = True
 
     def __init__(self) -> None:
         self._members = OneMember()
+        self._patches = ExitStack()
+        self._patches.enter_context(fixed_names())
+        # Its thread would see an event sooner or later, and an input do something else each time.
+        self._patches.enter_context(mock.patch.object(CallbackSubscription, "put", _at_once))
 
     def run(self, data: bytes) -> None:
+        loop = self._members.loop
+        loop.wires.clear()
         broker = self._members.make()
-        reader = Reader(data, _QUEUES)
-        self._members.call(lambda: self._play(broker, reader))
-        self._members.loop.turn()
+        self._members.call(lambda: follow(broker, _SOURCE))
+        loop.turn()
+        if not loop.wires:
+            raise Defect("the link has not dialled")
+        loop.wires[0].say(parse(data))
+        self._check(broker, len(data))
+        loop.wires[0].drop()
+        loop.advance(10)
+        self._check(broker, len(data))
+        if len(loop.wires) < 2 and broker.site.status()["links"][0]["state"] != STOPPED:
+            raise Defect("the link does not go on")
+        exchange = broker.addresses.find_exchange(NAME)
+        assert exchange is not None
+        self._members.call(lambda: broker.addresses.delete_exchange(exchange))
+        for wire in loop.wires:
+            wire.drop()
+        loop.advance(10)
+        if broker.site._ending:
+            raise Defect("the link does not end")
         broker._listener.close()
         self._members.end()
 
-    def _play(self, broker: Broker, reader: Reader) -> None:
-        broker.site.became(serves=True)
-        options = {inbound.MISSING: inbound.CREATE if reader.byte() % 2 else inbound.KEEP}
-        exchange = broker.addresses.declare_exchange(
-            "site", ExchangeType.REPLICATION, replicate=Replicate.ALL, options=options
-        )
-        broker.addresses.declare("a")
-        settled: list[int] = []
-        taken = 0
-        for number, encoded in enumerate(_events(reader)):
-            taken += self._apply(exchange, encoded, number, settled)
-        if sorted(settled) != sorted(set(settled)):
-            raise Defect(f"settled twice: {settled}")
-        for queue in broker.addresses:
-            ids = list(queue.ids())
-            if len(ids) > taken or sorted(ids) != ids:
-                raise Defect(f"{queue.name!r} has {ids} of {taken} events")
-
     @staticmethod
-    def _apply(exchange: Exchange, encoded: bytes, number: int, settled: list[int]) -> bool:
-        try:
-            exchange.apply_event(encoded, settled.append, number)  # type: ignore[misc]
-        except (MalformedMessageError, UnroutableError, AddressRefusedError):
-            return False
-        return True
+    def _check(broker: Broker, size: int) -> None:
+        broker.site.status()
+        for queue in broker.addresses:
+            if queue.name != REPLICATION_QUEUE and len(queue.ids()) > size // _SMALLEST_EVENT:
+                raise Defect(f"{queue.name!r} has {len(queue.ids())} messages of an input of {size} bytes")
 
     def planted(self) -> AbstractContextManager[object]:
-        """A large position is an error of the member."""
-        original = inbound.annotate
+        """An event that is none is an error of the member."""
+        original = Inbound._report
 
-        def wrong(data: bytes, origin: event.Origin) -> bytes:
-            if origin.position >= _LARGE:
-                raise OverflowError(origin.position)
-            return original(data, origin)
+        def wrong(self: Inbound, case: str, *args: Any, **more: Any) -> None:
+            if case == "malformed":
+                raise KeyError(case)
+            original(self, case, *args, **more)
 
-        return mock.patch.object(inbound, "annotate", wrong)
+        return mock.patch.object(Inbound, "_report", wrong)
 
     def close(self) -> None:
+        self._patches.close()
         self._members.close()
 
 
-def _events(reader: Reader) -> Iterator[bytes]:
-    for _ in range(1 + reader.byte() % _MOST_EVENTS):
-        kind = reader.byte()
-        if not kind % 8:
-            yield reader.take(reader.byte())
-            continue
-        mode = reader.choice([SiteMode.ALL, SiteMode.ENQUEUES]) if kind % 4 else reader.choice(list(SiteMode))
-        queue_id = bytes(15) + bytes([reader.byte() % 3])
-        encoder = Encoder(reader.choice(_QUEUES), queue_id, mode, reader.choice(_STREAMS))
-        numbers = Numbers(*(reader.byte() if kind & 1 else reader.byte() << 56 for _ in range(4)))
-        encoded = encoder.encode(reader.choice(list(Op)), numbers, reader.choice(_MESSAGES))
-        if not kind % 16:
-            at = reader.byte() % len(encoded)
-            encoded = encoded[:at] + reader.take(1 + reader.byte() % 4) + encoded[at + 1 :]
-        yield encoded
+def follow(broker: Broker, source: str) -> Exchange:
+    """Give a member a link to another site."""
+    return broker.addresses.declare_exchange(NAME, ExchangeType.REPLICATION, options={FROM: source})
 
 
-TARGET = SiteEvents
+def feed(broker: Broker) -> Queue:
+    """Give a member a queue that another site gets everything of."""
+    return broker.addresses.declare("followed", site=SiteMode.ALL)
+
+
+def _at_once(self: CallbackSubscription, event: Event) -> None:
+    self._callback(event)
+
+
+TARGET = SourceLink

@@ -1,6 +1,7 @@
 """The files of a store, changed: it is opened as it was, or set aside unchanged, with a reason.
 
-An input changes the files of one good store: which file, where, and the bytes there; or where it ends.
+An input changes the files of one good store: which file, where, and the bytes there; or where it ends.  A
+place is counted in all bytes, or in those that are not zero: most of a page is empty.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.fuzz.target import Defect, Target
 
 _FILES = ("store.db", "store.db-wal", "identity", "committed")
 _MOST_CHANGES = 4
+_OF_USED = 0x80
 _IN_MEMORY = Path("/dev/shm")
 
 
@@ -28,10 +30,14 @@ class StoreFiles(Target):
     name = "store"
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))
-        asyncio.run(_make(self._folder / "good"))
+        self._holder = folder_in_memory()
+        self._folder = Path(self._holder.name)
+        asyncio.run(good_store(self._folder / "good"))
         self._good = {
             path.name: path.read_bytes() for path in (self._folder / "good").iterdir() if path.is_file()
+        }
+        self._used = {
+            name: [at for at, value in enumerate(content) if value] for name, content in self._good.items()
         }
         self._content = self._open(self._folder / "good")[1]
 
@@ -41,8 +47,8 @@ class StoreFiles(Target):
         directory.mkdir(mode=0o700)
         changed = self._changed(data)
         for name, content in changed.items():
+            (directory / name).touch(0o600)
             (directory / name).write_bytes(content)
-            (directory / name).chmod(0o600)
         try:
             corruption, content = self._open(directory)
         except StoreFailedError:
@@ -60,8 +66,10 @@ class StoreFiles(Target):
             head = data[position : position + 5]
             if len(head) < 5:
                 break
-            content = found[_FILES[head[0] % len(_FILES)]]
-            offset, size = int.from_bytes(head[1:4]) % (len(content) + 1), head[4]
+            name = _FILES[head[0] % len(_FILES)]
+            content, used = found[name], self._used.get(name)
+            offset, size = int.from_bytes(head[1:4]), head[4]
+            offset = used[offset % len(used)] if head[0] >= _OF_USED and used else offset % (len(content) + 1)
             position += 5
             if size == 0xFF:
                 del content[offset:]
@@ -101,10 +109,16 @@ class StoreFiles(Target):
         return mock.patch.object(reading, "check_message")
 
     def close(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._holder.cleanup()
 
 
-async def _make(directory: Path) -> None:
+def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
+    """One where a sync costs nothing, if there is any."""
+    return tempfile.TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None)
+
+
+async def good_store(directory: Path) -> None:
+    """Make a store with queues and messages."""
     store = await open_store(directory, duplicates=10)
     for name in ("orders", "events"):
         identity = uuid.uuid4()

@@ -1,0 +1,136 @@
+"""Sessions of libFuzzer, each a process of its own, and what they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzz.target import CORPUS
+
+_FOUND = "crash-", "timeout-", "oom-", "slow-unit-"
+_LARGEST = 4096
+_MOST_MEGABYTES = 512
+# Of wall time, on a machine that may be busy: the session itself measures processor time.
+_TIMEOUT = 60
+_STATISTICS = re.compile(r"stat::(\w+): +(\d+)")
+_COVERAGE = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+)")
+_SLOWEST = re.compile(r"slowest: ([\d.]+) s")
+_QUIET = re.compile(r"quiet: (\d+) executions")
+_TAIL = 60
+
+
+@dataclass(slots=True)
+class Session:
+    """How one session went.
+
+    :ivar coverage: edges of the code, at the beginning and at the end.
+    :ivar last_new: the execution and the second of processor time at which there was a new one last.
+    :ivar slowest: seconds of processor time of the input that took longest.
+    :ivar broken: the inputs that broke a rule.
+    """
+
+    code: int = 0
+    executions: int = 0
+    cpu: float = 0.0
+    coverage: tuple[int, int] = (0, 0)
+    last_new: tuple[int, float] = (0, 0.0)
+    slowest: float = 0.0
+    megabytes: int = 0
+    quiet: bool = False
+    broken: list[Path] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+
+    def read(self, line: str, process: int) -> None:
+        """One line that the session prints."""
+        self.tail = [*self.tail[-_TAIL:], line]
+        if (found := _COVERAGE.search(line)) is not None:
+            self.executions, edges = int(found[1]), int(found[2])
+            first, last = self.coverage
+            if edges > last:
+                self.last_new = self.executions, _cpu(process)
+            self.coverage = first or edges, max(last, edges)
+        elif (found := _SLOWEST.match(line)) is not None:
+            self.slowest = float(found[1])
+        elif (found := _QUIET.match(line)) is not None:
+            self.executions, self.quiet = int(found[1]), True
+        elif (found := _STATISTICS.match(line)) is not None:
+            if found[1] == "number_of_executed_units":
+                self.executions = int(found[2])
+            elif found[1] == "peak_rss_mb":
+                self.megabytes = int(found[2])
+
+    def __str__(self) -> str:
+        at, after = self.last_new
+        rate = self.executions / max(self.cpu, 0.01)
+        return (
+            f"{self.executions:,} executions{', then quiet' if self.quiet else ''},"
+            f" {self.cpu:,.0f} s of processor time, {rate:,.0f} a second;"
+            f" edges {self.coverage[0]:,} to {self.coverage[1]:,}, the last at {at:,} ({after:,.0f} s);"
+            f" slowest {1000 * self.slowest:.0f} ms, {self.megabytes} MB"
+        )
+
+
+def run(
+    target: str, keep: Path, *flags: str, planted: bool = False, quiet: float = 0.0, name: str = ""
+) -> Session:
+    """Run one session.
+
+    :param keep: gets a folder of inputs that reach something new, one of what breaks a rule, and the log.
+    :param quiet: end after so many seconds of processor time in which nothing was new; 0 for never.
+    :param name: of the folders; the target's by default.
+    """
+    fresh = keep / (name or target)
+    found = keep / f"{fresh.name}-found"
+    for folder in (fresh, found):
+        folder.mkdir(parents=True, exist_ok=True)
+    command = [
+        *(sys.executable, "-m", "tests.fuzz.session", target, "planted" if planted else "as-is"),
+        *(str(quiet), str(fresh)),
+        *(f"-max_len={_LARGEST}", f"-rss_limit_mb={_MOST_MEGABYTES}", f"-timeout={_TIMEOUT}"),
+        *("-len_control=0", "-print_final_stats=1", f"-artifact_prefix={found}/"),
+        *(*flags, str(fresh), str(CORPUS / target)),
+    ]
+    session = Session()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Texts hash alike in each run, so that an input does the same.
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    with (
+        (keep / f"{fresh.name}.log").open("w") as log,
+        subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=log, text=True, errors="replace", env=environment
+        ) as process,
+    ):
+        assert process.stderr is not None
+        for line in process.stderr:
+            log.write(line)
+            log.flush()
+            session.read(line, process.pid)
+        session.code = process.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    session.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    session.megabytes = session.megabytes or after.ru_maxrss // 1024
+    session.broken = [path for path in sorted(found.iterdir()) if path.name.startswith(_FOUND)]
+    return session
+
+
+def merge(target: str, keep: Path) -> int:
+    """Add to the corpus the inputs of ``keep`` that reach more; how many there were."""
+    folder = CORPUS / target
+    before = len(list(folder.iterdir()))
+    command = [sys.executable, "-m", "tests.fuzz.session", target, "as-is", "0", "", "-merge=1"]
+    subprocess.run([*command, str(folder), str(keep / target)], check=True, capture_output=True)
+    return len(list(folder.iterdir())) - before
+
+
+def _cpu(process: int) -> float:
+    """Seconds of processor time that a process has used."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
