@@ -33,7 +33,8 @@ HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x
 _FIRST_BODY_SECTION = 0x75
 _ULONG_MAX_SECTION = 0x78
 # Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
-_DURABLE, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = 0, 2, 3, 4
+_DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = range(5)
+DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
 _TO, _SUBJECT, _EXPIRY = 2, 3, 8
 _NULL, _FALSE, _TRUTHS = b"\x40", b"\x42", (b"\x41", b"\x56\x01")
 # A constructor and eight bytes; no field of a proper header is wider than five.
@@ -43,7 +44,7 @@ _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
 # What the annotations that a queue heeds begin with: most messages have none of them.
 _ANNOTATION_PREFIX = b"x-opt-de"
-_UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0}
+_UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
 
 
@@ -69,6 +70,7 @@ class Envelope(NamedTuple):
     :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
     :param delivery_count: earlier delivery attempts, as the sender says.
     :param duplicate_id: the encoded value of ``_AMQ_DUPL_ID``.
+    :param priority: the header's, from 0 to 9: 4 where it has none, and 9 where it has more.
     """
 
     durable: bool = False
@@ -76,6 +78,7 @@ class Envelope(NamedTuple):
     delivery_count: int = 0
     expiry_ms: int | None = None
     duplicate_id: bytes | None = None
+    priority: int = DEFAULT_PRIORITY
 
 
 PLAIN = Envelope()
@@ -144,12 +147,14 @@ def _inspect(data: bytes) -> Envelope:
         if duplicate is None and expiry is None:
             return PLAIN
         return Envelope(expiry_ms=expiry, duplicate_id=duplicate)
+    priority = _uint(header, _PRIORITY)
     return Envelope(
         durable=_boolean(header, _DURABLE),
         ttl_ms=_uint(header, _TTL),
         delivery_count=_uint(header, _DELIVERY_COUNT) or 0,
         expiry_ms=expiry,
         duplicate_id=duplicate,
+        priority=DEFAULT_PRIORITY if priority is None else min(priority, _HIGHEST_PRIORITY),
     )
 
 

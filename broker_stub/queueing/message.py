@@ -137,14 +137,26 @@ class Consumer:
     :param settles: messages are removed when they are delivered (at-most-once).
     :param selects: which messages it takes; ``None`` for any.
     :ivar cursor: the number that a browse or selective consumer passed last; ``ahead``: see ``browse``;
-        ``returned``: see ``selective``.
+        ``returned``: see ``selective``; ``candidates``: see ``deferred``.
     """
 
-    __slots__ = ("ahead", "browsing", "cursor", "held", "returned", "selects", "settles", "sink", "waiting")
+    __slots__ = (
+        "ahead",
+        "browsing",
+        "candidates",
+        "cursor",
+        "held",
+        "returned",
+        "selects",
+        "settles",
+        "sink",
+        "waiting",
+    )
 
     def __init__(self, sink: Sink, *, browsing: bool, settles: bool, selects: Selects | None = None) -> None:
         self.selects = selects
-        self.returned: list[Message] = []
+        self.returned: list[tuple[int, int, Message]] = []
+        self.candidates: list[tuple[int, int]] = []
         self.sink: Sink = sink
         self.browsing = browsing
         self.settles = settles

@@ -30,7 +30,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_stub.amqp.message_format import PLAIN, Envelope
+from broker_stub.amqp.message_format import DEFAULT_PRIORITY, PLAIN, Envelope
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
@@ -112,7 +112,6 @@ class Queue:
         self._expiry = Expiry(clock, now_ms)
         self._on_expiring = on_expiring
         self._dispatcher = Dispatcher(self, self._messages, self._expiry.is_expired)
-        self._ready_list = self._dispatcher.ready_list
         self.observers: tuple[Observer, ...] = ()
         """Who has to know each change, in this order."""
         self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
@@ -222,7 +221,9 @@ class Queue:
 
     def _append(self, message: Message) -> None:
         self._add(message)
-        self._ready_list.append(message)
+        if message.envelope.priority != DEFAULT_PRIORITY:
+            self._dispatcher.use_priorities()
+        self._dispatcher.ready_list.append(message)
 
     def _add(self, message: Message) -> None:
         number = message.number
@@ -252,7 +253,7 @@ class Queue:
         """A held message becomes available."""
         if message.state is MessageState.HELD:
             message.state = MessageState.AVAILABLE
-            self._ready_list.add(message)
+            self._dispatcher.ready_list.add(message)
             dispatcher = self._dispatcher
             if dispatcher.browse_consumers:
                 dispatcher.feed_browse_consumers()
@@ -357,7 +358,7 @@ class Queue:
         for message in self._messages.values() if self.options.dead_letter_address else ():
             if message.state is MessageState.LEAVING:
                 message.state = MessageState.AVAILABLE
-                self._ready_list.requeue(message)
+                self._dispatcher.ready_list.requeue(message)
         self._last_number = max(self._last_number, generation << SEQUENCE_BITS)
 
     def ids(self) -> list[int]:
@@ -463,5 +464,5 @@ class Queue:
 
     def _compact(self) -> None:
         """Release what has left while no consumer took from the queue."""
-        self._ready_list.compact(len(self._messages))
+        self._dispatcher.compact(len(self._messages))
         self._expiry.compact(self._messages)

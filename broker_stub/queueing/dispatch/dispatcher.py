@@ -3,14 +3,16 @@
 Theory of operation
 -------------------
 ``waiting`` holds the consumers that may have capacity, in turn; one without is removed and added again by
-``ready``.  They get the messages of the ``ready_list``, which is in order of position.  Consumers that browse
-or select have a position of their own each (``browse``, ``selective``).
+``ready``.  They get the messages of the ``ready_list``, which is in order of priority and position.
+Consumers that browse or select have a position of their own each (``browse``, ``selective``).
 
 Rules
 -----
 * Each message goes to the next consumer in turn that takes it.  One that no consumer with capacity takes is
-  deferred until another is ready, and holds up nobody.
+  deferred, and holds up nobody (``deferred``).
+* Of two available messages the one of higher priority comes first, and of equal priority the one before.
 * A message that is requeued goes back to its original position.
+* Browse consumers get messages by position, whatever their priority.
 
 Sources: AMQP 1.0 part 3, sections 3.3 (distribution nodes) and 3.4 (delivery state).
 """
@@ -22,7 +24,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_stub.queueing.dispatch.browse import BrowseConsumers
-from broker_stub.queueing.dispatch.ready_list import ReadyList
+from broker_stub.queueing.dispatch.deferred import Deferred
+from broker_stub.queueing.dispatch.ready_list import PriorityReadyList, ReadyList
 from broker_stub.queueing.dispatch.selective import SelectiveConsumers
 from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState, Selects, Sink
 
@@ -42,6 +45,7 @@ class Dispatcher:
     __slots__ = (
         "_browse",
         "_consumers",
+        "_deferred",
         "_queue",
         "_selective",
         "browse_consumers",
@@ -53,7 +57,8 @@ class Dispatcher:
     def __init__(
         self, queue: Queue, messages: dict[int, Message], is_expired: Callable[[Message], bool]
     ) -> None:
-        self.ready_list = ReadyList(queue.drop_expired)
+        self.ready_list: ReadyList | PriorityReadyList = ReadyList(queue.drop_expired)
+        self._deferred = Deferred(_takes)
         self.waiting: deque[Consumer] = deque()
         self._queue = queue
         self._consumers: set[Consumer] = set()
@@ -81,6 +86,8 @@ class Dispatcher:
             self.ready_list.on_returned = self._selective.returned
         else:
             self._consumers.add(consumer)
+            if self._deferred:
+                self._deferred.add_consumer(consumer)
         return consumer
 
     def unsubscribe(self, consumer: Consumer, *, died: bool) -> None:
@@ -98,7 +105,8 @@ class Dispatcher:
         for message in held:
             message.delivery_count += died
             self._requeue(message)
-        if held:
+        restored = self._restore(consumer, len(consumer.candidates))
+        if held or restored:
             self.pump()
 
     def ready(self, consumer: Consumer) -> None:
@@ -110,11 +118,12 @@ class Dispatcher:
             self._selective.ready(consumer)
             self.pump()
             return
-        if self.ready_list.deferred:
-            self.ready_list.restore_deferred(consumer)
         if not consumer.waiting and consumer in self._consumers:
             consumer.waiting = True
             self.waiting.append(consumer)
+        if consumer.candidates:
+            while self._restore(consumer, consumer.sink.capacity()):
+                self.pump()
         self.pump()
 
     def idle_for(self, consumer: Consumer) -> bool:
@@ -144,7 +153,25 @@ class Dispatcher:
             consumer.waiting = False
             consumer.sink.queue_deleted()
 
+    def _restore(self, consumer: Consumer, most: int) -> int:
+        """Up to so many deferred messages that a consumer takes go back to their place; how many did."""
+        restored = tuple(self._deferred.restore(consumer, most))
+        for message in restored:
+            self.ready_list.requeue(message)
+        return len(restored)
+
     # -- messages -------------------------------------------------------------------------------
+
+    def use_priorities(self) -> None:
+        """There is a message of another priority than the default."""
+        if isinstance(self.ready_list, ReadyList):
+            self.ready_list = PriorityReadyList(self._queue.drop_expired, self.ready_list)
+            self._selective.by_priority = True
+
+    def compact(self, depth: int) -> None:
+        """Let go of what has left while no consumer took from the queue; ``depth`` as the queue's."""
+        self.ready_list.compact(depth)
+        self._deferred.compact(depth)
 
     def requeue(self, message: Message) -> None:
         """A message that a consumer held is available again, at its position."""
@@ -198,7 +225,7 @@ class Dispatcher:
     def _give_selected(self, consumer: Consumer, message: Message) -> None:
         self._give(consumer, message)
         # Nobody takes it from the list, where there are selective consumers only.
-        self.ready_list.compact(self._queue.depth)
+        self.compact(self._queue.depth)
 
     def _give_to_another(self, message: Message) -> None:
         """A message that not every consumer takes: to one that does, or aside until one is ready."""
@@ -206,15 +233,19 @@ class Dispatcher:
             if _takes(consumer, message) and consumer.sink.capacity() > 0:
                 self._give(consumer, message)
                 return
-        self.ready_list.defer(message)
+        self._deferred.defer(message, self._consumers)
 
     def _requeue(self, message: Message) -> None:
         message.state = MessageState.AVAILABLE
+        if self._deferred:
+            self._deferred.discard(message)
         queue = self._queue
         if not queue.drop_expired(message) and not (message.delivery_count and queue.bury_spent(message)):
             self.ready_list.requeue(message)
 
 
 def _takes(consumer: Consumer, message: Message) -> bool:
-    """Whether a message may go to a consumer."""
+    """Whether a consumer takes a message of the ready list; those that select find theirs themselves."""
+    if consumer.selects is not None:
+        return False
     return message.refused_by is None or consumer not in message.refused_by

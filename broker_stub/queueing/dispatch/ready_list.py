@@ -3,9 +3,13 @@
 Theory of operation
 -------------------
 ``_fresh`` holds what was never acquired, in order; ``_returned`` (a heap) what was requeued.  The
-first message is the smaller of their heads.  ``deferred`` holds what every consumer with capacity has
-refused, until another consumer is ready.  What leaves the queue in another way stays
-here until ``take`` meets it, or ``compact`` removes it.
+first message is the smaller of their heads.  What leaves the queue in another way stays here until ``take``
+meets it, or ``compact`` removes it.
+
+A queue with a message of another priority than the default has a ``PriorityReadyList``: one such list for
+each priority that there was.  The highest that has a message comes first, and within it the order is as ever.
+
+Source: AMQP 1.0 part 3, section 3.2.1 (``priority``: ten levels).
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from broker_stub.queueing.message import Consumer, Message, MessageState
+from broker_stub.amqp.message_format import DEFAULT_PRIORITY
+from broker_stub.queueing.message import Message, MessageState
 
 SLACK = 1000
 """Entries that may be kept although their messages have left, so that they are swept up together."""
@@ -27,10 +32,9 @@ class ReadyList:
     :ivar append: takes a new message, the last of all.
     """
 
-    __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "deferred", "on_returned")
+    __slots__ = ("_drop_expired", "_fresh", "_returned", "append", "on_returned")
 
     def __init__(self, drop_expired: Callable[[Message], bool]) -> None:
-        self.deferred: list[Message] = []
         self._drop_expired = drop_expired
         self._fresh: deque[Message] = deque()
         self._returned: list[Message] = []
@@ -68,20 +72,6 @@ class ReadyList:
                 return message
         return None
 
-    def defer(self, message: Message) -> None:
-        """Every consumer with capacity has refused it."""
-        self.deferred.append(message)
-
-    def restore_deferred(self, consumer: Consumer) -> None:
-        """What this consumer has not refused goes back to its place."""
-        kept = []
-        for message in self.deferred:
-            if message.refused_by and consumer in message.refused_by:
-                kept.append(message)
-            else:
-                heapq.heappush(self._returned, message)
-        self.deferred = kept
-
     def compact(self, depth: int) -> None:
         """Let go of what has left, if that is most of it; ``depth`` as the queue's."""
         if len(self._fresh) > 2 * depth + SLACK:
@@ -91,3 +81,59 @@ class ReadyList:
         if len(self._returned) > 2 * depth + SLACK:
             available = {each for each in self._returned if each.state is MessageState.AVAILABLE}
             self._returned[:] = sorted(available)
+
+
+class PriorityReadyList:
+    """The same, where messages have several priorities.
+
+    :param usual: what is available of the default priority.
+    """
+
+    __slots__ = ("_drop_expired", "_levels", "_ordered", "on_returned")
+
+    def __init__(self, drop_expired: Callable[[Message], bool], usual: ReadyList) -> None:
+        self._drop_expired = drop_expired
+        self._levels: dict[int, ReadyList] = {}
+        self.on_returned, usual.on_returned = usual.on_returned, None
+        self._ordered: tuple[ReadyList, ...] = ()
+        """The highest priority first."""
+        self._add_level(DEFAULT_PRIORITY, usual)
+
+    def _add_level(self, priority: int, level: ReadyList) -> ReadyList:
+        self._levels[priority] = level
+        self._ordered = tuple(self._levels[each] for each in sorted(self._levels, reverse=True))
+        return level
+
+    def _level(self, message: Message) -> ReadyList:
+        priority = message.envelope.priority
+        level = self._levels.get(priority)
+        return self._add_level(priority, ReadyList(self._drop_expired)) if level is None else level
+
+    def append(self, message: Message) -> None:
+        """Take a new message, the last of all."""
+        self._level(message).append(message)
+
+    def add(self, message: Message) -> None:
+        """Take a message at its position."""
+        self._level(message).add(message)
+        if self.on_returned is not None:
+            self.on_returned(message)
+
+    def requeue(self, message: Message) -> None:
+        """A message goes back to its position."""
+        self._level(message).requeue(message)
+        if self.on_returned is not None:
+            self.on_returned(message)
+
+    def take(self) -> Message | None:
+        """The first available message; it leaves the list."""
+        for level in self._ordered:
+            message = level.take()
+            if message is not None:
+                return message
+        return None
+
+    def compact(self, depth: int) -> None:
+        """Let go of what has left, if that is most of it; ``depth`` as the queue's."""
+        for level in self._ordered:
+            level.compact(depth)

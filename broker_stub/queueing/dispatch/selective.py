@@ -9,7 +9,7 @@ queue behind its cursor, and is selected, waits in ``Consumer.returned``.
 Rules
 -----
 * They are served before consumers that take anything, or they would find nothing left.
-* They get what they select in order of position.
+* They get what they select in order of priority and position.
 * ``_AT_ONCE`` messages are looked at in one iteration of the event loop: a queue may have millions that
   nobody selects, and other connections wait meanwhile.
 """
@@ -35,9 +35,19 @@ class SelectiveConsumers:
     :param last_number: the highest that the queue has given.
     :param give: hands a message to a consumer.
     :ivar waiting: those that may have capacity, in turn.
+    :ivar by_priority: whether the queue has messages of several priorities.
     """
 
-    __slots__ = ("_browse", "_consumers", "_give", "_last_number", "_messages", "_scheduled", "waiting")
+    __slots__ = (
+        "_browse",
+        "_consumers",
+        "_give",
+        "_last_number",
+        "_messages",
+        "_scheduled",
+        "by_priority",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -53,6 +63,7 @@ class SelectiveConsumers:
         self._last_number = last_number
         self._give = give
         self._scheduled = False
+        self.by_priority = False
 
     def add(self, consumer: Consumer) -> None:
         """A new one: it has been asked about nothing yet."""
@@ -73,9 +84,13 @@ class SelectiveConsumers:
         """A message is available whose number is not the queue's last one."""
         for consumer in self._consumers:
             if message.number <= consumer.cursor and selects(consumer, message):
-                heapq.heappush(consumer.returned, message)
-                if len(consumer.returned) > 2 * len(self._messages) + SLACK:
-                    consumer.returned = sorted({each for each in consumer.returned if _is_available(each)})
+                self._put_back(consumer, message)
+
+    def _put_back(self, consumer: Consumer, message: Message) -> None:
+        returned = consumer.returned
+        heapq.heappush(returned, (-message.envelope.priority, message.number, message))
+        if len(returned) > 2 * len(self._messages) + SLACK:
+            returned[:] = sorted({entry for entry in returned if _is_available(entry[-1])})
 
     def pump(self) -> None:
         """Hand out what they select, one to each in turn, while they have room."""
@@ -100,17 +115,26 @@ class SelectiveConsumers:
         """Whether there is nothing now that it selects; not before it was asked about all."""
         message, left = self._next(consumer, 1)
         if message is not None:
-            heapq.heappush(consumer.returned, message)
+            self._put_back(consumer, message)
         return message is None and left > 0
 
     def _next(self, consumer: Consumer, left: int) -> tuple[Message | None, int]:
         """The first message that it selects, as far as ``left`` looks go, and how many are left."""
+        last = self._last_number()
+        if self.by_priority:
+            # Each is looked at once in any case; the first is known when all have been.
+            while left > 0 and (found := self._browse.first_for(consumer, last)) is not None:
+                left -= 1
+                consumer.cursor = found.number
+                if selects(consumer, found):
+                    self._put_back(consumer, found)
+            if left <= 0:
+                return None, left
         returned = consumer.returned
         while returned:
-            message = heapq.heappop(returned)
+            message = heapq.heappop(returned)[-1]
             if _is_available(message) and not self._browse.is_expired(message):
                 return message, left
-        last = self._last_number()
         while left > 0:
             found = self._browse.first_for(consumer, last)
             if found is None:

@@ -1,4 +1,4 @@
-"""A queue against a plain list: nothing lost, nothing twice, first in first out."""
+"""A queue against a plain list: nothing lost, nothing twice, by priority, and first in first out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker_stub.amqp.message_format import Envelope
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
 
 
 class Taker:
-    def __init__(self, machine: QueueMachine) -> None:
+    def __init__(self, machine: QueueMachine, remainder: int | None = None) -> None:
         self.machine = machine
+        self.remainder = remainder
+        """Of the numbers by 3 that it selects, ``None`` for all."""
         self.credit = 0
         self.held: list[Message] = []
         self.consumer: Consumer | None = None
@@ -20,8 +23,19 @@ class Taker:
     def capacity(self) -> int:
         return self.credit
 
+    def idle(self) -> None: ...
+
+    def selects(self, message: Message) -> bool:
+        return self.remainder is None or int(message.data) % 3 == self.remainder
+
+    def takes(self, number: int) -> bool:
+        """What the model knows of it."""
+        selected = self.remainder is None or number % 3 == self.remainder
+        return selected and self not in self.machine.refused.get(number, ())
+
     def deliver(self, message: Message) -> None:
         assert self.credit > 0, "delivered without credit"
+        assert self.takes(int(message.data)), "not selected, or refused"
         self.credit -= 1
         self.machine.given(message)
         self.held.append(message)
@@ -39,15 +53,23 @@ class QueueMachine(RuleBasedStateMachine):
         self.acquired: dict[int, float | None] = {}
         self.sent = 0
         self.refused: dict[int, set[Taker]] = {}
+        self.priorities: dict[int, int] = {}
 
     def given(self, message: Message) -> None:
         number = int(message.data)
         assert number in self.available, "gone, held by somebody, or never sent"
         expires_at = self.available[number]
         assert expires_at is None or expires_at > self.now, "expired"
-        skipped = [n for n in self.live() if n < number and not self.refused.get(n)]
+        # One that not every consumer takes may have been passed over while no other had capacity.
+        skipped = [n for n in self.live() if self.first(n) < self.first(number) and self.for_all(n)]
         assert not skipped, "an earlier one was passed over"
         self.acquired[number] = self.available.pop(number)
+
+    def first(self, number: int) -> tuple[int, int]:
+        return -self.priorities[number], number
+
+    def for_all(self, number: int) -> bool:
+        return all(taker.takes(number) for taker in self.takers)
 
     def live(self) -> list[int]:
         return [n for n, at in self.available.items() if at is None or at > self.now]
@@ -57,18 +79,20 @@ class QueueMachine(RuleBasedStateMachine):
         number = int(message.data)
         self.available[number] = self.acquired.pop(number)
 
-    @rule(lifetime=st.none() | st.integers(1, 5))
-    def send(self, lifetime: int | None) -> None:
+    @rule(lifetime=st.none() | st.integers(1, 5), priority=st.sampled_from([4, 4, 4, 0, 7]))
+    def send(self, lifetime: int | None, priority: int) -> None:
         self.sent += 1
+        self.priorities[self.sent] = priority
         self.available[self.sent] = None if lifetime is None else self.now + lifetime
         done: list[int] = []
-        self.queue.enqueue(b"%d" % self.sent, done.append, self.sent, lifetime=lifetime)
+        envelope = Envelope(priority=priority)
+        self.queue.enqueue(b"%d" % self.sent, done.append, self.sent, envelope, lifetime)
         assert done == [self.sent]
 
-    @rule()
-    def subscribe(self) -> None:
-        taker = Taker(self)
-        taker.consumer = self.queue.subscribe(taker)
+    @rule(remainder=st.none() | st.integers(0, 2))
+    def subscribe(self, remainder: int | None) -> None:
+        taker = Taker(self, remainder)
+        taker.consumer = self.queue.subscribe(taker, selects=None if remainder is None else taker.selects)
         self.takers.append(taker)
 
     @precondition(lambda self: self.takers)
@@ -120,7 +144,7 @@ class QueueMachine(RuleBasedStateMachine):
         live = self.live()
         assert len(live) + len(self.acquired) <= self.queue.depth <= len(self.available) + len(self.acquired)
         for taker in self.takers:
-            assert not taker.credit or not [n for n in live if taker not in self.refused.get(n, ())]
+            assert not taker.credit or not [n for n in live if taker.takes(n)]
 
     def teardown(self) -> None:
         """Drain: what the model has comes out, in order, once."""
@@ -131,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
             for message in tuple(taker.held):
                 self.back(taker, message)
             self.queue.unsubscribe(taker.consumer, died=True)
-        expected = sorted(self.live())
+        expected = sorted(self.live(), key=self.first)
         self.refused.clear()
         last = Taker(self)
         last.consumer = self.queue.subscribe(last)

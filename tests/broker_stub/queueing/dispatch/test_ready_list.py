@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from broker_stub.amqp.message_format import PLAIN
-from broker_stub.queueing.dispatch.ready_list import SLACK, ReadyList
-from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState
+from broker_stub.amqp.message_format import PLAIN, Envelope
+from broker_stub.queueing.dispatch.ready_list import SLACK, PriorityReadyList, ReadyList
+from broker_stub.queueing.message import Message, MessageState
 
 
-def message(number: int, *, refused_by: Consumer | None = None) -> Message:
-    made = Message(number, b"", PLAIN)
-    made.refused_by = None if refused_by is None else {refused_by}
-    return made
+def message(number: int) -> Message:
+    return Message(number, b"", PLAIN)
 
 
 def make(*numbers: int) -> ReadyList:
@@ -22,7 +22,7 @@ def make(*numbers: int) -> ReadyList:
     return order
 
 
-def taken(order: ReadyList) -> list[int]:
+def taken(order: ReadyList | PriorityReadyList) -> list[int]:
     """The numbers of all that is available, as they come."""
     found = []
     while (each := order.take()) is not None:
@@ -44,18 +44,23 @@ def test_the_first_message_may_be_added_and_may_come_back() -> None:
     assert taken(order) == [1, 2]
 
 
-def test_what_is_parked_comes_back_for_whoever_has_not_refused_it() -> None:
-    one, other = (Consumer(NO_SINK, browsing=False, settles=False) for _ in range(2))
-    order = make(3)
-    order.defer(message(1, refused_by=one))
-    order.defer(message(2, refused_by=other))
-    order.restore_deferred(one)
-    assert taken(order) == [2, 3]
-    order.restore_deferred(other)
-    assert taken(order) == [1]
-    order.defer(message(4))
-    order.restore_deferred(one)
-    assert taken(order) == [4]
+@given(st.lists(st.integers(0, 9), max_size=30), st.lists(st.booleans(), min_size=30))
+def test_the_highest_priority_comes_first_and_the_first_of_equal_ones(
+    priorities: list[int], again: list[bool]
+) -> None:
+    order = PriorityReadyList(lambda _: False, ReadyList(lambda _: False))
+    messages = [
+        Message(number, b"", Envelope(priority=priority)) for number, priority in enumerate(priorities)
+    ]
+    for each in messages:
+        order.append(each)
+    for returned in again[: len(messages)]:
+        if returned:
+            first = order.take()
+            assert first is not None
+            order.requeue(first)
+    expected = sorted(range(len(priorities)), key=lambda number: (-priorities[number], number))
+    assert taken(order) == expected
 
 
 @pytest.mark.parametrize(("more", "left"), [(0, 20 + SLACK), (1, 10)])

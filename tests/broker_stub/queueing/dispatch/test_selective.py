@@ -164,5 +164,8 @@ async def test_what_selective_consumers_took_is_not_kept() -> None:
             queue.release(taker.consumer, message)
             message = taker.held.pop()
         queue.accept(taker.consumer, message)
-    assert len(queue._ready_list._fresh) + len(queue._ready_list._returned) <= 2 * SLACK + 4
+    assert (
+        len(queue._dispatcher.ready_list._fresh) + len(queue._dispatcher.ready_list._returned)
+        <= 2 * SLACK + 4
+    )
     assert not taker.consumer.returned
