@@ -84,9 +84,9 @@ class SelectiveConsumers:
         """A message is available whose number is not the queue's last one."""
         for consumer in self._consumers:
             if message.number <= consumer.cursor and selects(consumer, message):
-                self._put_back(consumer, message)
+                self._requeue(consumer, message)
 
-    def _put_back(self, consumer: Consumer, message: Message) -> None:
+    def _requeue(self, consumer: Consumer, message: Message) -> None:
         returned = consumer.returned
         heapq.heappush(returned, (-message.envelope.priority, message.number, message))
         if len(returned) > 2 * len(self._messages) + SLACK:
@@ -115,7 +115,7 @@ class SelectiveConsumers:
         """Whether there is nothing now that it selects; not before it was asked about all."""
         message, left = self._next(consumer, 1)
         if message is not None:
-            self._put_back(consumer, message)
+            self._requeue(consumer, message)
         return message is None and left > 0
 
     def _next(self, consumer: Consumer, left: int) -> tuple[Message | None, int]:
@@ -127,7 +127,7 @@ class SelectiveConsumers:
                 left -= 1
                 consumer.cursor = found.number
                 if selects(consumer, found):
-                    self._put_back(consumer, found)
+                    self._requeue(consumer, found)
             if left <= 0:
                 return None, left
         returned = consumer.returned
