@@ -227,7 +227,8 @@ class Queue:
 
     def _add(self, message: Message) -> None:
         number = message.number
-        self._last_number = max(self._last_number, number)
+        if number > self._last_number:  # noqa: PLR1730  (no call: faster)
+            self._last_number = number
         self._messages[number] = message
         size = len(message.data)
         self.size += size

@@ -41,7 +41,7 @@ from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SiteMode, SiteProgress
 from broker_stub.replication import wire
-from haclient.outcome import Outcome
+from haclient.outcome import ACCEPTED, Outcome
 
 if TYPE_CHECKING:
     from broker_stub.replication.replica import Replica
@@ -354,7 +354,7 @@ class QueueFeed:
         """The replica has the event durably, or refuses to."""
         if self._ended:
             return
-        if outcome is None or not outcome.accepted:
+        if outcome is not ACCEPTED and (outcome is None or not outcome.accepted):
             why = "" if outcome is None or not outcome.description else f": {outcome.description}"
             self._replica.feed_failed(self, f"it did not take event {number}{why}")
         elif number is not None:

@@ -42,6 +42,8 @@ _ORIGIN_NAME = b"x-opt-site"
 _ORIGIN_PAIR = b"\xa3" + bytes([len(_ORIGIN_NAME)]) + _ORIGIN_NAME + b"\xa0" + bytes([_ORIGIN.size])
 _ORIGIN_HEAD = b"\x00\x53\x71\xc1" + bytes([1 + len(_ORIGIN_PAIR) + _ORIGIN.size, 2]) + _ORIGIN_PAIR
 _ORIGIN_SIZE = len(_ORIGIN_HEAD) + _ORIGIN.size
+# A header as a list of up to 255 bytes.
+_SHORT_HEADER = b"\x00\x53\x70\xc0"
 
 
 class Op(enum.StrEnum):
@@ -266,7 +268,11 @@ def without_origin(data: bytes) -> bytes:
 
     :raises MalformedMessageError: when nothing else is in it.
     """
-    if _ORIGIN_HEAD not in data:
+    if data.startswith(_SHORT_HEADER) and len(data) > len(_SHORT_HEADER):  # as most: not searched
+        end = len(_SHORT_HEADER) + 1 + data[len(_SHORT_HEADER)]
+        if not data.startswith(_ORIGIN_HEAD, end):
+            return data
+    elif _ORIGIN_HEAD not in data:
         return data
     end = header_end(data)
     while data.startswith(_ORIGIN_HEAD, end):

@@ -43,6 +43,7 @@ from broker_stub.store.schema import (
     PUT_META,
     REMOVE_MESSAGES,
     TRIM_DUPLICATES,
+    duplicate_checksum,
     message_checksum,
     progress_name,
     put_rows,
@@ -318,7 +319,11 @@ def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: 
     _put(connection, "meta", [with_checksum(name, json.dumps(progress)) for name, progress in changed])
     for queue, change in changes.items():
         if change.duplicates:
-            _put(connection, "duplicates", [with_checksum(queue, *entry) for entry in change.duplicates])
+            rows = [
+                (queue, position, name, message, duplicate_checksum(queue, position, name, message))
+                for position, name, message in change.duplicates
+            ]
+            _put(connection, "duplicates", rows)
             connection.execute(TRIM_DUPLICATES, (queue, change.duplicates[-1][0] - window))
 
 

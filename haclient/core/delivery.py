@@ -29,11 +29,11 @@ class DeliveryCore:
     __slots__ = (
         "_confirmation",
         "_duplicate_id",
-        "_link",
         "_message",
         "_pointer",
-        "_receiver",
         "data",
+        "link",
+        "receiver",
         "session_number",
         "settled",
     )
@@ -44,8 +44,8 @@ class DeliveryCore:
         self.data = data
         self.session_number = session_number
         self.settled = False
-        self._receiver = receiver
-        self._link = link
+        self.receiver = receiver
+        self.link = link
         self._pointer = pointer
         self._message: proton.Message | None = None
         self._confirmation: Confirmation | None = None
@@ -53,12 +53,12 @@ class DeliveryCore:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of its receiver, the only one where ``settle`` may be called."""
-        return self._receiver.loop
+        return self.receiver.loop
 
     @property
     def address(self) -> str | None:
         """The node that its receiver receives from."""
-        return self._receiver.address
+        return self.receiver.address
 
     @property
     def message(self) -> proton.Message:
@@ -77,18 +77,14 @@ class DeliveryCore:
         _ = self.message  # decoded by now
         return self._duplicate_id
 
-    def is_of(self, receiver: ReceiverCore) -> bool:
-        """Whether this receiver got it."""
-        return self._receiver is receiver
-
     @property
     def stale(self) -> str | None:
         """Why it cannot be settled any more; ``None`` if it can."""
-        receiver = self._receiver
+        receiver = self.receiver
         if self.session_number != receiver.session_number:
             return receiver.stale_reason
         # The link is dead from the end of its engine on, which the receiver notices later.
-        return LOST if self._link.dead else None
+        return LOST if self.link.dead else None
 
     def mark_settled(self) -> None:
         """Mark as settled, if the delivery can be settled now.
@@ -112,9 +108,9 @@ class DeliveryCore:
         :raises AlreadySettled: it was settled before, in another way.
         """
         if self._confirmation is None:
-            confirmations = _confirmations(self._receiver)
+            confirmations = _confirmations(self.receiver)
             self.mark_settled()
-            self._confirmation = confirmations.accept(self._link, self._pointer)
+            self._confirmation = confirmations.accept(self.link, self._pointer)
         return self._confirmation
 
     @property
@@ -124,8 +120,8 @@ class DeliveryCore:
 
     def settle(self, outcome: Outcome) -> None:
         """Send the outcome of a delivery marked as settled, unless its connection was lost meanwhile."""
-        if self._pointer is not None and self.session_number == self._receiver.session_number:
-            self._link.settle(self._pointer, outcome)
+        if self._pointer is not None and self.session_number == self.receiver.session_number:
+            self.link.settle(self._pointer, outcome)
 
 
 def mark_accepted(
@@ -138,12 +134,14 @@ def mark_accepted(
     :raises ValueError: when one is of another receiver; none is marked then.
     :raises AlreadySettled: when one was settled before, or is here twice; none is marked then.
     """
-    if not all(each.is_of(receiver) for each in deliveries):
+    # Without a call for each: there may be thousands.
+    if [each for each in deliveries if each.receiver is not receiver]:
         raise ValueError(
             "a delivery is settled by the receiver that got it: one of these is of another receiver"
         )
-    live = [each for each in deliveries if each.stale is None]
-    if len(set(live)) < len(live) or any(each.settled for each in live):
+    number = receiver.session_number
+    live = [each for each in deliveries if each.session_number == number and not each.link.dead]
+    if len(set(live)) < len(live) or [each for each in live if each.settled]:
         raise AlreadySettled("one of the deliveries is settled already")
     for each in live:
         each.settled = each.settled or mark

@@ -1,4 +1,4 @@
-"""Reads the fields of a peer's Open, Attach, Close and Detach, whatever types they have.
+"""Reads the fields of a peer's Open, Attach, Close, Detach and outcomes, whatever types they have.
 
 Proton decodes these fields when they are read, and raises where Python cannot hold the value: a map with a
 list as a key, text that is not UTF-8, a capability that is no symbol.  Such a field is as if it were absent.
@@ -12,6 +12,9 @@ from typing import Any
 
 import proton
 
+from haclient.outcome import Outcome, OutcomeState
+
+_OUTCOMES = {state.value: state for state in OutcomeState}
 # What proton raises for a value that Python cannot hold; bad UTF-8 is a ValueError.
 _UNREADABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -81,6 +84,25 @@ def condition(endpoint: proton.Endpoint) -> proton.Condition | None:
         return endpoint.remote_condition
     except _UNREADABLE:
         return proton.Condition("amqp:internal-error", "the peer's error cannot be read")
+
+
+def outcome(delivery: Any, state: int) -> Outcome | None:
+    """An outcome with its fields; ``None`` for a state that is none.
+
+    :param delivery: proton's pointer.
+    """
+    if state not in _OUTCOMES:
+        return None
+    remote = proton.Delivery(delivery).remote
+    rejected = _OUTCOMES[state] is OutcomeState.REJECTED
+    condition = remote.condition if rejected else None
+    return Outcome(
+        _OUTCOMES[state],
+        condition=condition.name if condition else None,
+        description=condition.description if condition else None,
+        delivery_failed=bool(remote.failed),
+        undeliverable_here=bool(remote.undeliverable),
+    )
 
 
 def _value(data: proton.Data) -> Any:
