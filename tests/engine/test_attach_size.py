@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import proton
@@ -68,8 +69,8 @@ async def test_it_is_what_goes_over_the_wire(
         assert engine is not None
         written, outgoing, take = bytearray(), engine._outgoing, OutgoingBytes.take
 
-        def spy(of: OutgoingBytes) -> bytes | bytearray:
-            output = take(of)
+        def spy(of: OutgoingBytes, *more: Callable[[], object]) -> bytes | bytearray:
+            output = take(of, *more)
             if of is outgoing:
                 written.extend(output)
             return output
