@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
+from broker_stub.amqp.message_format import PLAIN
 from broker_stub.durability.guard import Guard
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.message import Message
@@ -147,6 +148,15 @@ class Persister:
             self.flush()
         completion.pending_acks += 1
         self._committing.append((self.put_site_progress(queue), completion))
+
+    def completion(self) -> Message:
+        """Completes when the store has all that it was given so far."""
+        completion = Message(0, b"", PLAIN)
+        sequence = self.flush()
+        if self._store.committed < sequence:
+            completion.pending_acks += 1
+            self._committing.append((sequence, completion))
+        return completion
 
     def put_site_progress(self, queue: Queue) -> int:
         """Write the site progress of a queue as it is now; the store's sequence of it."""

@@ -104,5 +104,5 @@ def queue_facts(queue: Queue) -> dict[str, Any]:
     """The attributes of a queue, with its depth and counters."""
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
     facts["site_replicate"] = str(queue.site)
-    load = {"depth": queue.depth, "bytes": queue.size, "consumers": queue.consumers}
+    load = {"depth": queue.depth, "held": queue.held, "bytes": queue.size, "consumers": queue.consumers}
     return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters), **asdict(queue.options)}

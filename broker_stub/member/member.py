@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from broker_stub.durability import restore
+from broker_stub.durability.committed_delivery import CommittedDelivery
 from broker_stub.durability.disk_watch import NO_LIMITS, DiskLimits, DiskWatch
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Persister
@@ -45,8 +46,6 @@ from broker_stub.store import DiskUsage, Store, StoreFailedError
 from haclient.cluster_url.endpoint import Endpoint
 
 logger = logging.getLogger("broker_stub.member.member")
-
-_RECOVERING = "recovering"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +149,7 @@ class Member:
         self._arbiter = arbiter
         self._guard = Guard()
         self._persister = Persister(store, self._guard)
+        self._delivery = CommittedDelivery(addresses, self._guard, self._persister)
         self._site = site
         self._applier = apply.Applier(self, addresses, self._persister, store, site.state)
         self._moving = asyncio.Lock()
@@ -220,7 +220,7 @@ class Member:
             self._cancel_waits()
             if self.replica_set is not None:
                 replica_set, self.replica_set = self.replica_set, None
-                self._guard.finish()
+                self._delivery.finish()
                 await replica_set.close()
         for task in tuple(self._tasks):
             task.cancel()
@@ -286,7 +286,7 @@ class Member:
         self.state = won.state
         for queue in self._addresses:
             queue.start_generation(record.generation)
-        self._guard.begin()
+        self._delivery.begin()
         self._site.reconcile(self._addresses, self._persister)
         self.replica_set = ReplicaSet(
             self,
@@ -325,14 +325,14 @@ class Member:
         """Wait for the other replicas of the old primary; being ready under this one is no reason to wait."""
         others = set(self.others) - {self._options.name}
         self._note_others(())
-        self._guard.suspend(_RECOVERING)
+        self._delivery.recover()
         self._redundancy_wait = RedundancyWait(others, self._options.backup_timeout, self._recovered)
         self._redundancy_wait.ready(frozenset())
 
     def _recovered(self) -> None:
         if self.membership.role is Role.RECOVERING:
             self._set(self.membership.recovered())
-            self._guard.resume(_RECOVERING)
+            self._delivery.recovered()
 
     async def demote(self, primary: Endpoint | None = None) -> None:
         """Step down because somebody says so.
@@ -346,7 +346,7 @@ class Member:
 
     def step_down(self, reason: str) -> None:
         """Settle nothing more, now; the rest follows."""
-        self._guard.finish()
+        self._delivery.finish()
         self._spawn(self._step_down_if_serving(reason), "step down")
 
     def _spawn(self, steps: Coroutine[Any, Any, None], name: str) -> None:
@@ -361,7 +361,7 @@ class Member:
 
     async def _step_down(self, reason: str, primary: Endpoint | None = None) -> None:
         logger.warning("steps down: %s", reason)
-        self._guard.finish()
+        self._delivery.finish()
         replica_set, self.replica_set = self.replica_set, None
         self._cancel_waits()
         self._set(self.membership.demote(primary))
@@ -386,7 +386,7 @@ class Member:
 
     def _store_failed(self, error: StoreFailedError) -> None:
         self._ended = str(error)
-        self._guard.finish()
+        self._delivery.finish()
         self._host.give_up(str(error))
 
     # -- for replication ------------------------------------------------------------------------

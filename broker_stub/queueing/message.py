@@ -193,7 +193,12 @@ class SiteEventListener(Protocol):
 
 
 class Guard(Protocol):
-    """Completes a message when every store and replica that must have it has it."""
+    """Completes a message when every store and replica that must have it has it.
+
+    :ivar open: whether what is complete is reported at once.
+    """
+
+    open: bool
 
     def when_complete(self, message: Message, done: Done, token: Any) -> None:
         """Call ``done(token)`` once the message is safe."""

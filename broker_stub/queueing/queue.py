@@ -8,7 +8,7 @@ in the queue, and reports what enters and leaves; ``dispatch.dispatcher`` hands 
 Rules
 -----
 * A message is available, acquired by one consumer, or removed for ever.  One that is
-  *held* is none of these yet: no consumer gets it before ``publish``.
+  *held* is none of these yet: no consumer gets it before it is complete, or before ``publish``.
 * Only the consumer that holds a message can settle it, and once.
 * An expired message is never delivered.  One that expires while it is acquired is dropped
   when it is requeued.
@@ -30,8 +30,9 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from broker_stub.amqp.message_format import DEFAULT_PRIORITY, PLAIN, Envelope
+from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
+from broker_stub.queueing.dispatch.held_messages import HeldMessages
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
 from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
@@ -107,11 +108,11 @@ class Queue:
         self.guard: Guard | None = None
         self.duplicates = DuplicateWindow(limits.duplicates)
         self._last_number = 0
-        self._unsafe: dict[int, Message] = {}
         self._messages: dict[int, Message] = {}
         self._expiry = Expiry(clock, now_ms)
         self._on_expiring = on_expiring
         self._dispatcher = Dispatcher(self, self._messages, self._expiry.is_expired)
+        self._held = HeldMessages(self._dispatcher.append, self.drop_expired)
         self.observers: tuple[Observer, ...] = ()
         """Who has to know each change, in this order."""
         self._watermarks = Watermarks(limits, TotalSize() if total is None else total)
@@ -122,6 +123,11 @@ class Queue:
     def depth(self) -> int:
         """Messages in the queue, acquired ones included."""
         return len(self._messages)
+
+    @property
+    def held(self) -> int:
+        """Messages that no consumer gets yet, because they are not complete."""
+        return len(self._messages) if self._dispatcher.suspended else len(self._held)
 
     @property
     def oldest(self) -> Message | None:
@@ -190,7 +196,7 @@ class Queue:
             first = self.duplicates.first_copy(envelope.duplicate_id)
             if first is not None:
                 self.counters.duplicates += 1
-                self._complete(self._unsafe.get(first), done, token)
+                self._complete(self._held.incomplete(first), done, token)
                 return None
             self.duplicates.remember(envelope.duplicate_id, number)
         message = Message(number, data, envelope)
@@ -199,31 +205,38 @@ class Queue:
         if lifetime is not None or envelope.expiry_ms:
             self._expiry.within(message, lifetime)
             self._expires(message)
-        self._append(message)
+        self._add(message)
         self.counters.enqueued += 1
         for observer in self.observers:
             observer.enqueued(self, message)
         if self.site_listener is not None:
             self.site_listener.enqueued(self, message)
-        if message.pending_acks:
-            self._unsafe[number] = message
-            message.on_complete = [(self._safe, number), *(message.on_complete or ())]
+        if self.guard is None or (self.guard.open and not message.pending_acks):
+            self._dispatcher.append(message)
+            self._dispatch()
+        else:
+            self._hold_until_complete(message, self.guard)
         self._complete(message, done, token)
+        return message
+
+    def _hold_until_complete(self, message: Message, guard: Guard) -> None:
+        self._held.add(message)
+        if message.pending_acks:
+            # Before its producer's, which is the only other one: so both cost one call of the guard.
+            message.on_complete = [(self._completed, message.number), *(message.on_complete or ())]
+        else:
+            guard.when_complete(message, self._completed, message.number)
+
+    def _completed(self, number: int) -> None:
+        if self._held.complete(number):
+            self._dispatch()
+
+    def _dispatch(self) -> None:
         dispatcher = self._dispatcher
         if dispatcher.browse_consumers:
             dispatcher.feed_browse_consumers()
         if dispatcher.waiting or dispatcher.selecting:
             dispatcher.pump()
-        return message
-
-    def _safe(self, number: int) -> None:
-        del self._unsafe[number]
-
-    def _append(self, message: Message) -> None:
-        self._add(message)
-        if message.envelope.priority != DEFAULT_PRIORITY:
-            self._dispatcher.use_priorities()
-        self._dispatcher.ready_list.append(message)
 
     def _add(self, message: Message) -> None:
         number = message.number
@@ -255,11 +268,7 @@ class Queue:
         if message.state is MessageState.HELD:
             message.state = MessageState.AVAILABLE
             self._dispatcher.ready_list.add(message)
-            dispatcher = self._dispatcher
-            if dispatcher.browse_consumers:
-                dispatcher.feed_browse_consumers()
-            if dispatcher.waiting or dispatcher.selecting:
-                dispatcher.pump()
+            self._dispatch()
 
     def record_progress(self) -> Message:
         """Have the observers write the changed site progress; the result completes when all have it."""
@@ -290,6 +299,15 @@ class Queue:
     def idle_for(self, consumer: Consumer) -> bool:
         """Whether there is nothing now that the consumer could get."""
         return self._dispatcher.idle_for(consumer)
+
+    def suspend_delivery(self) -> None:
+        """Deliver nothing until ``resume_delivery``: whether what is here is complete is not known."""
+        self._dispatcher.suspend()
+        self._held.release()
+
+    def resume_delivery(self) -> None:
+        """What was here when delivery was suspended is complete."""
+        self._dispatcher.resume()
 
     # -- outcomes -------------------------------------------------------------------------------
 
@@ -381,7 +399,8 @@ class Queue:
             self._expires(message)
         if envelope.duplicate_id is not None:
             self.duplicates.add(envelope.duplicate_id, number)
-        self._append(message)
+        self._add(message)
+        self._dispatcher.append(message)
 
     def discard(self, numbers: Iterable[int]) -> None:
         """Messages that the primary has no more."""

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker_stub.amqp.message_format import DEFAULT_PRIORITY
 from broker_stub.queueing.dispatch.browse import BrowseConsumers
 from broker_stub.queueing.dispatch.deferred import Deferred
 from broker_stub.queueing.dispatch.ready_list import PriorityReadyList, ReadyList
@@ -40,6 +41,7 @@ class Dispatcher:
     :param is_expired: whether a message has expired.
     :ivar waiting: the consumers that may have capacity, the next one first.
     :ivar browse_consumers: those that get copies.
+    :ivar suspended: nobody gets anything.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Dispatcher:
         "browse_consumers",
         "ready_list",
         "selecting",
+        "suspended",
         "waiting",
     )
 
@@ -60,6 +63,7 @@ class Dispatcher:
         self.ready_list: ReadyList | PriorityReadyList = ReadyList(queue.drop_expired)
         self._deferred = Deferred(_takes)
         self.waiting: deque[Consumer] = deque()
+        self.suspended = False
         self._queue = queue
         self._consumers: set[Consumer] = set()
         self._browse = BrowseConsumers(messages, is_expired)
@@ -112,7 +116,8 @@ class Dispatcher:
     def ready(self, consumer: Consumer) -> None:
         """The consumer may have room (again)."""
         if consumer.browsing:
-            self._browse.feed(consumer, self._queue.last_number)
+            if not self.suspended:
+                self._browse.feed(consumer, self._queue.last_number)
             return
         if consumer.selects is not None:
             self._selective.ready(consumer)
@@ -128,6 +133,8 @@ class Dispatcher:
 
     def idle_for(self, consumer: Consumer) -> bool:
         """Whether there is nothing now that the consumer could get."""
+        if self.suspended:
+            return True
         if consumer.browsing:
             return self._browse.first_for(consumer, self._queue.last_number) is None
         if consumer.selects is not None:
@@ -160,10 +167,26 @@ class Dispatcher:
             self.ready_list.requeue(message)
         return len(restored)
 
+    def suspend(self) -> None:
+        """Give nobody anything until ``resume``; who waits asks again."""
+        self.suspended = True
+        self.selecting.clear()
+
+    def resume(self) -> None:
+        """Hand out what there is."""
+        self.suspended = False
+        self.feed_browse_consumers()
+        self.pump()
+
     # -- messages -------------------------------------------------------------------------------
 
-    def use_priorities(self) -> None:
-        """There is a message of another priority than the default."""
+    def append(self, message: Message) -> None:
+        """There is one more available message, the last of all."""
+        if message.envelope.priority != DEFAULT_PRIORITY:
+            self._use_priorities()
+        self.ready_list.append(message)
+
+    def _use_priorities(self) -> None:
         if isinstance(self.ready_list, ReadyList):
             self.ready_list = PriorityReadyList(self._queue.drop_expired, self.ready_list)
             self._selective.by_priority = True
@@ -180,10 +203,13 @@ class Dispatcher:
 
     def feed_browse_consumers(self) -> None:
         """There is a new available message for them."""
-        self._browse.feed_all(self._queue.last_number)
+        if not self.suspended:
+            self._browse.feed_all(self._queue.last_number)
 
     def pump(self) -> None:
         """Hand out messages while there are any and somebody has room."""
+        if self.suspended:
+            return
         if self.selecting:
             self._selective.pump()
         waiting = self.waiting

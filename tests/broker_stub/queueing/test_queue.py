@@ -71,6 +71,8 @@ def test_a_transfer_completes_at_once_or_when_the_guard_lets_go() -> None:
     held: list[tuple[int, Any, Any]] = []
 
     class Holder:
+        open = True
+
         def when_complete(self, message: Message, done: Any, token: Any) -> None:
             held.append((message.number, done, token))
 
