@@ -9,7 +9,17 @@ import pytest
 
 from broker_stub.amqp.message_format import MalformedMessageError, inspect, with_header
 from broker_stub.queueing.site_state import SiteMode
-from broker_stub.sites.event import Encoder, Event, Numbers, Op, annotate, decode, origin_of
+from broker_stub.sites.event import (
+    Encoder,
+    Event,
+    Numbers,
+    Op,
+    Origin,
+    annotate,
+    decode,
+    origin_of,
+    without_origin,
+)
 
 STREAM, QUEUE = uuid.uuid4(), uuid.uuid4()
 NUMBERS = Numbers(sequence=7, position=5 << 40 | 9, time_ms=1_700_000_000_000, expires_at_ms=1)
@@ -102,3 +112,32 @@ def test_an_origin_replaces_the_one_before() -> None:
     first = decode(event_of()).origin
     second = first._replace(sequence=8)
     assert annotate(annotate(MESSAGE, first), second) == annotate(MESSAGE, second)
+
+
+BODY = b"\x00\x53\x77\xa1\x03one"
+HEADERS = {
+    "none": b"",
+    "empty": b"\x00\x53\x70\x45",
+    "short": b"\x00\x53\x70\xc0\x02\x01\x41",
+    "long": b"\x00\x53\x70\xd0\x00\x00\x00\x05\x00\x00\x00\x01\x41",
+    "wide descriptor": b"\x00\x80" + bytes(7) + b"\x70\xc0\x02\x01\x41",
+    "of 255 bytes": b"\x00\x53\x70\xc0\xff\x01\xa0\xfc" + bytes(252),
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+@pytest.mark.parametrize("times", range(3))
+def test_a_client_cannot_say_where_a_message_was_applied(header: bytes, times: int) -> None:
+    mark = annotate(BODY, Origin(bytes(16), 7, bytes(16), 9)).removesuffix(BODY)
+    for rest in (BODY, b"\x00\x53\x75\xa0" + bytes([len(mark)]) + mark):  # in a body it is no mark
+        assert without_origin(header + times * mark + rest) == header + rest
+
+
+@pytest.mark.parametrize("header", ["none", "short", "long"])
+def test_a_message_of_marks_alone_is_none(header: str) -> None:
+    mark = annotate(BODY, Origin(bytes(16), 7, bytes(16), 9)).removesuffix(BODY)
+    if header == "none":
+        with pytest.raises(MalformedMessageError):
+            without_origin(2 * mark)
+    else:
+        assert without_origin(HEADERS[header] + mark) == HEADERS[header]
