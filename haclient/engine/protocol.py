@@ -415,21 +415,9 @@ class Engine(asyncio.Protocol):
 
     def _on_session_close(self, event: proton.Event) -> None:
         assert event.session is not None
-        condition = peer_fields.condition(event.session)
-        apart = event.session in self.apart
-        self.links.session_ended(self, event.session, apart=apart)
-        if self.close_reason is not None:
-            return
-        event.session.close()
-        self.wake()
-        if apart:
-            self.apart.ended(event.session)
-        if apart or self.settings.sasl_server is not None:
-            self.links.free_session(self, event.session)
-        else:
-            ended = condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
-            if self._pending_reason is None:
-                self._pending_reason = CloseReason(ended)
+        ended = self.apart.ended_by_peer(self, event.session)
+        if ended is not None:
+            self._pending_reason = self._pending_reason or CloseReason(ended)
             self.close(ended)
 
     def _on_link_open(self, event: proton.Event) -> None:

@@ -1,4 +1,7 @@
-"""A client's sessions beside its first one: an End by the peer ends their links, and not the connection."""
+"""A client's sessions beside its first one: an End by the peer ends their links, and not the connection.
+
+Source: AMQP 1.0 part 2, section 2.5.6 (ending a session).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import proton
 from cproton_ffi import lib
+
+from haclient.engine import peer_fields
 
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
@@ -39,6 +44,22 @@ class SessionsApart:
             session.close()
             engine.wake()
 
-    def ended(self, session: proton.Session) -> None:
-        """Both Ends are exchanged."""
-        del self._by_pointer[session._impl]
+    def ended_by_peer(self, engine: Engine, session: proton.Session) -> proton.Condition | None:
+        """Handle the peer's End of any session: end its links, and answer.
+
+        :returns: why the connection ends with it, ``None`` where it goes on: a client's first session is all
+            that its connection is for, a member's are not.
+        """
+        condition = peer_fields.condition(session)
+        apart = session in self
+        engine.links.session_ended(engine, session, apart=apart)
+        if engine.close_reason is not None:
+            return None
+        session.close()
+        engine.wake()
+        if apart:
+            del self._by_pointer[session._impl]
+        if apart or engine.settings.sasl_server is not None:
+            engine.links.free_session(engine, session)
+            return None
+        return condition or proton.Condition("amqp:session:errant-link", "the peer ended the session")
