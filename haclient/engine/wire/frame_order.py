@@ -106,7 +106,9 @@ class FrameOrder:
         """Begin with bytes in which an unfinished frame ends; where it does."""
         position, self._skip = self._skip, 0
         if self._unfinished:
-            self._finished = bytes(self._unfinished + data[:position])
+            frame = bytes(self._unfinished + data[:position])
+            # Its beginning may have been too short to know.
+            self._finished = frame if attach_frame.may_be_attach(frame[: _HEADER + _DESCRIPTOR]) else b""
             self._unfinished.clear()
         self._chunk, self._first = data, position
         return position

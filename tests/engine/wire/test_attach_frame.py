@@ -177,6 +177,7 @@ def test_a_damaged_attach_is_read_without_an_error(data: st.DataObject) -> None:
 
 
 @given(cuts=st.lists(st.integers(1, 2000), max_size=20), extended=st.sampled_from([b"", b"text"]))
+@example(cuts=[105], extended=b"")  # in a transfer, before its descriptor
 def test_an_attach_is_found_in_the_bytes_in_which_it_ends_however_they_arrive(
     cuts: list[int], extended: bytes
 ) -> None:
