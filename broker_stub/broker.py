@@ -34,6 +34,7 @@ from broker_stub.amqp.conditions import CONNECTION_FORCED
 from broker_stub.amqp.endpoints import endpoint_fields
 from broker_stub.connections.connection import ClientConnection
 from broker_stub.connections.limits import DEFAULT_CONNECTION_LIMITS, ConnectionLimits
+from broker_stub.connections.subscriptions import Subscriptions
 from broker_stub.connections.unfinished import UnfinishedMessages
 from broker_stub.election.roles import Membership, Role
 from broker_stub.management.node import Management, ManagementLink
@@ -170,6 +171,7 @@ class Broker:
             options.connection_limits.all_unfinished, options.connection_limits.unfinished
         )
         """The unfinished messages of all connections."""
+        self.subscriptions = Subscriptions(self.addresses)
         self._management = Management(self)
         self._settings = self._connection_settings()
         self.admission = AdmissionController(options.admission, self.membership, self._loop)

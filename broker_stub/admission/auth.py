@@ -87,6 +87,10 @@ class Auth:
         """Whether this client may receive the events of this site's queues."""
         return self.may_send_site_events(user) or user in self.link_users
 
+    def checks_user_id(self, user: str | None) -> bool:
+        """Whether this client sends its own messages only; the cluster-admin moves those of others."""
+        return not self._users_are_anonymous and not self.is_admin(user)
+
     @property
     def _users_are_anonymous(self) -> bool:
         return self.users is None and not self.external

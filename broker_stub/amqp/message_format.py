@@ -35,7 +35,7 @@ _ULONG_MAX_SECTION = 0x78
 # Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
 _DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = range(5)
 DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
-_TO, _SUBJECT, _EXPIRY = 2, 3, 8
+_USER_ID, _TO, _SUBJECT, _EXPIRY = 1, 2, 3, 8
 _NULL, _FALSE, _TRUTHS = b"\x40", b"\x42", (b"\x41", b"\x56\x01")
 # A constructor and eight bytes; no field of a proper header is wider than five.
 _WIDEST_HEADER_FIELD = 9
@@ -207,6 +207,17 @@ def to_address(data: bytes) -> str | None:
     return _text_property(data, _TO)
 
 
+def user_id(data: bytes) -> bytes | None:
+    """The ``user-id`` of a message: who its sender says that it is.
+
+    :raises MalformedMessageError: when the bytes are no AMQP message.
+    """
+    encoded = _property(data, _USER_ID)
+    if encoded is None or encoded[0] not in (0xA0, 0xB0):
+        return None
+    return encoded[2 if encoded[0] == 0xA0 else 5 :]  # noqa: PLR2004 - vbin8
+
+
 def subject(data: bytes) -> str | None:
     """The ``subject`` of a message, by which an exchange routes.
 
@@ -269,7 +280,8 @@ def _pairs(data: bytes, start: int) -> dict[bytes, bytes]:
     return found
 
 
-def _text_property(data: bytes, index: int) -> str | None:
+def _property(data: bytes, index: int) -> bytes | None:
+    """One encoded field of the properties, ``None`` where it is not there."""
     try:
         position, size = 0, len(data)
         while position < size:
@@ -279,9 +291,13 @@ def _text_property(data: bytes, index: int) -> str | None:
             position = compound_end(data, start)
         else:
             return None
-        encoded = _field(data, start, compound_end(data, start), index) if code == PROPERTIES else None
+        return _field(data, start, compound_end(data, start), index) if code == PROPERTIES else None
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
+
+
+def _text_property(data: bytes, index: int) -> str | None:
+    encoded = _property(data, index)
     if encoded is None or encoded[0] not in (0xA1, 0xB1):
         return None
     try:

@@ -13,7 +13,7 @@ from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.cli.member_requests import JSON, MEMBERS, MemberRequests, finish, flatten, request_options
 from broker_stub.management_client import AdminClient
 from broker_stub.queueing.message import Replicate
-from broker_stub.queueing.options import DEAD_LETTER_ADDRESS, MAX_DELIVERY_COUNT
+from broker_stub.queueing.options import DEAD_LETTER_ADDRESS, MAX_DELIVERY_COUNT, SELECTOR
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from haclient.cluster_url.endpoint import Endpoint
 
@@ -90,6 +90,9 @@ def _remove_by_name(group: click.Group, kind: str, help_text: str) -> None:
     "--dead-letter-address",
     help="The queue or exchange that gets rejected messages, and those at the limit.  [default: none]",
 )
+@click.option(
+    "--selector", help="What it gets from the exchanges that it is bound to.  [default: everything]"
+)
 @JSON
 @request_options(timeout=_TIMEOUT)
 def add_queue(
@@ -100,6 +103,7 @@ def add_queue(
     site_replicate: str | None,
     max_delivery_count: int | None,
     dead_letter_address: str | None,
+    selector: str | None,
     as_json: bool,
     requests: MemberRequests,
 ) -> None:
@@ -110,6 +114,7 @@ def add_queue(
             SITE_PROPERTY: site_replicate,
             MAX_DELIVERY_COUNT: max_delivery_count,
             DEAD_LETTER_ADDRESS: dead_letter_address,
+            SELECTOR: selector,
         }
     )
     _run(requests, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)

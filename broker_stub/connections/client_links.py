@@ -3,7 +3,8 @@
 Rules
 -----
 * The member accepts a link with its real terminus, or refuses it with a condition and a reason.
-* A receiver from an exchange has a queue of its own, which ends with the link (``targets``).
+* A receiver from an exchange has a queue of its own, which ends with the link (``targets``), or that of a
+  subscription (``subscriptions``).
 * When its links end, what they wait for is given up, and what they hold is returned.
 
 Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (source and target).
@@ -18,18 +19,28 @@ from typing import Protocol
 from proton import Terminus
 
 from broker_stub.amqp.conditions import NOT_IMPLEMENTED
+from broker_stub.amqp.message_format import inspect_new
 from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections import terminus
 from broker_stub.connections.credit import CreditWindow
-from broker_stub.connections.filters import filters
+from broker_stub.connections.filters import Filters, filters
 from broker_stub.connections.incoming_links import (
     CREDIT,
     AnonymousIncomingLink,
     IncomingLink,
+    Inspect,
     RequestLink,
+    inspect_of,
 )
 from broker_stub.connections.outgoing_links import OutgoingLink
 from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.subscriptions import (
+    GLOBAL,
+    SHARED,
+    TOPIC,
+    SubscriptionRequest,
+    requested_subscription,
+)
 from broker_stub.connections.targets import Client, Targets
 from broker_stub.queueing.exchanges import Route
 from broker_stub.queueing.node_lifetime import LifetimePolicy
@@ -39,6 +50,7 @@ from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from haclient.engine.links import ReceiverLink, SenderLink
 from haclient.engine.protocol import Engine
 
+_TOPIC = terminus.NodeFacts(frozenset((TOPIC, SHARED, GLOBAL)))
 Incoming = IncomingLink | AnonymousIncomingLink | RequestLink
 
 
@@ -46,6 +58,10 @@ class LinkClient(Client, Protocol):
     """The connection that has the links: their owner, and what carries what they send."""
 
     congested: bool
+
+    @property
+    def client_id(self) -> str:
+        """The container id."""
 
     def sent(self, size: int) -> None:
         """Count what was given to proton."""
@@ -70,6 +86,7 @@ class ClientLinks:
         "_incoming",
         "_outgoing",
         "_server",
+        "_subscribed",
         "_targets",
         "_unfinished",
         "uses_queues",
@@ -87,6 +104,8 @@ class ClientLinks:
         """The temporary queues of receivers from exchanges."""
         self._ends: dict[OutgoingLink | Incoming, Callable[[], None]] = {}
         """What to call when links to dynamic queues end."""
+        self._subscribed: dict[OutgoingLink, Queue] = {}
+        """The queues of subscriptions."""
 
     def accept(self, engine: Engine, link: SenderLink | ReceiverLink) -> None:
         """Answer a client's Attach.
@@ -109,6 +128,7 @@ class ClientLinks:
         if isinstance(owner, OutgoingLink):
             self._outgoing.discard(owner)
             self._end_exchange_queue(owner)
+            self._end_subscription(owner)
         else:
             owner.end()
             self._incoming.discard(owner)
@@ -121,6 +141,7 @@ class ClientLinks:
         for outgoing in self._outgoing:
             outgoing.end(died=died)
             self._end_exchange_queue(outgoing)
+            self._end_subscription(outgoing)
         for incoming in self._incoming:
             incoming.end()
         self._outgoing.clear()
@@ -160,9 +181,11 @@ class ClientLinks:
         incoming: Incoming
         intake = self._server.addresses.intake
         if remote.type == Terminus.TARGET and not remote.dynamic and not remote.address:
+            resolve = self._targets.to_send
             incoming = AnonymousIncomingLink(
-                link, self._client, self._targets.to_send, self._window(), intake
+                link, self._client, resolve, self._window(), intake, inspect=self._inspect()
             )
+            terminus.answer_target(link, None, terminus.NodeFacts())
         else:
             policy = terminus.lifetime_policy(remote) if remote.dynamic else None
             target = (
@@ -172,7 +195,9 @@ class ClientLinks:
             )
             if isinstance(target, Queue | Route):
                 self.uses_queues |= isinstance(target, Route) or not target.temporary
-                incoming = IncomingLink(link, self._client, target, self._window(), intake)
+                incoming = IncomingLink(
+                    link, self._client, target, self._window(), intake, inspect=self._inspect()
+                )
                 terminus.answer_target(link, target.name, terminus.node_facts(target, policy))
                 self._attached(incoming, target, is_creator=policy is not None)
             else:
@@ -184,6 +209,10 @@ class ClientLinks:
         engine.attach(link)
         incoming.start()
 
+    def _inspect(self) -> Inspect:
+        user = self._client.user
+        return inspect_of(user) if self._server.auth.checks_user_id(user) else inspect_new
+
     def _window(self) -> CreditWindow:
         return CreditWindow(CREDIT, self._server.limits.credit_size)
 
@@ -191,24 +220,49 @@ class ClientLinks:
         endpoint = link.endpoint
         remote = endpoint.remote_source
         found = filters(remote)
-        terminus.refuse_subscriptions(remote, is_exchange=self._targets.is_exchange(remote.address))
+        is_exchange = self._targets.is_exchange(remote.address)
+        request = requested_subscription(link, self._client.client_id, is_exchange=is_exchange)
+        receive = self._receive if request is None else functools.partial(self._subscribe, request)
+        outgoing = receive(link, found)
+        self._outgoing.add(outgoing)
+        link.owner = outgoing
+        engine.attach(link)
+
+    def _receive(self, link: SenderLink, found: Filters) -> OutgoingLink:
+        remote = link.endpoint.remote_source
+        terminus.check_is_topic(remote, is_exchange=self._targets.is_exchange(remote.address))
         policy = terminus.lifetime_policy(remote) if remote.dynamic else None
         target = (
             self._targets.to_receive(remote.address, terminus.node_properties(remote))
             if policy is None
             else self._dynamic(policy)
         )
-        queue = self._targets.queue_of(target)
+        queue = self._targets.queue_of(target, found.selector)
         self.uses_queues |= not queue.temporary
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
         facts = terminus.node_facts(target, policy)
         terminus.answer_source(link, target.name, facts, browsing=browsing, filters=found.asked)
-        outgoing = OutgoingLink(link, queue, self._client, browsing=browsing, selects=found.selects)
+        # What an exchange's queue does not select does not come into it.
+        selects = found.selects if queue is target else None
+        outgoing = OutgoingLink(link, queue, self._client, browsing=browsing, selects=selects)
         self._attached(outgoing, queue, is_creator=policy is not None)
-        self._outgoing.add(outgoing)
         if queue.name == REPLICATION_QUEUE and not browsing:
             self._server.site.read_by(outgoing)
         if queue is not target:
             self._exchange_queues[outgoing] = queue
-        link.owner = outgoing
-        engine.attach(link)
+        return outgoing
+
+    def _subscribe(self, request: SubscriptionRequest, link: SenderLink, found: Filters) -> OutgoingLink:
+        queue, topic = self._targets.subscription(request, link.endpoint.remote_source, found.selector)
+        self.uses_queues |= not queue.temporary
+        durable = request.durable
+        terminus.answer_source(link, topic, _TOPIC, browsing=False, filters=found.asked, durable=durable)
+        outgoing = OutgoingLink(link, queue, self._client, browsing=False)
+        self._server.subscriptions.attached(queue, outgoing, shared=request.shared)
+        self._subscribed[outgoing] = queue
+        return outgoing
+
+    def _end_subscription(self, outgoing: OutgoingLink) -> None:
+        queue = self._subscribed.pop(outgoing, None)
+        if queue is not None:
+            self._server.subscriptions.detached(queue, outgoing, closed=outgoing.link.closed_by_peer)

@@ -55,7 +55,7 @@ _BURST = 256 * 1024
 _GENERATION = proton.symbol("haclient:generation")
 # The client chooses its container id, of any length.
 _MAX_ID_LENGTH = 300
-_OFFERED = ("ANONYMOUS-RELAY",)
+_OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS")
 
 
 class ClientConnection:

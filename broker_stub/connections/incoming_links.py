@@ -11,6 +11,7 @@ Rules
 * The member settles a delivery when the target has made it safe, not before.
 * A message that an exchange routes to no queue is released.
 * Bytes that are no message are rejected, and the link continues.
+* Where users prove who they are, a message with another user's ``user-id`` is rejected.
 * Annotations that mark a message as another site's are removed: only this site sets them.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (flow control); part 3, section 3.4; "Anonymous Terminus
@@ -26,8 +27,18 @@ from typing import Protocol
 
 import proton
 
-from broker_stub.amqp.conditions import LINK_TRANSFER_LIMIT_EXCEEDED, RESOURCE_DELETED
-from broker_stub.amqp.message_format import MalformedMessageError, inspect_new, to_address
+from broker_stub.amqp.conditions import (
+    LINK_TRANSFER_LIMIT_EXCEEDED,
+    RESOURCE_DELETED,
+    UNAUTHORIZED_ACCESS,
+)
+from broker_stub.amqp.message_format import (
+    Envelope,
+    MalformedMessageError,
+    inspect_new,
+    to_address,
+    user_id,
+)
 from broker_stub.connections.credit import CreditWindow
 from broker_stub.connections.kept_deliveries import KeptDeliveries
 from broker_stub.queueing.exchanges import Route, UnroutableError
@@ -42,6 +53,8 @@ logger = logging.getLogger("broker_stub.connections.incoming_links")
 
 # Enough to keep a link of 10 ms round trip at 100,000 messages a second.
 CREDIT = 1000
+# Bytes of a name in an error.
+_LONGEST_NAME = 100
 
 
 class Router(Protocol):
@@ -58,6 +71,28 @@ class LinkOwner(Protocol):
         """The client closed the link."""
 
 
+Inspect = Callable[[bytes], Envelope]
+
+
+class UserIdError(MalformedMessageError):
+    """A message says that it is another user's."""
+
+    condition = UNAUTHORIZED_ACCESS
+
+
+def inspect_of(user: str | None) -> Inspect:
+    """Inspects the messages of one user, where users prove who they are; ``None`` for one who has no name."""
+    name = (user or "").encode()
+
+    def inspect(data: bytes) -> Envelope:
+        claimed = user_id(data)
+        if claimed and claimed != name:
+            raise UserIdError(f"its user-id is {claimed[:_LONGEST_NAME]!r}, and its sender is {user!r}")
+        return inspect_new(data)
+
+    return inspect
+
+
 class RequestHandler(Protocol):
     """A node of the broker's own that takes whole messages."""
 
@@ -66,9 +101,12 @@ class RequestHandler(Protocol):
 
 
 class IncomingLink:
-    """The receiving end of a link to one target."""
+    """The receiving end of a link to one target.
 
-    __slots__ = ("_intake", "_kept", "_owner", "_stalled", "_target", "_window", "link")
+    :param inspect: checks a message, and reads what a queue needs of it.
+    """
+
+    __slots__ = ("_inspect", "_intake", "_kept", "_owner", "_stalled", "_target", "_window", "link")
 
     def __init__(
         self,
@@ -77,7 +115,10 @@ class IncomingLink:
         target: Queue | Route,
         window: CreditWindow,
         intake: Intake,
+        *,
+        inspect: Inspect = inspect_new,
     ) -> None:
+        self._inspect = inspect
         self._intake = intake if _is_stored(target) else Intake()
         self._kept = KeptDeliveries(self._intake)
         self.link = link
@@ -119,7 +160,7 @@ class IncomingLink:
     def _take(self, delivery: DeliveryPointer | None, data: bytes) -> None:
         link = self.link
         try:
-            envelope = inspect_new(data)
+            envelope = self._inspect(data)
             data = without_origin(data)
             target = self._target
             if target.deleted:
@@ -153,13 +194,24 @@ class IncomingLink:
 
 
 class AnonymousIncomingLink:
-    """The receiving end of a link without an address: every message names its target."""
+    """The receiving end of a link without an address: every message names its target.
 
-    __slots__ = ("_intake", "_kept", "_owner", "_resolve", "_waiting", "_window", "link")
+    :param inspect: as for ``IncomingLink``.
+    """
+
+    __slots__ = ("_inspect", "_intake", "_kept", "_owner", "_resolve", "_waiting", "_window", "link")
 
     def __init__(
-        self, link: ReceiverLink, owner: LinkOwner, resolve: Router, window: CreditWindow, intake: Intake
+        self,
+        link: ReceiverLink,
+        owner: LinkOwner,
+        resolve: Router,
+        window: CreditWindow,
+        intake: Intake,
+        *,
+        inspect: Inspect = inspect_new,
     ) -> None:
+        self._inspect = inspect
         self._intake = intake
         self._kept = KeptDeliveries(intake)
         self.link = link
@@ -202,7 +254,7 @@ class AnonymousIncomingLink:
         """Put a message into its target, or keep it; ``again`` is for one that was kept."""
         link = self.link
         try:
-            envelope = inspect_new(data)
+            envelope = self._inspect(data)
             data = without_origin(data)
             target = self._resolve(to_address(data))
             if isinstance(target, Queue | Route):

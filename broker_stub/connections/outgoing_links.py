@@ -152,8 +152,8 @@ class OutgoingLink:
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """The client closed the link."""
-        self._connection.link_closed(self)
         self.end(died=False)
+        self._connection.link_closed(self)
 
     # -- for the connection ---------------------------------------------------------------------
 
@@ -176,8 +176,8 @@ class OutgoingLink:
 
     def _close(self, condition: str, why: str, *, died: bool) -> None:
         self.link.close(proton.Condition(condition, why))
-        self._connection.link_closed(self)
         self.end(died=died)
+        self._connection.link_closed(self)
 
     def end(self, *, died: bool) -> None:
         """Return the messages that the client has not settled."""

@@ -10,6 +10,7 @@ from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, Decision
 from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.connections.limits import ConnectionLimits
+from broker_stub.connections.subscriptions import Subscriptions
 from broker_stub.connections.unfinished import UnfinishedMessages
 from broker_stub.election.roles import Membership
 from broker_stub.queueing.nodes import Addresses
@@ -57,6 +58,10 @@ class ConnectionServer(Protocol):
     @property
     def unfinished(self) -> UnfinishedMessages:
         """The unfinished messages of all connections."""
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """Those of all connections."""
 
     @property
     def membership(self) -> Membership:

@@ -15,20 +15,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from proton import Terminus
+
 from broker_stub.amqp.conditions import (
     ILLEGAL_STATE,
     INVALID_FIELD,
     NOT_ALLOWED,
+    NOT_IMPLEMENTED,
     RESOURCE_LIMIT_EXCEEDED,
     UNAUTHORIZED_ACCESS,
 )
 from broker_stub.amqp.node_names import MANAGEMENT
 from broker_stub.connections.incoming_links import RequestHandler
 from broker_stub.connections.server import ConnectionServer
+from broker_stub.connections.subscriptions import SubscriptionRequest
 from broker_stub.connections.terminus import NO_NODE_PROPERTIES, NodeProperties
 from broker_stub.queueing.exchanges import ExchangeType, Route
 from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
 
 # A connection that manages has one.
@@ -100,23 +105,51 @@ class Targets:
         """Whether an exchange has the address, with a key or without."""
         return bool(address) and self._server.addresses.find_route(str(address)) is not None
 
-    def queue_of(self, target: Queue | Route) -> Queue:
-        """The queue to receive from: the target, or a temporary one that is bound to an exchange."""
-        queue = self._bound_queue(target) if isinstance(target, Route) else target
+    def queue_of(self, target: Queue | Route, selector: str = "") -> Queue:
+        """The queue to receive from: the target, or a temporary one that is bound to an exchange.
+
+        :param selector: what the temporary one gets; empty for everything.
+        """
+        queue = self._bound_queue(target, selector) if isinstance(target, Route) else target
         if queue.exclusive_to not in (None, self._client):
             raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"{queue.name} belongs to another connection")
         return queue
 
-    def _bound_queue(self, route: Route) -> Queue:
+    def subscription(
+        self, request: SubscriptionRequest, source: Terminus, selector: str
+    ) -> tuple[Queue, str]:
+        """The queue of a subscription, and its topic.
+
+        :param selector: what it gets; empty for everything.
+        """
+        subscriptions = self._server.subscriptions
+        if request.is_lookup:
+            self._check_may_use(None)
+            return subscriptions.find(request)
+        route = (
+            self.to_receive(source.address, NO_NODE_PROPERTIES) if self.is_exchange(source.address) else None
+        )
+        if not isinstance(route, Route):
+            raise AddressRefusedError(
+                NOT_IMPLEMENTED, f"{source.address!r} is no exchange, and a queue has no subscriptions"
+            )
+        return subscriptions.open(request, route, self._binding_key(route), selector), route.name
+
+    def _bound_queue(self, route: Route, selector: str) -> Queue:
+        key = self._binding_key(route)
+        queue = self._server.addresses.temporary(self._client, options=QueueOptions(selector=selector))
+        self._server.addresses.bind(route.exchange, queue, key)
+        return queue
+
+    @staticmethod
+    def _binding_key(route: Route) -> str:
         if route.exchange.type is ExchangeType.REPLICATION:
             raise AddressRefusedError(NOT_ALLOWED, f"clients cannot receive from {route.exchange.name!r}")
         key = _DEFAULT_KEYS.get(route.exchange.type) if route.key is None else route.key
         if key is None:
             address = f"{route.exchange.name}/key"
             raise AddressRefusedError(INVALID_FIELD, f"a direct exchange requires an address {address}")
-        queue = self._server.addresses.temporary(self._client)
-        self._server.addresses.bind(route.exchange, queue, key)
-        return queue
+        return key
 
     # -- permissions ----------------------------------------------------------------------------
 

@@ -191,21 +191,12 @@ def node_properties(terminus: proton.Terminus) -> NodeProperties:
     )
 
 
-def refuse_subscriptions(source: proton.Terminus, *, is_exchange: bool) -> None:
-    """Refuse a source that is a subscription: a client that asks for all messages must not share a queue's.
+def check_is_topic(source: proton.Terminus, *, is_exchange: bool) -> None:
+    """Refuse a subscription to a queue: its messages would be shared with others.
 
-    An exchange has subscriptions that end with their link; there are no others.
-
-    :raises AddressRefusedError: when it is durable or shared, or its topic is no exchange.
+    :raises AddressRefusedError: when the topic is no exchange.
     """
-    if source.type == proton.Terminus.UNSPECIFIED and not source.dynamic and source.address is None:
-        raise AddressRefusedError(NOT_IMPLEMENTED, "durable subscriptions are not supported")
-    asked = peer_fields.capabilities(source)
-    if source.durability and source.expiry_policy == proton.Terminus.EXPIRE_NEVER:
-        raise AddressRefusedError(NOT_IMPLEMENTED, "durable subscriptions are not supported")
-    if "shared" in asked:
-        raise AddressRefusedError(NOT_IMPLEMENTED, "shared subscriptions are not supported")
-    if "topic" in asked and not is_exchange:
+    if "topic" in peer_fields.capabilities(source) and not is_exchange:
         raise AddressRefusedError(
             NOT_IMPLEMENTED, f"{source.address!r} is no exchange, and a queue has no subscriptions"
         )

@@ -16,6 +16,7 @@ Rules
 * Every queue that fits gets one copy, however many of its bindings fit.
 * The sender's transfer is settled when every copy is complete.  Some copies may be there
   when it is not settled: then it sends again, which is at-least-once for each queue.
+* A queue with a selector gets what it selects (``QueueOptions.selector``).
 * A message that fits no binding is not taken: its outcome is ``released``, so the sender learns
   that no consumer will ever get it and may send it again later.
 * Senders get no new credit while any of the queues that are bound is full.
@@ -87,6 +88,8 @@ class Exchange:
         self.deleted = False
         self._bindings: dict[Queue, dict[str, Binding]] = {}
         self._table: _Table = _TABLES[kind]()
+        self.selective: set[Queue] = set()
+        """The queues that get some messages only."""
         self._routes: dict[str, tuple[Queue, ...]] = {}
         self._stalled: dict[Callable[[], None], None] = {}
         self._watched: set[Queue] = set()
@@ -98,6 +101,10 @@ class Exchange:
         """Every binding, those of one queue together."""
         return tuple(binding for keys in self._bindings.values() for binding in keys.values())
 
+    def bindings_of(self, queue: Queue) -> tuple[Binding, ...]:
+        """The bindings of one queue."""
+        return tuple(self._bindings.get(queue, {}).values())
+
     def binding(self, queue: Queue, key: str) -> Binding | None:
         """The binding of a queue with a key."""
         return self._bindings.get(queue, {}).get(key)
@@ -106,6 +113,8 @@ class Exchange:
         """Route by a binding that is new."""
         self._bindings.setdefault(binding.queue, {})[binding.key] = binding
         self._table.add(binding.key, binding.queue)
+        if binding.queue.selector is not None:
+            self.selective.add(binding.queue)
         self._changed()
 
     def remove(self, binding: Binding) -> None:
@@ -114,6 +123,7 @@ class Exchange:
         del self._bindings[queue][binding.key]
         if not self._bindings[queue]:
             del self._bindings[queue]
+            self.selective.discard(queue)
         self._table.remove(binding.key, queue)
         self._changed()
 
@@ -126,6 +136,7 @@ class Exchange:
         """The exchange is deleted."""
         self.deleted = True
         self._bindings.clear()
+        self.selective.clear()
         self._table = _TABLES[self.type]()
         self._changed()
 
@@ -250,6 +261,8 @@ class Route:
         if len(key) > MAX_KEY:
             raise MalformedMessageError(f"a routing key has at most {MAX_KEY} characters")
         queues = self.exchange.route(key)
+        if self.exchange.selective:
+            queues = tuple(each for each in queues if each.selector is None or each.selector.selects(data))
         if not queues:
             raise UnroutableError(f"no binding of {self.exchange.name!r} fits {key!r}")
         if len(queues) > 1:

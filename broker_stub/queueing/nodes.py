@@ -270,22 +270,30 @@ class Addresses:
             self.watcher.queue_deleted(queue)
 
     def temporary(
-        self, owner: object, policy: LifetimePolicy | None = None, *, limited: bool = True
+        self,
+        owner: object,
+        policy: LifetimePolicy | None = None,
+        *,
+        name: str = "",
+        options: QueueOptions = NO_OPTIONS,
+        limited: bool = True,
     ) -> Queue:
-        """A new queue with a name of its own, for one connection.
+        """A new queue that is neither stored nor replicated, mostly for one connection.
 
+        :param owner: who alone may take from it; ``None`` for anybody.
+        :param name: its own; one is made by default.
         :param policy: when it ends before its connection does; ``None`` for when it is deleted.
         :param limited: whether it is refused when there are too many.
         :raises AddressRefusedError: when there are too many queues.
         """
         if limited:
             self._check_queue_limit()
-        name = f"{TEMPORARY_PREFIX}{uuid.uuid4()}"
         queue = Queue(
-            name,
+            name or f"{TEMPORARY_PREFIX}{uuid.uuid4()}",
             self._clock,
             limits=self._limits,
             total=self.total,
+            options=options,
             exclusive_to=owner,
             temporary=True,
             now_ms=self.now_ms,

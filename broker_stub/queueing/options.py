@@ -16,11 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from broker_stub.queueing.selectors import Selector, SelectorError
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
 
 MAX_DELIVERY_COUNT = "x-max-delivery-count"
 DEAD_LETTER_ADDRESS = "x-dead-letter-address"
-OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS)
+SELECTOR = "x-selector"
+OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS, SELECTOR)
 
 # Long enough for any name a person gives; the name is kept in logs and in status answers.
 MAX_NAME = 1024
@@ -38,10 +40,12 @@ class QueueOptions:
 
     :param max_delivery_count: failed deliveries after which a message is a dead letter; 0 for no limit.
     :param dead_letter_address: the queue or exchange that gets dead letters; empty for none.
+    :param selector: which messages it gets from the exchanges that it is bound to; empty for all.
     """
 
     max_delivery_count: int = 0
     dead_letter_address: str = ""
+    selector: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> QueueOptions:
@@ -55,7 +59,14 @@ class QueueOptions:
         address = given.get(DEAD_LETTER_ADDRESS) or ""
         if not isinstance(address, str):
             raise QueueOptionError(f"{DEAD_LETTER_ADDRESS} is an address, and not {address!r}")
-        return cls(max_delivery_count=int(count), dead_letter_address=str(address))
+        selector = given.get(SELECTOR) or ""
+        if not isinstance(selector, str):
+            raise QueueOptionError(f"{SELECTOR} is a selector, and not {selector!r}")
+        try:
+            selector = selector and Selector(str(selector)).text
+        except SelectorError as error:
+            raise QueueOptionError(f"{SELECTOR}: {error}") from error
+        return cls(max_delivery_count=int(count), dead_letter_address=str(address), selector=selector)
 
     def check_for(self, name: str, reserved: tuple[str, ...]) -> None:
         """Make sure that a queue of that name can have them.
@@ -71,7 +82,7 @@ class QueueOptions:
 
     def plain(self) -> dict[str, Any]:
         """Those that differ from their defaults, by name: what JSON can hold."""
-        values = (self.max_delivery_count, self.dead_letter_address)
+        values = (self.max_delivery_count, self.dead_letter_address, self.selector)
         return {name: value for name, value in zip(OPTION_NAMES, values, strict=True) if value}
 
 

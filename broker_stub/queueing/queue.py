@@ -53,6 +53,7 @@ from broker_stub.queueing.message import (
 )
 from broker_stub.queueing.options import NO_OPTIONS, QueueOptions
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, TotalSize, Watermarks
+from broker_stub.queueing.selectors import Selector
 from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Queue:
         self.replicate = replicate
         self.site = site
         self.options = options
+        self.selector = Selector(options.selector) if options.selector else None
+        """What it gets from exchanges; ``None`` for everything."""
         self._dead_letters = dead_letters
         self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
         """What it remembers for another site."""

@@ -197,6 +197,8 @@ def _answer(link: Link) -> None:
     if not link.endpoint.state & proton.Endpoint.REMOTE_CLOSED:
         link.endpoint.detach()
     else:
+        if isinstance(link, SenderLink):
+            link.closed_by_peer = True
         link.endpoint.close()
 
 

@@ -12,7 +12,8 @@ Rules
   proton, for its objects are gone.
 * A delivery is known by its C pointer, and only while it is in ``_unsettled``: proton uses the
   memory of a settled delivery again.
-* ``closed_here`` says that the Detach was made here, answered or not.
+* ``closed_here`` says that the Detach was made here, answered or not; ``closed_by_peer``, that the receiver's
+  Detach gave up the source as well (section 2.6.6).
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
@@ -73,6 +74,7 @@ class SenderLink:
         "_tag",
         "_tag_number",
         "_unsettled",
+        "closed_by_peer",
         "closed_here",
         "dead",
         "endpoint",
@@ -84,7 +86,7 @@ class SenderLink:
         self._engine = engine
         self.endpoint = endpoint
         self.owner = owner
-        self.closed_here = self.dead = False
+        self.closed_here = self.closed_by_peer = self.dead = False
         self._pn = endpoint._impl
         self._unsettled: dict[DeliveryPointer, Any] = {}
         self._confirming: set[DeliveryPointer] | None = None

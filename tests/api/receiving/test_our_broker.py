@@ -67,20 +67,42 @@ async def test_a_drain_while_browsing(api: API, members: Members) -> None:
     await connection.close()
 
 
-async def test_a_subscription_that_it_cannot_keep_is_refused(api: API, members: Members) -> None:
+async def test_a_subscription_to_a_queue_is_refused(api: API, members: Members) -> None:
     """Two receivers that subscribe must not share the messages of a queue."""
     member = members.start("alone", role="primary")
     connection = await api.connect(f"amqp://{member.address}?client_id=me")
-    with pytest.raises(LinkRefused, match="'prices' is no exchange, and a queue has no subscriptions"):
-        await connection.subscribe("prices")
-    with pytest.raises(LinkRefused, match="durable subscriptions are not supported"):
-        await connection.subscribe("prices", name="audit", durable=True)
-    with pytest.raises(LinkRefused, match="shared subscriptions are not supported"):
-        await connection.subscribe("prices", name="audit", shared=True)
-    with pytest.raises(LinkRefused, match="durable subscriptions are not supported"):
+    for options in ({}, {"name": "audit", "durable": True}, {"name": "audit", "shared": True}):
+        with pytest.raises(LinkRefused, match="'prices' is no exchange, and a queue has no subscriptions"):
+            await connection.subscribe("prices", **options)
+    with pytest.raises(LinkRefused, match="there is no subscription"):
         await connection.unsubscribe("audit")
     await connection.close()
     assert "prices" not in [queue["name"] for queue in member.status().facts["queues"]]
+
+
+async def test_durable_and_shared_subscriptions(api: API, members: Members) -> None:
+    member = members.start("alone", role="primary")
+    member.ask(lambda admin: admin.create("haclient.exchange", "prices", type="fanout"))
+    connection = await api.connect(f"amqp://{member.address}?client_id=me")
+    durable = await connection.subscribe("prices", name="audit", durable=True)
+    team = [await connection.subscribe("prices", name="team", shared=True) for _ in range(2)]
+    await durable.close()
+    sender = await connection.create_sender("prices")
+    for number in range(4):
+        await sender.send(number)
+    shared = [bodies(await receiver.receive_many(4, timeout=10)) for receiver in team]
+    assert sorted(body for some in shared for body in some) == list(range(4))
+    again = await connection.subscribe("prices", name="audit", durable=True)
+    assert bodies(await again.receive_many(4, min_count=4, timeout=10)) == list(range(4))
+    other = await api.connect(f"amqp://{member.address}?client_id=me")
+    with pytest.raises(LinkRefused, match="is in use"):
+        await other.unsubscribe("audit")
+    await other.close()
+    for receiver in (again, *team):
+        await receiver.close()
+    await connection.unsubscribe("audit")
+    await connection.close()
+    assert not [each for each in member.status().facts["queues"] if each["name"].startswith("subscription/")]
 
 
 async def test_each_subscription_of_an_exchange_gets_every_message(api: API, members: Members) -> None:

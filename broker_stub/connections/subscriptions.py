@@ -1,0 +1,163 @@
+"""Subscriptions to an exchange that outlive their link, or that several links share.
+
+Theory of operation
+-------------------
+A subscription is a queue, bound to its exchange with the key in the source's address.  Its name is made of
+the name of the link and the container id, by which the client, or another one, finds it again.  So it has
+what a queue has: it is replicated, bounded and listed.
+
+Rules (those of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
+-----
+* The name of the subscription is that of the link up to ``|``.  It belongs to the container id, unless it is
+  shared and ``global``.
+* A durable one is kept when its link is detached or lost, and deleted when the link is closed and no other is
+  left.  One that is shared and not durable ends with its last link, and is not replicated.
+* One that is not shared has one link: a second one takes over.
+* A subscription that comes again with another address or selector is a new one, unless somebody uses it.
+* A source that is null is that of the durable subscription of the link's name: it can be closed.
+
+Sources: AMQP 1.0 part 2, section 2.6.6 (detached and closed), part 3, section 3.5.3 (source); Apache Qpid
+JMS, ``AmqpSubscriptionTracker``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import proton
+
+from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND
+from broker_stub.connections.outgoing_links import OutgoingLink
+from broker_stub.queueing.exchanges import Binding, Route
+from broker_stub.queueing.nodes import Addresses, AddressRefusedError
+from broker_stub.queueing.options import QueueOptions
+from broker_stub.queueing.queue import Queue
+from haclient.engine import peer_fields
+from haclient.engine.links import SenderLink
+
+logger = logging.getLogger("broker_stub.connections.subscriptions")
+
+TOPIC, SHARED, GLOBAL = "topic", "shared", "global"
+PREFIX = "subscription/"
+_DELIMITER = "|"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRequest:
+    """What an Attach asks for.
+
+    :param name: of the subscription's queue.
+    :param durable: whether it outlives its links.
+    :param shared: whether it may have several.
+    :param is_lookup: the source is null: it must be there already.
+    """
+
+    name: str
+    durable: bool
+    shared: bool
+    is_lookup: bool = False
+
+
+def requested_subscription(
+    link: SenderLink, container: str, *, is_exchange: bool
+) -> SubscriptionRequest | None:
+    """The subscription that an Attach asks for; ``None`` for a queue, or for one that ends with the link.
+
+    :param is_exchange: whether the source's address is one.
+    :raises AddressRefusedError: when it has no name.
+    """
+    source = link.endpoint.remote_source
+    asked = peer_fields.capabilities(source)
+    if source.type == proton.Terminus.UNSPECIFIED and not source.dynamic and source.address is None:
+        return SubscriptionRequest(_name(link, container), durable=True, shared=False, is_lookup=True)
+    shared = SHARED in asked
+    # A queue keeps its messages, whether a durable source asks for that or not.
+    durable = _is_durable(source) and (shared or TOPIC in asked or is_exchange)
+    if not shared and not durable:
+        return None
+    name = _name(link, "" if shared and GLOBAL in asked else container)
+    return SubscriptionRequest(name if durable else f"{name}{_DELIMITER}volatile", durable, shared)
+
+
+def _is_durable(source: proton.Terminus) -> bool:
+    return bool(source.durability) and source.expiry_policy == proton.Terminus.EXPIRE_NEVER
+
+
+def _name(link: SenderLink, scope: str) -> str:
+    name = link.endpoint.name.partition(_DELIMITER)[0]
+    if not name:
+        raise AddressRefusedError(INVALID_FIELD, "a subscription has the name of its link, and that has none")
+    return f"{PREFIX}{scope}/{name}"
+
+
+class Subscriptions:
+    """All subscriptions of a member, and the links that use them."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._links: dict[Queue, dict[OutgoingLink, None]] = {}
+
+    def open(self, request: SubscriptionRequest, route: Route, key: str, selector: str) -> Queue:
+        """The queue of a subscription; made if need be.
+
+        :param key: that of the binding.
+        :param selector: what the subscription gets; empty for everything.
+        :raises AddressRefusedError: when it is in use for something else, or cannot be made.
+        """
+        options = QueueOptions(selector=selector)
+        queue = self._addresses.find_queue(request.name)
+        if queue is not None:
+            bound = route.exchange.binding(queue, key)
+            if bound is not None and queue.options == options:
+                return queue
+            if self._links.get(queue):
+                raise AddressRefusedError(
+                    NOT_ALLOWED, f"{queue.name!r} is in use, with another address or selector"
+                )
+            self._addresses.delete(queue)
+        if request.durable:
+            queue = self._addresses.declare(request.name, replicate=route.exchange.replicate, options=options)
+        else:
+            queue = self._addresses.temporary(None, name=request.name, options=options)
+        self._addresses.bind(route.exchange, queue, key)
+        return queue
+
+    def find(self, request: SubscriptionRequest) -> tuple[Queue, str]:
+        """The queue of a durable subscription that must be there, and its topic.
+
+        :raises AddressRefusedError: when it is not, or when it is in use.
+        """
+        queue = self._addresses.find_queue(request.name)
+        if queue is None:
+            raise AddressRefusedError(NOT_FOUND, f"there is no subscription {request.name!r}")
+        if self._links.get(queue):
+            raise AddressRefusedError(NOT_ALLOWED, f"{request.name!r} is in use")
+        binding = next(iter(self._bindings(queue)), None)
+        return queue, "" if binding is None else Route(binding.exchange, binding.key or None).name
+
+    def _bindings(self, queue: Queue) -> Iterable[Binding]:
+        return (each for exchange in self._addresses.exchanges for each in exchange.bindings_of(queue))
+
+    def attached(self, queue: Queue, owner: OutgoingLink, *, shared: bool) -> None:
+        """A link uses a subscription; where it is not shared, others lose it."""
+        if not shared:
+            for other in tuple(self._links.get(queue, ())):
+                other.steal()
+        self._links.setdefault(queue, {})[owner] = None
+
+    def detached(self, queue: Queue, owner: OutgoingLink, *, closed: bool) -> None:
+        """A link uses it no longer.
+
+        :param closed: whether the client gave the subscription up.
+        """
+        links = self._links.get(queue)
+        if links is None or owner not in links:
+            return
+        del links[owner]
+        if not links:
+            del self._links[queue]
+            if (closed or queue.temporary) and not queue.deleted:
+                logger.info("%r is removed with its last link", queue.name)
+                self._addresses.delete(queue)
