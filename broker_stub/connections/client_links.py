@@ -6,6 +6,8 @@ Rules
 * A receiver from an exchange has a queue of its own, which ends with the link (``targets``), or that of a
   subscription (``subscriptions``).
 * When its links end, what they wait for is given up, and what they hold is returned.
+* An Attach that asks what became of deliveries (an unsettled map) is answered when everything that has left
+  the queue is complete, so that the answer holds for good (``queueing.confirmations``).
 
 Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (source and target).
 """
@@ -16,6 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Protocol
 
+import proton
 from proton import Terminus
 
 from broker_stub.amqp.conditions import NOT_IMPLEMENTED
@@ -42,13 +45,16 @@ from broker_stub.connections.subscriptions import (
     requested_subscription,
 )
 from broker_stub.connections.targets import Client, Targets
+from broker_stub.queueing.confirmations import owner_of
 from broker_stub.queueing.exchanges import Route
 from broker_stub.queueing.node_lifetime import LifetimePolicy
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
-from haclient.engine.links import ReceiverLink, SenderLink
+from haclient.engine import unsettled
+from haclient.engine.links import ReceiverLink, SenderLink, raw_name
 from haclient.engine.protocol import Engine
+from haclient.engine.wire import attach_frame
 
 _TOPIC = terminus.NodeFacts(frozenset((TOPIC, SHARED, GLOBAL)))
 Incoming = IncomingLink | AnonymousIncomingLink | RequestLink
@@ -81,6 +87,7 @@ class ClientLinks:
 
     __slots__ = (
         "_client",
+        "_ended",
         "_ends",
         "_exchange_queues",
         "_incoming",
@@ -94,6 +101,7 @@ class ClientLinks:
 
     def __init__(self, server: ConnectionServer, client: LinkClient) -> None:
         self.uses_queues = False
+        self._ended = False
         self._server = server
         self._client = client
         self._targets = Targets(server, client)
@@ -114,8 +122,38 @@ class ClientLinks:
         """
         if isinstance(link, ReceiverLink):
             self._accept_incoming(engine, link)
+        elif (queue := self._resumed(link)) is not None:
+            queue.confirmations.steal(owner_of(self._client.client_id, raw_name(link)))
+            queue.confirmations.when_recorded(self._resume, (engine, link))
         else:
             self._accept_outgoing(engine, link)
+
+    def _resumed(self, link: SenderLink) -> Queue | None:
+        """The queue of a link that asks what became of its deliveries; ``None`` for nothing to answer."""
+        source = link.endpoint.remote_source
+        if not link.peer_unsettled or source.dynamic or not self._server.membership.role.serves:
+            return None
+        request = self._requested_subscription(link)
+        return self._server.addresses.find_queue(source.address or "" if request is None else request.name)
+
+    def _owner(self, link: SenderLink) -> bytes | None:
+        """Who accepts over a link, if it asks for confirmations."""
+        return owner_of(self._client.client_id, raw_name(link)) if link.is_asked_to_confirm else None
+
+    def _requested_subscription(self, link: SenderLink) -> SubscriptionRequest | None:
+        is_exchange = self._targets.is_exchange(link.endpoint.remote_source.address)
+        return requested_subscription(link, self._client.client_id, is_exchange=is_exchange)
+
+    def _resume(self, waiting: tuple[Engine, SenderLink]) -> None:
+        engine, link = waiting
+        if self._ended or link.dead or link.owner is not None:
+            return
+        try:
+            self._accept_outgoing(engine, link)
+        except AddressRefusedError as refused:
+            engine.refuse(link, proton.Condition(refused.condition, refused.description))
+        if isinstance(link.owner, OutgoingLink):
+            link.owner.credit_given(link)  # its flow arrived before the link had an owner
 
     def resume(self) -> None:
         """The connection is no longer congested."""
@@ -136,6 +174,7 @@ class ClientLinks:
 
     def end(self, *, died: bool) -> None:
         """All of them end, and their deliveries are returned."""
+        self._ended = True
         for owner in (*self._incoming, *self._outgoing):
             owner.link.owner = None
         for outgoing in self._outgoing:
@@ -220,13 +259,12 @@ class ClientLinks:
         endpoint = link.endpoint
         remote = endpoint.remote_source
         found = filters(remote)
-        is_exchange = self._targets.is_exchange(remote.address)
-        request = requested_subscription(link, self._client.client_id, is_exchange=is_exchange)
+        request = self._requested_subscription(link)
         receive = self._receive if request is None else functools.partial(self._subscribe, request)
         outgoing = receive(link, found)
         self._outgoing.add(outgoing)
         link.owner = outgoing
-        engine.attach(link)
+        unsettled.attach(engine, link, outgoing.resolve(attach_frame.states(link.peer_unsettled)))
 
     def _receive(self, link: SenderLink, found: Filters) -> OutgoingLink:
         remote = link.endpoint.remote_source
@@ -244,7 +282,9 @@ class ClientLinks:
         terminus.answer_source(link, target.name, facts, browsing=browsing, filters=found.asked)
         # What an exchange's queue does not select does not come into it.
         selects = found.selects if queue is target else None
-        outgoing = OutgoingLink(link, queue, self._client, browsing=browsing, selects=selects)
+        outgoing = OutgoingLink(
+            link, queue, self._client, browsing=browsing, selects=selects, owner=self._owner(link)
+        )
         self._attached(outgoing, queue, is_creator=policy is not None)
         if queue.name == REPLICATION_QUEUE and not browsing:
             self._server.site.read_by(outgoing)
@@ -257,7 +297,7 @@ class ClientLinks:
         self.uses_queues |= not queue.temporary
         durable = request.durable
         terminus.answer_source(link, topic, _TOPIC, browsing=False, filters=found.asked, durable=durable)
-        outgoing = OutgoingLink(link, queue, self._client, browsing=False)
+        outgoing = OutgoingLink(link, queue, self._client, browsing=False, owner=self._owner(link))
         self._server.subscriptions.attached(queue, outgoing, shared=request.shared)
         self._subscribed[outgoing] = queue
         return outgoing

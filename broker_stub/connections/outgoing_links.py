@@ -8,6 +8,8 @@ Rules
 * A link that is closed in order returns its messages unchanged; one that died returns them with the delivery
   count increased.
 * A message that is larger than the client takes stays in the queue, and the link is closed.
+* In rcv-settle-mode *second* an outcome is settled when it has taken effect: accepted and rejected when the
+  dequeue is complete (``queueing.confirmations``).  What a link was given when it ends still takes effect.
 * When its queue is deleted, the link is closed.
 
 Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
@@ -15,7 +17,9 @@ Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import proton
@@ -29,7 +33,7 @@ from broker_stub.amqp.conditions import (
 from broker_stub.amqp.message_format import with_header
 from broker_stub.queueing.message import Consumer, Message, Selects
 from broker_stub.queueing.queue import Queue
-from haclient.engine.links import SenderLink
+from haclient.engine.links import DeliveryPointer, SenderLink
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 logger = logging.getLogger("broker_stub.connections.outgoing_links")
@@ -56,9 +60,22 @@ class OutgoingConnection(Protocol):
 
 
 class OutgoingLink:
-    """The sending end of a link from one queue."""
+    """The sending end of a link from one queue.
 
-    __slots__ = ("_connection", "_consumer", "_drained", "_max_size", "_queue", "_settles", "link")
+    :param owner: who accepts over it, if it asks for confirmations; see ``queueing.confirmations``.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_connection",
+        "_consumer",
+        "_drained",
+        "_max_size",
+        "_owner",
+        "_queue",
+        "_settles",
+        "link",
+    )
 
     def __init__(
         self,
@@ -68,6 +85,7 @@ class OutgoingLink:
         *,
         browsing: bool,
         selects: Selects | None = None,
+        owner: bytes | None = None,
     ) -> None:
         self.link = link
         self._queue = queue
@@ -78,6 +96,13 @@ class OutgoingLink:
         # A message is not taken out of the queue before it is known to be small enough.
         settles = self._settles and not self._max_size
         self._consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=settles, selects=selects)
+        self._owner = owner
+        self._accepted: list[tuple[DeliveryPointer, Message]] = []
+        """What was accepted in this iteration of the event loop, and waits to be confirmed."""
+        if owner is not None:
+            link.confirm_outcomes()
+            link.set_tag_scope(queue.confirmations.scope)
+            queue.confirmations.take_over(owner, self)
 
     # -- for the queue --------------------------------------------------------------------------
 
@@ -94,7 +119,8 @@ class OutgoingLink:
             if 0 < self._max_size < len(data):
                 self._refuse(len(data))
                 return
-            self.link.send(data, message, settled=self._settles)
+            number = None if self._owner is None else message.number
+            self.link.send(data, message, settled=self._settles, number=number)
             self._connection.sent(len(data))
             if self._settles:
                 self._queue.accept(self._consumer, message)
@@ -150,10 +176,49 @@ class OutgoingLink:
                 undeliverable_here=outcome.undeliverable_here,
             )
 
+    def outcome_given(
+        self, link: SenderLink, delivery: DeliveryPointer, token: Message, outcome: Outcome
+    ) -> None:
+        """Apply the outcome of a message to the queue, and confirm it when that is complete."""
+        if outcome is ACCEPTED:
+            if not self._accepted:
+                asyncio.get_running_loop().call_soon(self._take_accepted)
+            self._accepted.append((delivery, token))
+        elif outcome.state is OutcomeState.REJECTED:
+            self.settled(link, token, outcome)
+            self._queue.confirmations.when_recorded(self._confirm_rejected, delivery)
+        else:
+            # Before the message is available again: it may be the next one on this link, with the same tag.
+            link.confirm(delivery, outcome.state, at_once=True)
+            self.settled(link, token, outcome)
+
+    def _take_accepted(self) -> None:
+        accepted, self._accepted = self._accepted, []
+        consumer, owner = self._consumer, self._owner
+        taken = [(delivery, message) for delivery, message in accepted if message in consumer.held]
+        if taken and owner is not None:
+            deliveries, messages = zip(*taken, strict=True)
+            self._queue.confirmations.accept(consumer, messages, owner, self._confirm_accepted, deliveries)
+        state = OutcomeState.ACCEPTED if consumer.browsing else OutcomeState.RELEASED
+        for delivery, message in accepted if len(taken) < len(accepted) else ():
+            if (delivery, message) not in taken:
+                self.link.confirm(delivery, state)
+
+    def _confirm_accepted(self, deliveries: Sequence[DeliveryPointer]) -> None:
+        for delivery in deliveries:
+            self.link.confirm(delivery, OutcomeState.ACCEPTED)
+
+    def _confirm_rejected(self, delivery: DeliveryPointer) -> None:
+        self.link.confirm(delivery, OutcomeState.REJECTED)
+
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """The client closed the link."""
         self.end(died=False)
         self._connection.link_closed(self)
+
+    def resolve(self, tags: Iterable[bytes]) -> dict[bytes, int]:
+        """What became of deliveries that its client has in doubt; see ``Confirmations.resolve``."""
+        return {} if self._owner is None else self._queue.confirmations.resolve(tags, self._owner)
 
     # -- for the connection ---------------------------------------------------------------------
 
@@ -181,4 +246,8 @@ class OutgoingLink:
 
     def end(self, *, died: bool) -> None:
         """Return the messages that the client has not settled."""
+        if self._accepted:
+            self._take_accepted()
+        if self._owner is not None:
+            self._queue.confirmations.ended(self._owner, self)
         self._queue.unsubscribe(self._consumer, died=died)

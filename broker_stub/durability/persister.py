@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from broker_stub.amqp.message_format import PLAIN
@@ -157,6 +157,24 @@ class Persister:
             completion.pending_acks += 1
             self._committing.append((sequence, completion))
         return completion
+
+    def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
+        """Messages that have left were accepted: write who did, in the transaction that removes them."""
+        sequence = self.flush()
+        if numbers:
+            sequence = self.put_confirmed(queue, [(owner, number) for number in numbers])
+        if self._store.committed < sequence:
+            completion.pending_acks += 1
+            self._committing.append((sequence, completion))
+
+    def put_confirmed(self, queue: Queue, pairs: Iterable[tuple[bytes, int]]) -> int:
+        """Write who accepted messages; the store's sequence of it."""
+        key = self._keys[queue.identity]
+        return self._store.put_confirmed(key, pairs, keep=queue.confirmations.size)
+
+    def clear_confirmed(self, queue: Queue) -> int:
+        """Forget who accepted messages of a queue."""
+        return self._store.clear_confirmed(self._keys[queue.identity])
 
     def put_site_progress(self, queue: Queue) -> int:
         """Write the site progress of a queue as it is now; the store's sequence of it."""

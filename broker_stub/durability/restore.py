@@ -64,6 +64,8 @@ async def _restore_content(queue: Queue, store: Store, key: int) -> None:
     queue.duplicates.clear()
     for duplicate_id, number in await store.duplicates(key):
         queue.duplicates.add(duplicate_id, number)
+    for owner, number in await store.confirmed(key):
+        queue.confirmations.add(owner, number)
 
 
 def _restore_exchanges(addresses: Addresses, snapshot: Snapshot) -> None:

@@ -6,7 +6,7 @@ Sources: AMQP 1.0 part 3, section 3.2.1 (header) and 3.3 (distribution nodes).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -181,6 +181,13 @@ class Observer(Protocol):
     def progress_changed(self, queue: Queue, completion: Message) -> None:
         """The queue's site progress has changed; ``completion`` counts acknowledgements as a message does."""
 
+    def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
+        """Messages that ``dequeued`` has reported were accepted, and wait to be confirmed.
+
+        :param numbers: of the messages; none for a barrier, to complete with all that has left before.
+        :param owner: see ``confirmations``.
+        """
+
 
 class SiteEventListener(Protocol):
     """Makes site events of a queue's changes, after every observer."""
@@ -190,6 +197,9 @@ class SiteEventListener(Protocol):
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """The message is gone, for whatever reason."""
+
+    def record(self) -> Message:
+        """A message that completes when every event so far is complete."""
 
 
 class Guard(Protocol):

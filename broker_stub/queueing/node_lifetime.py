@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.queue import Queue
@@ -79,6 +79,9 @@ class NodeLifetime:
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """It is still in the queue."""
+
+    def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
+        """Nothing but a message more or less changes it."""
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
         """A dynamic queue has no site progress."""

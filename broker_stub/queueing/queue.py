@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
+from broker_stub.queueing.confirmations import Confirmations
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
 from broker_stub.queueing.dispatch.held_messages import HeldMessages
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
@@ -110,6 +111,7 @@ class Queue:
         self.counters = Counters()
         self.guard: Guard | None = None
         self.duplicates = DuplicateWindow(limits.duplicates)
+        self.confirmations = Confirmations(self)
         self._last_number = 0
         self._messages: dict[int, Message] = {}
         self._expiry = Expiry(clock, now_ms)

@@ -99,6 +99,7 @@ class Applier:
             "acquired": self._count,
             "counts": self._set_counts,
             "duplicate": self._remember,
+            wire.CONFIRMED: self._confirm,
             "lifetimes": self._correct_lifetimes,
             "marks": self._merge_progress,
         }
@@ -177,6 +178,8 @@ class Applier:
         self._site_state.begin(queue)
         queue.duplicates.clear()
         self._persister.clear_duplicates(queue)
+        queue.confirmations.clear()
+        self._persister.clear_confirmed(queue)
         spans = wire.ranges(queue.ids())
         for first, last in spans[_MOST_RANGES:]:
             queue.discard(range(first, last + 1))
@@ -262,6 +265,14 @@ class Applier:
             for name in names:
                 wire.number(of, name)
         return self._site_state.merge_progress(queue, plain)
+
+    def _confirm(self, queue: Queue, event: wire.Event) -> int:
+        pairs = wire.decode_confirmed(event)
+        for owner, number in pairs:
+            queue.confirmations.add(owner, number)
+        queue.discard(number for _, number in pairs)
+        self._persister.flush()
+        return self._persister.put_confirmed(queue, pairs)
 
     def _remember(self, queue: Queue, event: wire.Event) -> int:
         pairs = _pairs(event.arguments, ("ids", bytes), ("of", int))

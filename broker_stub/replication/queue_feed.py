@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from broker_stub.queueing.message import Message
@@ -66,6 +66,7 @@ class QueueFeed:
         "_data",
         "_dequeued",
         "_difference",
+        "_early",
         "_ended",
         "_flush",
         "_head",
@@ -103,6 +104,8 @@ class QueueFeed:
         self._flush: asyncio.Handle | None = None
         self._sent_to = 0
         self._corrections = 0
+        self._early: list[Message] = []
+        """Completions that wait for what the replica gets as a part of the difference."""
 
     def begin(self, have: Iterable[tuple[int, int]]) -> None:
         """The replica says what it has."""
@@ -133,12 +136,21 @@ class QueueFeed:
                 self._outbox.append(number)
         for pairs in _pieces(self.queue.duplicates.pairs()):
             self._correct(self._duplicates(pairs))
+        self._correct_confirmations()
         if progress is not None:
             self._correct(wire.encode_event(self.key, "marks", progress.plain()))
         self._outbox.append(_CAUGHT_UP)
         self._difference = len(self._outbox)
         self._pass_end_of_catch_up()
         self._pump()
+
+    def _correct_confirmations(self) -> None:
+        for confirmed in _chunks(self.queue.confirmations.pairs()):
+            self._correct(wire.encode_confirmed(self.key, confirmed))
+        for completion in self._early:
+            self._correct(wire.encode_confirmed(self.key, ()))
+            self.waited_for[-self._corrections] = completion
+        self._early.clear()
 
     def _expect(self, number: int) -> None:
         """An event is on its way from now on, be it sent or not."""
@@ -186,6 +198,9 @@ class QueueFeed:
         self._clear_outbox()
         for number in (*self.waited_for, *self.unacknowledged):
             self._acknowledged(number)
+        for completion in self._early:
+            self._replica.acknowledged(self, 0, completion)
+        self._early.clear()
         self._ended = True
         return self._begun
 
@@ -195,8 +210,9 @@ class QueueFeed:
         if self._flush is not None:
             self._flush.cancel()
         self._ended = True
-        waiting = list(self.waited_for.values())
+        waiting = [*self.waited_for.values(), *self._early]
         self.waited_for.clear()
+        self._early.clear()
         return waiting
 
     # -- the queue's observer -------------------------------------------------------------------
@@ -237,6 +253,26 @@ class QueueFeed:
             completion.pending_acks += 1
             self._replica.expect()
             self.waited_for[self.send_site_progress()] = completion
+
+    def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
+        """Messages that have left were accepted: the replica gets who did, and the dequeues, as one event."""
+        waits = self._replica.waiting
+        if waits:
+            completion.pending_acks += 1
+            self._replica.expect()
+        if not self._begun:
+            if waits:
+                self._early.append(completion)
+            return  # a part of the difference
+        if self._dequeued and numbers:
+            confirmed = set(numbers)
+            self._dequeued = [number for number in self._dequeued if number not in confirmed]
+        self.collect_ids()
+        for chunk in _chunks([(owner, number) for number in numbers]) if numbers else ((),):
+            self._correct_later(wire.encode_confirmed(self.key, chunk))
+        if waits:
+            self.waited_for[-self._corrections] = completion
+        self._pump()
 
     def send_site_progress(self) -> int:
         """Send the queue's site progress, behind what happened before; the number of that correction."""

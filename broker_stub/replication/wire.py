@@ -15,7 +15,8 @@ Rules
   arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
 * ``ended`` is the last event of a queue: no other follows.
 * Both sides say their ``VERSION`` in the Attach of ``CONTROL``, and refuse another one.  Version 1, without
-  that property, had a link for each queue, and said where a lifetime ends by the primary's clock.
+  that property, had a link for each queue, and said where a lifetime ends by the primary's clock.  Version 2
+  had no ``confirmed`` events.
 * There the backup says its name and the UUID of its store, too, and the primary its cluster's UUID and its
   generation.
 
@@ -26,7 +27,7 @@ and 3.2.6 (data).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import proton
@@ -35,7 +36,7 @@ from haclient.engine import codec
 
 T = TypeVar("T")
 
-VERSION = 2
+VERSION = 3
 CONTROL = "$replication"
 DATA = "$replication/data"
 HAVE = "$replication/have"
@@ -45,6 +46,7 @@ CLUSTER_PROPERTY = "haclient:cluster-uuid"
 GENERATION_PROPERTY = "haclient:generation"
 VERSION_PROPERTY = "haclient:replication-version"
 ENDED = "ended"
+CONFIRMED = "confirmed"
 MOST_OVERHEAD = 24 * 1024
 """Bytes that a client's message gets at most on its way to any backup of any site, where the queue has the
 longest name: as a site event, as a dead letter, and with annotations of consumers.  A client's limit is below
@@ -70,6 +72,7 @@ MAX_NUMBER = 2**63 - 1
 # One queue in a report of what a backup has: its identity, and how many ranges of ids follow.
 _HAVE = struct.Struct(">16sI")
 _RANGE = 16
+_ID_SIZE, _OWNER_SIZE = 8, 16
 # The primary makes a set of them.  A queue with so many messages is larger than any member's memory.
 _MOST_IDS = 2**24
 # A primary starts the queues of one report in one iteration of its loop.
@@ -146,6 +149,30 @@ def encode_ids(queue: bytes, operation: str, ids: Iterable[int]) -> bytes:
 def encode_event(queue: bytes, operation: str, arguments: Mapping[str, Any]) -> bytes:
     """An event of a queue, with a map of arguments."""
     return _head(queue) + encode_command(operation, arguments)
+
+
+def encode_confirmed(queue: bytes, pairs: Sequence[tuple[bytes, int]]) -> bytes:
+    """An event about messages that left a queue because their owners accepted them.
+
+    :param pairs: each owner, 16 bytes, with the id of the message.
+    """
+    ids = struct.pack(f">{len(pairs)}Q", *(number for _, number in pairs))
+    return encode_event(queue, CONFIRMED, {"owners": b"".join(owner for owner, _ in pairs), "ids": ids})
+
+
+def decode_confirmed(event: Event) -> list[tuple[bytes, int]]:
+    """Owners and ids of such an event.
+
+    :raises ValueError: when it has others.
+    """
+    owners, ids = (argument(event.arguments, name, bytes) for name in ("owners", "ids"))
+    count = len(ids) // _ID_SIZE
+    if len(ids) != count * _ID_SIZE or len(owners) != count * _OWNER_SIZE:
+        raise ValueError("the primary sent owners and ids of different numbers")
+    numbers = struct.unpack(f">{count}Q", ids)
+    if any(not 0 < number <= MAX_NUMBER for number in numbers):
+        raise ValueError("the primary sent ids that no store can hold")
+    return [(owners[at * _OWNER_SIZE : (at + 1) * _OWNER_SIZE], each) for at, each in enumerate(numbers)]
 
 
 def encode_command(operation: str, arguments: Mapping[str, Any]) -> bytes:

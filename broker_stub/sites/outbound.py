@@ -174,6 +174,10 @@ class Outbound:
         else:
             held.done(entry)
 
+    def record(self) -> Message:
+        """A message that completes when every event so far is complete."""
+        return self._open_held().log.record_progress()
+
     def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> _HeldEvent:
         log, now = held.log, self._now_ms()
         progress = log.site_progress

@@ -35,11 +35,22 @@ class Read(NamedTuple):
 class Changes:
     """What happens to the content of one queue."""
 
-    __slots__ = ("_counted", "_removed", "duplicates", "last_id", "puts", "site_progress")
+    __slots__ = (
+        "_counted",
+        "_removed",
+        "confirmed",
+        "confirmed_kept",
+        "duplicates",
+        "last_id",
+        "puts",
+        "site_progress",
+    )
 
     def __init__(self) -> None:
         self.puts: dict[int, tuple[bytes, int, int | None]] = {}
         self.duplicates: list[tuple[int, bytes, int]] = []
+        self.confirmed: list[tuple[int, bytes, int]] = []
+        self.confirmed_kept = 0
         self.last_id = 0
         self.site_progress: Mapping[str, Any] | None = None
         self._removed: dict[int, None] = {}

@@ -157,6 +157,9 @@ class Store(Protocol):
     async def duplicates(self, queue: int) -> list[tuple[bytes, int]]:
         """The remembered duplicate-detection ids, oldest first, with the first copy's message id."""
 
+    async def confirmed(self, queue: int) -> list[tuple[bytes, int]]:
+        """What ``put_confirmed`` wrote last, oldest first."""
+
     def queue_key(self, identity: uuid.UUID) -> int:
         """The key of a queue.
 
@@ -244,6 +247,16 @@ class Store(Protocol):
 
     def clear_duplicates(self, queue: int) -> int:
         """Forget the duplicate-detection ids of a queue."""
+
+    def put_confirmed(self, queue: int, confirmed: Iterable[tuple[bytes, int]], *, keep: int) -> int:
+        """Remember who accepted which messages, so that it is confirmed.
+
+        :param confirmed: who, in a few bytes, and the id of the message.
+        :param keep: how many to remember; the oldest leave.
+        """
+
+    def clear_confirmed(self, queue: int) -> int:
+        """Forget what was confirmed of a queue."""
 
     def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:
         """Set what a queue remembers beside its messages: what JSON can hold.

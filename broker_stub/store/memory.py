@@ -36,6 +36,7 @@ class _Queue:
     last_id: int = 0
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     site_progress: Mapping[str, Any] = field(default_factory=dict)
+    confirmed: deque[tuple[bytes, int]] = field(default_factory=deque)
 
 
 class MemoryStore(Committing):
@@ -96,6 +97,11 @@ class MemoryStore(Committing):
         """See ``Store``."""
         self._check()
         return list(self._queues[queue].duplicates) if queue in self._queues else []
+
+    async def confirmed(self, queue: int) -> list[tuple[bytes, int]]:
+        """See ``Store``."""
+        self._check()
+        return list(self._queues[queue].confirmed) if queue in self._queues else []
 
     def queue_key(self, identity: uuid.UUID) -> int:
         """See ``Store``."""
@@ -225,6 +231,19 @@ class MemoryStore(Committing):
     def clear_duplicates(self, queue: int) -> int:
         """See ``Store``."""
         self._queue(queue).duplicates.clear()
+        return self._appended()
+
+    def put_confirmed(self, queue: int, confirmed: Iterable[tuple[bytes, int]], *, keep: int) -> int:
+        """See ``Store``."""
+        window = self._queue(queue).confirmed
+        window.extend(confirmed)
+        while len(window) > keep:
+            window.popleft()
+        return self._appended()
+
+    def clear_confirmed(self, queue: int) -> int:
+        """See ``Store``."""
+        self._queue(queue).confirmed.clear()
         return self._appended()
 
     def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:

@@ -40,12 +40,15 @@ from broker_stub.store.interface import FIRST_GENERATION
 from broker_stub.store.schema import (
     APPLICATION_ID,
     COMMITS,
+    FORMER_TABLES,
+    FORMER_VERSION,
     PUT_META,
     SCHEMA_VERSION,
     SECURE_DELETE,
     TABLES,
     connect,
     create,
+    upgrade,
     with_checksum,
 )
 from broker_stub.store.start_progress import StartProgress
@@ -78,13 +81,14 @@ _UNREADABLE = (sqlite3.Error, ValueError, TypeError, KeyError, OverflowError)
 class QueueState:
     """What the loop needs of a queue to number new entries.
 
-    :param position: of the last duplicate-detection id.
+    :param position: of the last duplicate-detection id; ``confirmed``: of the last confirmed message.
     """
 
     key: int
     identity: uuid.UUID
     last_id: int = 0
     position: int = 0
+    confirmed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +277,7 @@ def _verify(
     connection: sqlite3.Connection, identity: uuid.UUID, reported: int, progress: StartProgress
 ) -> int:
     """Check all that the module's docstring lists; how many commits there are."""
-    _verify_schema(connection)
+    version = _verify_schema(connection)
     verdict = connection.execute("PRAGMA quick_check(1)").fetchall()
     if verdict != [("ok",)]:
         raise StoreCorruptedError(
@@ -287,7 +291,9 @@ def _verify(
     if not counters.keys() - {COMMITS} <= keys:
         raise StoreCorruptedError("there is a message id of a queue that is not there")
     reading.check_all_messages(connection, keys, progress)
-    reading.check_all_duplicates(connection, keys)
+    reading.check_window(connection, "duplicates", keys)
+    if version == SCHEMA_VERSION:
+        reading.check_window(connection, "confirmed", keys)
     if counters[COMMITS] < reported:
         raise StoreCorruptedError(
             f"{reported} commits were reported, and the database knows of {counters[COMMITS]}"
@@ -295,8 +301,15 @@ def _verify(
     return counters[COMMITS]
 
 
-def _verify_schema(connection: sqlite3.Connection) -> None:
-    wanted = {"application_id": APPLICATION_ID, "user_version": SCHEMA_VERSION, "journal_mode": "wal"}
+def _verify_schema(connection: sqlite3.Connection) -> int:
+    """Check that it is a store, of this version or the one before; which."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = FORMER_TABLES if version == FORMER_VERSION else TABLES
+    wanted = {
+        "application_id": APPLICATION_ID,
+        "user_version": FORMER_VERSION if version == FORMER_VERSION else SCHEMA_VERSION,
+        "journal_mode": "wal",
+    }
     for pragma, value in wanted.items():
         found = connection.execute(f"PRAGMA {pragma}").fetchone()
         if found != (value,):
@@ -304,8 +317,9 @@ def _verify_schema(connection: sqlite3.Connection) -> None:
                 f"{pragma} is {found and found[0]}, where a store of this version has {value}"
             )
     schema = sorted(sql for (sql,) in connection.execute("SELECT coalesce(sql, '') FROM sqlite_schema"))
-    if schema != sorted(TABLES):
+    if schema != sorted(tables):
         raise StoreCorruptedError("the database has other tables than a store of this version")
+    return version
 
 
 def _take(
@@ -318,10 +332,12 @@ def _take(
     corruption: str = "",
     is_new: bool = False,
 ) -> Opened:
-    """Mark the store dirty, and hand it over."""
+    """Make the store one of this version, mark it dirty, and hand it over."""
+    upgrade(connection)
     snapshot = reading.snapshot(connection, was_clean=True)
     was_clean = is_new or reading.meta(connection)["clean"] is True
-    positions = reading.last_positions(connection)
+    positions = reading.last_positions(connection, "duplicates")
+    confirmed = reading.last_positions(connection, "confirmed")
     connection.execute(PUT_META, with_checksum("clean", json.dumps(obj=False)))
     commit_count = CommitCount(directory / files.COMMIT_COUNT, identity)
     commit_count.write(commits)
@@ -335,7 +351,11 @@ def _take(
         corruption=corruption,
         queues={
             queue.record.identity: QueueState(
-                queue.key, queue.record.identity, queue.last_id, positions.get(queue.key, 0)
+                queue.key,
+                queue.record.identity,
+                queue.last_id,
+                positions.get(queue.key, 0),
+                confirmed.get(queue.key, 0),
             )
             for queue in snapshot.queues
         },

@@ -32,7 +32,6 @@ _CHUNK = (
     "SELECT id, data, delivery_count, expires_at, checksum FROM messages"
     " WHERE queue = ? AND id > ? ORDER BY id LIMIT ?"
 )
-_DUPLICATES = "SELECT * FROM duplicates WHERE queue = ? ORDER BY position"
 
 
 def rows(connection: sqlite3.Connection, table: str, order: str) -> Iterator[tuple[Any, ...]]:
@@ -114,15 +113,19 @@ def chunk(connection: sqlite3.Connection, queue: int, after: int) -> tuple[list[
     return messages, more
 
 
-def duplicates(connection: sqlite3.Connection, queue: int) -> list[tuple[int, bytes, int]]:
-    """Position, id and message of what is remembered, oldest first."""
-    found = [without_checksum("duplicates", row) for row in connection.execute(_DUPLICATES, (queue,))]
-    return [(position, duplicate_id, message) for _, position, duplicate_id, message in found]
+def window(connection: sqlite3.Connection, table: str, queue: int) -> list[tuple[bytes, int]]:
+    """Id and message of what a queue remembers, oldest first.
+
+    :param table: ``duplicates`` or ``confirmed``.
+    """
+    statement = f"SELECT * FROM {table} WHERE queue = ? ORDER BY position"  # noqa: S608 - our own words
+    found = [without_checksum(table, row) for row in connection.execute(statement, (queue,))]
+    return [(remembered, message) for _, _, remembered, message in found]
 
 
-def last_positions(connection: sqlite3.Connection) -> dict[int, int]:
-    """The last position in each window of duplicate-detection ids."""
-    return dict(connection.execute("SELECT queue, max(position) FROM duplicates GROUP BY queue"))
+def last_positions(connection: sqlite3.Connection, table: str) -> dict[int, int]:
+    """The last position in each window; for ``table`` see ``window``."""
+    return dict(connection.execute(f"SELECT queue, max(position) FROM {table} GROUP BY queue"))  # noqa: S608
 
 
 def check_all_messages(connection: sqlite3.Connection, queues: set[int], progress: StartProgress) -> None:
@@ -141,16 +144,15 @@ def check_all_messages(connection: sqlite3.Connection, queues: set[int], progres
         progress.checked += 1
 
 
-def check_all_duplicates(connection: sqlite3.Connection, queues: set[int]) -> None:
-    """Read every remembered id: its checksum, its queue, and that the order of the keys holds.
+def check_window(connection: sqlite3.Connection, table: str, queues: set[int]) -> None:
+    """Read everything in a window: its checksum, its queue, and that the order of the keys holds.
 
+    :param table: see ``window``.
     :raises StoreDamagedError: at the first that is wrong.
     """
     before = (0, 0)
-    for row in connection.execute("SELECT * FROM duplicates"):
-        queue, position, _, _ = without_checksum("duplicates", row)
+    for row in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - our own words
+        queue, position, _, _ = without_checksum(table, row)
         if (queue, position) <= before or queue not in queues:
-            raise StoreCorruptedError(
-                f"duplicate-detection id {position} of queue {queue} is not where it belongs"
-            )
+            raise StoreCorruptedError(f"row {position} of queue {queue} in {table} is not where it belongs")
         before = (queue, position)

@@ -6,6 +6,9 @@ Rules
   ends with a checksum over its key and its values, and a row whose checksum is wrong is corruption.
 * A message's checksum is its CRC plus the delivery count: counting a delivery adds one to both
   columns, without reading the row.
+* ``confirmed`` is of version 2: what was accepted and confirmed last, as ``duplicates`` has what was sent.  A
+  store of version 1 is given the table when it is opened; a member of that version then takes it for
+  corrupted, and sets it aside.
 * The site progress of a queue is a row of ``meta``, which only a queue with site progress has.
 * ``counters`` holds the highest message id put into each queue, and under ``COMMITS`` how many
   commits the store has seen.  They share a table so that a commit touches one page for both.
@@ -25,11 +28,11 @@ from broker_stub.store.errors import StoreCorruptedError
 
 # Kept in the header of the database file: that this is a store, and of which version.
 APPLICATION_ID = 0x68615374
-SCHEMA_VERSION = 1
+SCHEMA_VERSION, FORMER_VERSION = 2, 1
 
 COMMITS = 0
 
-TABLES = (
+FORMER_TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT, checksum INTEGER) WITHOUT ROWID",
     "CREATE TABLE counters (queue INTEGER PRIMARY KEY, value INTEGER, checksum INTEGER)",
     """CREATE TABLE queues (queue INTEGER PRIMARY KEY, identity BLOB, name TEXT, replicate TEXT,
@@ -43,6 +46,9 @@ TABLES = (
     """CREATE TABLE duplicates (queue INTEGER, position INTEGER, id BLOB, message INTEGER,
     checksum INTEGER, PRIMARY KEY (queue, position)) WITHOUT ROWID""",
 )
+_CONFIRMED = """CREATE TABLE confirmed (queue INTEGER, position INTEGER, id BLOB, message INTEGER,
+    checksum INTEGER, PRIMARY KEY (queue, position)) WITHOUT ROWID"""
+TABLES = (*FORMER_TABLES, _CONFIRMED)
 
 # A row of a WITHOUT ROWID table stays in its page up to about a quarter of it: 2,030 bytes here.
 # A longer one takes a page of its own; with 4,096 a message of 1 KB would.
@@ -95,6 +101,15 @@ def create(connection: sqlite3.Connection, meta: dict[str, str]) -> None:
     connection.execute("COMMIT")
 
 
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Make a store of the former version one of this version."""
+    if connection.execute("PRAGMA user_version").fetchone() == (FORMER_VERSION,):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(_CONFIRMED)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+
+
 def progress_name(queue: int) -> str:
     """The name in ``meta`` of a queue's site progress."""
     return f"marks:{queue}"
@@ -106,6 +121,7 @@ PUT_QUEUE = "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?, ?, ?)"
 PUT_EXCHANGE = "INSERT OR REPLACE INTO exchanges VALUES (?, ?, ?, ?, ?)"
 PUT_BINDING = "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?)"
 TRIM_DUPLICATES = "DELETE FROM duplicates WHERE queue = ? AND position <= ?"
+TRIM_CONFIRMED = "DELETE FROM confirmed WHERE queue = ? AND position <= ?"
 REMOVE_MESSAGES = "DELETE FROM messages WHERE queue = ? AND id IN (SELECT value FROM json_each(?))"
 COUNT_DELIVERY = (
     "UPDATE messages SET delivery_count = delivery_count + 1, checksum = checksum + 1"

@@ -176,8 +176,16 @@ class SqliteStore(Committing):
         state = self._queues.get(queue)
         if state is not None and not state.position:
             return []  # a member reads all its queues when it starts, and most have none
-        found = await self._read(lambda connection: reading.duplicates(connection, queue))
-        return [(duplicate_id, message) for _, duplicate_id, message in found[-self._window :]]
+        found = await self._read(lambda connection: reading.window(connection, "duplicates", queue))
+        return found[-self._window :]
+
+    async def confirmed(self, queue: int) -> list[tuple[bytes, int]]:
+        """See ``Store``."""
+        self._check()
+        state = self._queues.get(queue)
+        if state is not None and not state.confirmed:
+            return []
+        return await self._read(lambda connection: reading.window(connection, "confirmed", queue))
 
     def queue_key(self, identity: uuid.UUID) -> int:
         """See ``Store``."""
@@ -227,7 +235,7 @@ class SqliteStore(Committing):
         """See ``Store``."""
         identity = self._state(queue).identity
         del self._queues[queue], self._identities[identity]
-        for table in ("queues", "messages", "duplicates", "counters"):
+        for table in ("queues", "messages", "duplicates", "confirmed", "counters"):
             self._batch.add(f"DELETE FROM {table} WHERE queue = ?", queue)  # noqa: S608 - our own words
         self._batch.add("DELETE FROM meta WHERE name = ?", schema.progress_name(queue))
         return self._append("DELETE FROM bindings WHERE queue = ?", identity.bytes)
@@ -309,6 +317,20 @@ class SqliteStore(Committing):
         """See ``Store``."""
         self._state(queue)
         return self._append("DELETE FROM duplicates WHERE queue = ?", queue)
+
+    def put_confirmed(self, queue: int, confirmed: Iterable[tuple[bytes, int]], *, keep: int) -> int:
+        """See ``Store``."""
+        state, changes = self._state(queue), self._batch.of(queue)
+        for owner, message_id in confirmed:
+            state.confirmed += 1
+            changes.confirmed.append((state.confirmed, owner, message_id))
+        changes.confirmed_kept = keep
+        return self._appended()
+
+    def clear_confirmed(self, queue: int) -> int:
+        """See ``Store``."""
+        self._state(queue)
+        return self._append("DELETE FROM confirmed WHERE queue = ?", queue)
 
     def put_site_progress(self, queue: int, progress: Mapping[str, Any]) -> int:
         """See ``Store``."""

@@ -42,6 +42,7 @@ from broker_stub.store.schema import (
     PUT_COUNTER,
     PUT_META,
     REMOVE_MESSAGES,
+    TRIM_CONFIRMED,
     TRIM_DUPLICATES,
     duplicate_checksum,
     message_checksum,
@@ -325,6 +326,10 @@ def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: 
             ]
             _put(connection, "duplicates", rows)
             connection.execute(TRIM_DUPLICATES, (queue, change.duplicates[-1][0] - window))
+        if change.confirmed:
+            _put(connection, "confirmed", [with_checksum(queue, *entry) for entry in change.confirmed])
+            last = change.confirmed[-1][0]
+            connection.execute(TRIM_CONFIRMED, (queue, last - change.confirmed_kept))
 
 
 def _put(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

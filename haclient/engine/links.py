@@ -159,12 +159,17 @@ class SenderLink:
         self._confirming = set()
         self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
 
-    def confirm(self, delivery: DeliveryPointer, state: OutcomeState) -> None:
-        """Settle what the peer gave an outcome, which has taken effect now; nothing on a link that ended."""
+    def confirm(self, delivery: DeliveryPointer, state: OutcomeState, *, at_once: bool = False) -> None:
+        """Settle what the peer gave an outcome, which has taken effect now; nothing on a link that ended.
+
+        :param at_once: before anything that is sent later: proton would put a Transfer before a Disposition.
+        """
         if not self.dead and self._confirming is not None and delivery in self._confirming:
             self._confirming.discard(delivery)
             lib.pn_delivery_update(delivery, state.value)
             lib.pn_delivery_settle(delivery)
+            if at_once:
+                lib.pn_transport_pending(self._engine.transport._impl)
             self._engine.wake()
 
     def read_unsettled(self) -> None:

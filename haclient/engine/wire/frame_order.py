@@ -66,10 +66,9 @@ class FrameOrder:
 
     def attaches(self) -> Iterator[bytes]:
         """The Attaches that ended in the bytes that were added last; none after ``forget``."""
-        if self._finished:
-            yield self._finished
-        for start, end in attach_frame.attaches(self._chunk, self._first):
-            yield self._chunk[start:end]
+        for data, first in ((self._finished, 0), (self._chunk, self._first)):
+            for start, end in attach_frame.attaches(data, first):
+                yield data[start:end]
 
     def forget(self) -> None:
         """Keep no bytes of whole frames."""

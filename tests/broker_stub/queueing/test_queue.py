@@ -322,6 +322,8 @@ class Watcher:
     def acquired(self, _queue: Queue, message: Message) -> None:
         self.seen.append(("given", message.number))
 
+    def confirmed(self, _queue: Queue, numbers: Any, owner: bytes, completion: Message) -> None: ...
+
     def progress_changed(self, _queue: Queue, completion: Message) -> None:
         self.seen.append(("marked", completion.number))
 

@@ -158,7 +158,7 @@ async def test_a_backup_of_another_version_is_refused_before_it_is_a_replica(tmp
             desired_capabilities=(CAPABILITY,),
         )
         await client.begun.wait()
-        with pytest.raises(LinkRefusedError, match=r"version 1 of the replication protocol.*version 2"):
+        with pytest.raises(LinkRefusedError, match=r"version 1 of the replication protocol.*version 3"):
             await client.attach("receiver", "control", "$replication")
         await client.close()
         assert (await a.status()).facts["replication"]["replicas"] == []
@@ -176,5 +176,5 @@ class Untouched:
 async def test_a_primary_of_another_version_is_left_before_anything_is_erased() -> None:
     target: Any = Untouched()
     async with primary() as old, aio.connect(f"amqp://{old.host}:{old.port}") as connection:
-        with pytest.raises(SessionEndedError, match=r"the primary speaks version 1 .* version 2"):
+        with pytest.raises(SessionEndedError, match=r"the primary speaks version 1 .* version 3"):
             await BackupSession(target, connection, MemberIdentity("b", "its store")).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import proton
 
@@ -162,6 +163,8 @@ class Replica:
     def dequeued(self, queue: Queue, message: Message) -> None: ...
 
     def acquired(self, queue: Queue, message: Message) -> None: ...
+
+    def confirmed(self, queue: Queue, numbers: Any, owner: bytes, completion: Message) -> None: ...
 
     def progress_changed(self, queue: Queue, completion: Message) -> None: ...
 

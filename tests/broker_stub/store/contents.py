@@ -30,6 +30,7 @@ class Content:
     wiring: tuple[Any, ...]
     messages: dict[str, list[StoredMessage]]
     duplicates: dict[str, list[tuple[bytes, int]]]
+    confirmed: dict[str, list[tuple[bytes, int]]]
 
 
 async def messages(store: Store, queue: int) -> list[StoredMessage]:
@@ -46,6 +47,7 @@ async def content(store: Store) -> Content:
         (*snapshot.exchanges, *snapshot.bindings),
         {str(queue.record.identity): await messages(store, queue.key) for queue in snapshot.queues},
         {str(queue.record.identity): await store.duplicates(queue.key) for queue in snapshot.queues},
+        {str(queue.record.identity): await store.confirmed(queue.key) for queue in snapshot.queues},
     )
 
 
@@ -70,6 +72,7 @@ def fill(store: Store, count: int = 30) -> None:
         store.put_message(orders, number, data, expires_at=expires_at, duplicate_id=b"id-%d" % number)
         store.put_message(bills, number << 40, b"bill %d" % number, delivery_count=number % 2)
     store.remove_messages(orders, range(1, count, 7))
+    store.put_confirmed(orders, [(bytes([number]) * 16, number) for number in range(1, count, 7)], keep=100)
     store.count_delivery(orders, range(1, count, 5))
 
 

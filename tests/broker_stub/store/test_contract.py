@@ -115,6 +115,25 @@ async def test_the_last_id_stays_when_its_message_is_gone(store: Store) -> None:
     assert (await store.load()).queues[0].last_id == 9
 
 
+async def test_what_was_confirmed_is_bounded_and_in_order_and_ends_with_its_queue(store: Store) -> None:
+    queue, other = declare(store), declare(store, BILLS)
+    for number in range(1, 6):
+        store.put_message(queue, number, b"")
+    assert await store.confirmed(queue) == []
+    store.remove_messages(queue, [1, 2])
+    store.put_confirmed(queue, [(b"a", 1), (b"b", 2)], keep=3)
+    store.put_confirmed(queue, [(b"a", 3)], keep=3)
+    assert await store.confirmed(queue) == [(b"a", 1), (b"b", 2), (b"a", 3)]
+    store.put_confirmed(queue, [(b"c", 4)], keep=3)
+    store.put_confirmed(other, [(b"d", 4)], keep=3)
+    assert await store.confirmed(queue) == [(b"b", 2), (b"a", 3), (b"c", 4)]
+    store.clear_confirmed(queue)
+    store.put_confirmed(queue, [(b"e", 5)], keep=3)
+    assert await store.confirmed(queue) == [(b"e", 5)]
+    store.delete_queue(queue)
+    assert await store.confirmed(other) == [(b"d", 4)]
+
+
 async def test_the_window_of_duplicates_is_bounded_and_in_order(store: Store) -> None:
     queue = declare(store)
     store.put_message(queue, 1, b"", duplicate_id=b"a")

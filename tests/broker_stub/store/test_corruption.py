@@ -21,7 +21,7 @@ from broker_stub.store import StoreFailedError, files, open_store, schema
 from tests.broker_stub.store.contents import Content, content, declare, fill, scratch
 
 FLIPS = 120
-EMPTY = Content(None, None, (), {}, (), {}, {})
+EMPTY = Content(None, None, (), {}, (), {}, {}, {})
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def strange_tables(directory: Path) -> None:
 
 def future_version(directory: Path) -> None:
     with closing(sqlite3.connect(directory / "store.db")) as database:
-        database.execute("PRAGMA user_version = 2")
+        database.execute("PRAGMA user_version = 3")
 
 
 def other_application(directory: Path) -> None:
@@ -180,6 +180,16 @@ def changed_duplicate(directory: Path) -> None:
 def orphaned_duplicate(directory: Path) -> None:
     with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as database:
         database.execute(schema.put_rows("duplicates", 5, 1), schema.with_checksum(77, 1, b"x", 1))
+
+
+def changed_confirmation(directory: Path) -> None:
+    with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as database:
+        database.execute("UPDATE confirmed SET message = 7 WHERE position = 1")
+
+
+def orphaned_confirmation(directory: Path) -> None:
+    with closing(sqlite3.connect(directory / "store.db", isolation_level=None)) as database:
+        database.execute(schema.put_rows("confirmed", 5, 1), schema.with_checksum(77, 1, b"x", 1))
 
 
 def miscounted_pages(directory: Path) -> None:
@@ -213,12 +223,14 @@ def other_identity(directory: Path) -> None:
         (not_a_database, "not a database"),
         (empty_database, "the database is empty"),
         (strange_tables, "other tables"),
-        (future_version, "user_version is 2, where a store of this version has 1"),
+        (future_version, "user_version is 3, where a store of this version has 2"),
         (other_application, "application_id is 1"),
         (changed_value, "a row of table meta has a wrong checksum"),
         (changed_message, "message 2 of queue 1 has a wrong checksum"),
         (changed_duplicate, "a row of table duplicates has a wrong checksum"),
-        (orphaned_duplicate, "duplicate-detection id 1 of queue 77 is not where it belongs"),
+        (orphaned_duplicate, "row 1 of queue 77 in duplicates is not where it belongs"),
+        (changed_confirmation, "a row of table confirmed has a wrong checksum"),
+        (orphaned_confirmation, "row 1 of queue 77 in confirmed is not where it belongs"),
         (miscounted_pages, "SQLite's check of the database reports"),
         (orphaned_message, "message 1 of queue 77 is not where it belongs"),
         (orphaned_counter, "a message id of a queue that is not there"),

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,27 @@ async def test_everything_is_there_again_and_the_end_is_known(tmp_path: Path, cl
     assert await content(store) == before
     assert (store.identity, store.corruption) == (identity, "")
     await store.close()
+
+
+async def test_a_store_of_the_version_before_is_made_one_of_this_version(tmp_path: Path) -> None:
+    store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
+    fill(store)
+    queue = store.queue_key(ORDERS)
+    store.clear_confirmed(queue)
+    before = await content(store)
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as database:
+        database.execute("DROP TABLE confirmed")
+        database.execute("PRAGMA user_version = 1")
+    for last in range(2):
+        store = await open_store(tmp_path, duplicates=DEFAULT_WINDOW)
+        assert store.corruption == ""
+        if not last:
+            assert await content(store) == before
+        queue = store.queue_key(ORDERS)
+        store.put_confirmed(queue, [(b"x" * 16, last + 1)], keep=100)
+        assert await store.confirmed(queue) == [(b"x" * 16, each + 1) for each in range(last + 1)]
+        await store.close()
 
 
 async def test_a_store_is_dirty_from_the_moment_it_is_open(tmp_path: Path) -> None:

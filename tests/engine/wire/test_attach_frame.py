@@ -37,27 +37,25 @@ def attach(name: str, tail: Sequence[Any] = (), *, role: bool = True, extended: 
 
 
 def fields(of: bytes) -> list[Any]:
-    """What proton reads in a frame."""
+    """What proton reads in an Attach or a Transfer, with bytes that outlive its buffer."""
     data = Data()
-    body = of[4 * of[4] :]
-    assert data.decode(body) == len(body)
+    data.decode(of[4 * of[4] :])
     data.rewind()
     data.next()
     data.enter()
     data.next()
-    assert data.get_ulong() == 0x12
+    assert data.get_ulong() in (0x12, 0x14)
     data.next()
     data.enter()
     found: list[Any] = []
     while data.next():
-        found.append(unsettled_map(data) if len(found) == 7 else data.get_object())
+        value = unsettled_map(data) if data.type() == Data.MAP and len(found) == 7 else data.get_object()
+        found.append(bytes(value) if isinstance(value, memoryview) else value)
     return found
 
 
-def unsettled_map(data: Data) -> dict[bytes, Any] | None:
+def unsettled_map(data: Data) -> dict[bytes, Any]:
     """A map with binaries as keys, which proton's own method cannot read."""
-    if data.type() != Data.MAP:
-        return None
     data.enter()
     found = {}
     while data.next():
@@ -85,7 +83,6 @@ def test_proton_reads_the_map_that_was_added_and_the_other_fields_as_they_were(
     patched = output[len(OPEN) : -len(EMPTY)]
     assert int.from_bytes(patched[:4]) == len(patched)
     expected, found = padded(fields(before)), padded(fields(patched))
-    assert found[7] is not None
     assert {tag: state.descriptor for tag, state in found[7].items()} == unsettled
     assert not found[8]
     assert found[:7] + found[9:] == expected[:7] + expected[9:]

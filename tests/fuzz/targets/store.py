@@ -84,7 +84,7 @@ class StoreFiles(Target):
         try:
             found = reading.snapshot(opened.connection, was_clean=True)
             messages = [reading.chunk(opened.connection, queue.key, 0) for queue in found.queues]
-            ids = [reading.duplicates(opened.connection, queue.key) for queue in found.queues]
+            ids = [reading.window(opened.connection, "duplicates", queue.key) for queue in found.queues]
             return opened.corruption, (found, messages, ids)
         finally:
             opened.connection.close()
