@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from broker_stub.election.arbiter import open_arbiter
+from broker_stub.election.generation import ArbiterRecord
 from broker_stub.local_cluster.supervisor import (
     LocalCluster,
     LocalClusterEvent,
@@ -208,6 +210,14 @@ class Cluster:
         """Ask a member how it is, and its queues."""
         async with await AdminClient.connect(member.address, self.pair.credentials) as admin:
             return await status_with_queues(admin)
+
+    async def record(self) -> ArbiterRecord:
+        """What the arbiter has."""
+        arbiter = open_arbiter(self.arbiter.url)
+        try:
+            return await arbiter.read()
+        finally:
+            await arbiter.close()
 
     async def until_disk(self, member: Member, level: str, timeout: float = PATIENCE) -> None:
         """Wait until a member reports that its disk is so full."""

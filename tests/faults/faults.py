@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from broker_stub.local_cluster.supervisor import Member, MemberState
+from broker_stub.management_client import AdminError
 from haclient.testing.network import ARBITER, CLIENTS, Cut
 from tests.faults import damage
 from tests.faults.cluster import LONGEST, Cluster
@@ -65,11 +66,33 @@ def fault(
 
 @fault("primary killed")
 async def primary_killed(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
-    victim = cluster.primary
-    await cluster.kill(victim)
-    await cluster.until_promoted(victim.generation)
+    victim = await _kill_succeeded(cluster)
     yield
     cluster.start(victim)
+
+
+async def _kill_succeeded(cluster: Cluster) -> Member:
+    """Kill a primary whom another member may succeed, and wait for that; returns the killed one.
+
+    On a busy machine it may have gone on alone since the cluster was whole, and then nobody would.
+    """
+    while True:
+        await cluster.whole()
+        victim = cluster.primary
+        cluster.pause(victim)  # from now on it drops no backup
+        generation = (await cluster.record()).generation
+        if await _has_heir(cluster, generation):
+            break
+        cluster.resume(victim)
+    await cluster.kill(victim)
+    await cluster.until_promoted(generation)
+    return victim
+
+
+async def _has_heir(cluster: Cluster, generation: int) -> bool:
+    with suppress(AdminError):
+        return generation in [(await cluster.status(member)).generation for member in cluster.backups]
+    return False
 
 
 @fault("backup killed")
@@ -291,9 +314,7 @@ async def backup_damaged(cluster: Cluster, rng: random.Random) -> AsyncIterator[
 
 @fault("primary killed, its store damaged")
 async def primary_damaged(cluster: Cluster, rng: random.Random) -> AsyncIterator[None]:
-    victim = cluster.primary
-    await cluster.kill(victim)
-    await cluster.until_promoted(victim.generation)
+    victim = await _kill_succeeded(cluster)
     damage.apply(cluster.store_of(victim), rng)
     yield
     cluster.start(victim)

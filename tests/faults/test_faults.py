@@ -61,6 +61,32 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
     assert verdict.acknowledged > 1000
 
 
+async def test_a_primary_is_not_killed_while_nobody_may_succeed_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its backup is lost just after the cluster was whole."""
+    members, whole = scene.members, scene.members.whole
+    victim, [backup] = members.primary, members.backups
+    before = (await members.record()).generation
+    await members.kill(backup)
+    async with asyncio.timeout(PATIENCE):
+        while (await members.record()).generation == before:  # noqa: ASYNC110 - the arbiter can only be asked
+            await asyncio.sleep(0.02)
+    asked = []
+
+    async def seems_whole(timeout: float = PATIENCE) -> None:
+        asked.append(victim.alive)
+        if len(asked) > 1:
+            members.start(backup)
+            await whole(timeout)
+
+    monkeypatch.setattr(members, "whole", seems_whole)
+    async with FAULTS["primary killed"].during(members, random.Random(1)):
+        assert members.primary is backup
+    assert asked == [True, True]
+    await whole()
+
+
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_alone_loses_nothing(name: str, scene: Scene) -> None:
     for need in FAULTS[name].needs:
