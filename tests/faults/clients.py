@@ -22,7 +22,8 @@ from typing import Self
 
 from haclient import Message, aio
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.errors import ReceiveTimeout, StaleDelivery
+from haclient.core.connection import State
+from haclient.errors import DrainTimeout, ReceiveTimeout, StaleDelivery
 from haclient.events import Connected, Event, Reconnected
 from haclient.outcome import Outcome
 from tests.faults.history import Fate, History, Link, Name, Receipt
@@ -48,7 +49,8 @@ _NEW_QUEUE = 5
 _GLANCE = 0.2
 # What is sent and not settled is settled once the cluster is whole, or never.
 _SETTLING = 30.0
-_QUIET = 1.0
+_QUIET = 0.5
+_DRAIN_CREDIT = 500
 _FOR_EVER = 10**9
 
 
@@ -259,7 +261,7 @@ def note_receipt(history: History, delivery: aio.Delivery, consumer: str, serial
 
 
 async def drain(url: str, history: History) -> None:
-    """Receive and accept whatever is left in the queues, until nothing has come for a while.
+    """Receive and accept whatever is left in the queues, until the primary says that they have no more.
 
     Their other consumers have left them.
     """
@@ -270,14 +272,30 @@ async def drain(url: str, history: History) -> None:
 
 async def _drain(connection: aio.Connection, history: History, queue: str) -> None:
     history.drains(queue, time.monotonic())
-    receiver = await connection.create_receiver(queue, credit=500)
-    with suppress(ReceiveTimeout):
-        while True:
-            delivery = await receiver.receive(timeout=_QUIET)
+    receiver = await connection.create_receiver(queue, credit=_DRAIN_CREDIT)
+    empty = False
+    while not empty:
+        session = connection._core.session_number
+        deliveries = await receiver.receive_many(_DRAIN_CREDIT, timeout=_QUIET)
+        if not deliveries:
+            answered = await _has_sent_all(receiver) and connection.state is State.CONNECTED
+            deliveries = await receiver.receive_many(_DRAIN_CREDIT, timeout=0)
+            empty = answered and not deliveries and connection._core.session_number == session
+        for delivery in deliveries:
             receipt = note_receipt(history, delivery, "drain", 0, queue)
-            await delivery.accept()
-            history.accepts(receipt)
+            with suppress(StaleDelivery):  # it comes again
+                await delivery.accept()
+                history.accepts(receipt)
     await receiver.close()
+
+
+async def _has_sent_all(receiver: aio.Receiver) -> bool:
+    """Whether the primary answers that it has nothing more; a new one after a failover has not been asked."""
+    try:
+        await receiver.drain(timeout=_SETTLING)
+    except DrainTimeout:
+        return False
+    return True
 
 
 def encode(name: Name, filling: int) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from haclient import Message, aio
 from tests.faults import soak
-from tests.faults.cluster import ClusterOptions, cluster, may_mount
+from tests.faults.checker import check
+from tests.faults.clients import drain, encode
+from tests.faults.cluster import LONGEST, ClusterOptions, cluster, may_mount
 from tests.faults.history import Fate, History, Link, Name, Receipt
 from tests.faults.soak import Plan, Result
 
@@ -78,9 +82,30 @@ async def test_stores_that_differ_are_found(tmp_path: Path) -> None:
         assert await soak.compare(members, result)
 
 
-async def _send(url: str) -> None:
-    from haclient import Message, aio
+async def test_a_drain_gets_over_a_failover(tmp_path: Path) -> None:
+    history = History()
+    names = [Name("producer", number) for number in range(5000)]
+    async with cluster(tmp_path) as members:
+        async with aio.connect(members.url, window=len(names)) as connection:
+            sender = await connection.create_sender("q")
+            for name in names:
+                history.sends(name, "q")
+                await sender.submit(Message(body=encode(name, 10)))
+            await sender.flush(timeout=60)
+        draining = asyncio.create_task(drain(members.url, history))
+        while len(history.receipts) < 100:  # noqa: ASYNC110 - written down as they come
+            await asyncio.sleep(0)
+        victim = members.primary
+        members.pause(victim)  # for longer than a queue without messages would be quiet
+        await asyncio.sleep(LONGEST)
+        await members.kill(victim)
+        await members.until_promoted(victim.generation)
+        await draining
+    assert {receipt.name for receipt in history.receipts} == set(names)
+    assert check(history).holds
 
+
+async def _send(url: str) -> None:
     async with aio.connect(url) as connection:
         sender = await connection.create_sender("q")
         for number in range(3):
