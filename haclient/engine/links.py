@@ -24,7 +24,6 @@ Sources: AMQP 1.0 part 2 (transport), sections 2.6.7 (flow control), 2.6.12 (tra
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -136,7 +135,10 @@ class SenderLink:
 
         :param number: for its delivery tag; by default it is counted.
         """
-        self._tag_number[0] = self._next_tag if number is None else little_endian(number)
+        if number is None:
+            self._tag_number[0] = self._next_tag
+        else:
+            ffi.memmove(self._tag_number, number.to_bytes(8, "little"), 8)
         self._next_tag += 1
         pn = self._pn
         delivery = _pn_delivery(pn, self._tag)
@@ -459,11 +461,6 @@ class ReceiverLink:
 
 Link = SenderLink | ReceiverLink
 _MISSING = object()
-
-
-def little_endian(number: int) -> int:
-    """What this machine keeps in memory as the bytes of the number, the lowest first."""
-    return number if sys.byteorder == "little" else int.from_bytes(number.to_bytes(8, "little"), "big")
 
 
 def raw_name(link: Link) -> bytes:
