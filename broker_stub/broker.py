@@ -154,6 +154,7 @@ class Broker:
             auto_create=options.auto_create,
             replicate=options.replicate,
             now_ms=self.now_ms,
+            call_at=self._loop.call_at,
         )
         self.member = None
         if cluster is not None:

@@ -130,3 +130,8 @@ def string(text: str) -> bytes:
 def uint(number: int) -> bytes:
     """An encoded unsigned integer of 32 bits."""
     return b"\x70" + struct.pack(">I", number)
+
+
+def timestamp(milliseconds: int) -> bytes:
+    """An encoded timestamp, in milliseconds since the epoch."""
+    return b"\x83" + struct.pack(">q", milliseconds)

@@ -22,6 +22,8 @@ from typing import NamedTuple
 from broker_stub.amqp.conditions import DECODE_ERROR, INVALID_FIELD
 
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
+DELIVERY_TIME, DELIVERY_DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
+"""Annotations: when a message may be delivered, or how long after its enqueue, in milliseconds."""
 DEAD_LETTER_ID = b"x-opt-dead-letter-id"
 """The annotation of a dead letter that says which message it was: its duplicate-detection id."""
 MAX_DUPLICATE_ID = 256
@@ -70,6 +72,8 @@ class Envelope(NamedTuple):
     :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
     :param delivery_count: earlier delivery attempts, as the sender says.
     :param duplicate_id: the encoded value of ``_AMQ_DUPL_ID``.
+    :param deliver_at_ms: ``x-opt-delivery-time``, in milliseconds since the epoch.
+    :param delay_ms: ``x-opt-delivery-delay``, in milliseconds.
     :param priority: the header's, from 0 to 9: 4 where it has none, and 9 where it has more.
     """
 
@@ -79,6 +83,13 @@ class Envelope(NamedTuple):
     expiry_ms: int | None = None
     duplicate_id: bytes | None = None
     priority: int = DEFAULT_PRIORITY
+    deliver_at_ms: int | None = None
+    delay_ms: int | None = None
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it expires by a time to live or a time, or is to be delivered later."""
+        return not (self.ttl_ms is self.expiry_ms is self.deliver_at_ms is self.delay_ms is None)
 
 
 PLAIN = Envelope()
@@ -142,7 +153,13 @@ def _inspect(data: bytes) -> Envelope:
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
     if heeded:
-        duplicate = heeded.get(DEAD_LETTER_ID, duplicate)
+        envelope = _envelope(header, expiry, heeded.get(DEAD_LETTER_ID, duplicate))
+        times = (_whole(heeded.get(name, _NULL)) for name in (DELIVERY_TIME, DELIVERY_DELAY))
+        return Envelope(*envelope[:-2], *times)
+    return _envelope(header, expiry, duplicate)
+
+
+def _envelope(header: list[bytes] | None, expiry: int | None, duplicate: bytes | None) -> Envelope:
     if header is None:
         if duplicate is None and expiry is None:
             return PLAIN
@@ -430,6 +447,19 @@ def _uint(fields: list[bytes], index: int) -> int | None:
     encoded = fields[index] if index < len(fields) else _NULL
     width = _UINT_CODES.get(encoded[0])
     return None if width is None else int.from_bytes(encoded[1 : 1 + width])
+
+
+def _whole(encoded: bytes) -> int | None:
+    """A whole number or a timestamp, of any width."""
+    code = encoded[0]
+    if code in _SIGNED:
+        return int.from_bytes(encoded[1:], signed=True)
+    return int.from_bytes(encoded[1:]) if code in _UNSIGNED else None
+
+
+# byte, short, int, smallint, long, smalllong, timestamp; and the unsigned ones: part 1, section 1.6.
+_SIGNED = frozenset((0x51, 0x61, 0x71, 0x54, 0x81, 0x55, 0x83))
+_UNSIGNED = frozenset((0x50, 0x60, 0x70, 0x52, 0x43, 0x80, 0x53, 0x44))
 
 
 def _expiry(data: bytes, start: int) -> int | None:

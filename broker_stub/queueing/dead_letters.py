@@ -30,7 +30,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_stub.amqp import message_annotations
-from broker_stub.amqp.message_format import DEAD_LETTER_ID, inspect, with_header
+from broker_stub.amqp.message_format import (
+    DEAD_LETTER_ID,
+    DELIVERY_DELAY,
+    DELIVERY_TIME,
+    inspect,
+    with_header,
+)
 from broker_stub.queueing.exchanges import ExchangeType, Route, UnroutableError
 from broker_stub.queueing.message import DeadLetterReason, Message, MessageState
 
@@ -49,8 +55,8 @@ _COUNT = message_annotations.symbol(b"x-opt-delivery-count")
 _ID = message_annotations.symbol(DEAD_LETTER_ID)
 # A delay is over when a message has been delivered, and a description may be missing this time.
 _REMOVED = (
-    message_annotations.symbol(b"x-opt-delivery-time"),
-    message_annotations.symbol(b"x-opt-delivery-delay"),
+    message_annotations.symbol(DELIVERY_TIME),
+    message_annotations.symbol(DELIVERY_DELAY),
     _DESCRIPTION,
 )
 # Characters of a description: with two names of any length they stay within ``wire.MOST_OVERHEAD``.

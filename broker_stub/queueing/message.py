@@ -24,6 +24,7 @@ class MessageState(enum.Enum):
     """The state of a message in its queue; one that is leaving is copied to a dead-letter queue."""
 
     HELD = enum.auto()
+    DELAYED = enum.auto()
     AVAILABLE = enum.auto()
     ACQUIRED = enum.auto()
     LEAVING = enum.auto()
@@ -40,6 +41,7 @@ class DeadLetterReason(enum.StrEnum):
 class Message:
     """One message of one queue.  Changes only through its queue, or a backup's copy of it.
 
+    :ivar due_at: when it may be delivered, by the queue's clock; ``None`` for at once.
     :ivar expires_at: by the queue's clock; ``expires_at_ms``: where its time to live ends, in milliseconds
         since the epoch by this member's wall clock, for its store.
     :ivar failover_delivery_count: the delivery count that it has after a failover: one more for every
@@ -51,6 +53,7 @@ class Message:
     __slots__ = (
         "data",
         "delivery_count",
+        "due_at",
         "envelope",
         "expires_at",
         "expires_at_ms",
@@ -66,6 +69,7 @@ class Message:
         self.number = number
         self.data = data
         self.envelope = envelope
+        self.due_at: float | None = None
         self.expires_at: float | None = None
         self.expires_at_ms: int | None = None
         self.delivery_count = envelope.delivery_count

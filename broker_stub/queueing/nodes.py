@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from broker_stub.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_FOUND, RESOURCE_LIMIT_EXCEEDED
 from broker_stub.queueing.dead_letters import DeadLetters
+from broker_stub.queueing.dispatch.delayed import CallAt, never
 from broker_stub.queueing.exchanges import MAX_KEY, Binding, Exchange, ExchangeType, Route
 from broker_stub.queueing.expiry_schedule import ExpirySchedule
 from broker_stub.queueing.intake import Intake
@@ -109,6 +110,7 @@ class Addresses:
         auto_create: bool = True,
         replicate: Replicate = Replicate.ALL,
         now_ms: Callable[[], int] = lambda: 0,
+        call_at: CallAt = never,
     ) -> None:
         self._clock = clock
         self._limits = limits
@@ -118,6 +120,7 @@ class Addresses:
         self._replicate = replicate
         self.now_ms = now_ms
         """Milliseconds since the epoch."""
+        self._call_at = call_at
         self._queues: dict[str, Queue] = {}
         self._by_identity: dict[str, Queue] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -236,6 +239,7 @@ class Addresses:
             options=options,
             dead_letters=self._dead_letters,
             now_ms=self.now_ms,
+            call_at=self._call_at,
             on_expiring=self._expiring.note,
         )
         return self._add(queue)
@@ -297,6 +301,7 @@ class Addresses:
             exclusive_to=owner,
             temporary=True,
             now_ms=self.now_ms,
+            call_at=self._call_at,
             on_expiring=self._expiring.note,
         )
         if policy is not None:

@@ -25,13 +25,13 @@ Sources: AMQP 1.0 part 3, sections 3.2.1 (header), 3.3 (distribution nodes), 3.4
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
 from broker_stub.queueing.confirmations import Confirmations
+from broker_stub.queueing.dispatch.delayed import CallAt, DelayedMessages, never
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
 from broker_stub.queueing.dispatch.held_messages import HeldMessages
 from broker_stub.queueing.duplicate_detection import DuplicateWindow
@@ -60,7 +60,7 @@ from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SitePro
 if TYPE_CHECKING:
     from broker_stub.queueing.dead_letters import DeadLetters
 
-logger = logging.getLogger("broker_stub.queueing.queue")
+_MAY_EXPIRE = (MessageState.AVAILABLE, MessageState.DELAYED)
 
 
 class Queue:
@@ -72,6 +72,7 @@ class Queue:
     :param dead_letters: moves what cannot be delivered, where ``options`` have an address for it.
     :param exclusive_to: the only connection that may take from it, ``None`` for any.
     :param temporary: lives as long as that connection.
+    :param call_at: calls at a time by the clock, for messages that are not to be delivered before.
     :param on_expiring: called with the time, by the clock, at which ``expire`` is due for a message.
     """
 
@@ -90,6 +91,7 @@ class Queue:
         options: QueueOptions = NO_OPTIONS,
         dead_letters: DeadLetters | None = None,
         now_ms: Callable[[], int] = lambda: 0,
+        call_at: CallAt = never,
         on_expiring: Callable[[Queue, float], None] = lambda _queue, _expires_at: None,
     ) -> None:
         self.name = name
@@ -99,7 +101,7 @@ class Queue:
         self.options = options
         self.selector = Selector(options.selector) if options.selector else None
         """What it gets from exchanges; ``None`` for everything."""
-        self._dead_letters = dead_letters
+        self.dead_letters = dead_letters
         self.site_progress = SiteProgress() if name == REPLICATION_QUEUE else None
         """What it remembers for another site."""
         self.site_listener: SiteEventListener | None = None
@@ -116,6 +118,9 @@ class Queue:
         self._messages: dict[int, Message] = {}
         self._expiry = Expiry(clock, now_ms)
         self._on_expiring = on_expiring
+        self._clocks = (clock, now_ms)
+        self._call_at = call_at
+        self._delays: DelayedMessages | None = None
         self._dispatcher = Dispatcher(self, self._messages, self._expiry.is_expired)
         self._held = HeldMessages(self._dispatcher.append, self.drop_expired)
         self.observers: tuple[Observer, ...] = ()
@@ -183,6 +188,8 @@ class Queue:
     def close(self) -> None:
         """The queue is deleted: consumers learn it now, and senders that wait for credit by sending."""
         self.deleted = True
+        if self._delays is not None:
+            self._delays.close()
         self._watermarks.close(self.size)
         self._dispatcher.close()
 
@@ -205,11 +212,8 @@ class Queue:
                 return None
             self.duplicates.remember(envelope.duplicate_id, number)
         message = Message(number, data, envelope)
-        if lifetime is None and envelope.ttl_ms is not None:
-            lifetime = envelope.ttl_ms / 1000
-        if lifetime is not None or envelope.expiry_ms:
-            self._expiry.within(message, lifetime)
-            self._expires(message)
+        if lifetime is not None or envelope.is_timed:
+            self._set_times(message, lifetime)
         self._add(message)
         self.counters.enqueued += 1
         for observer in self.observers:
@@ -243,6 +247,16 @@ class Queue:
         if dispatcher.waiting or dispatcher.selecting:
             dispatcher.pump()
 
+    def _set_times(self, message: Message, lifetime: float | None) -> None:
+        envelope = message.envelope
+        if lifetime is None and envelope.ttl_ms is not None:
+            lifetime = envelope.ttl_ms / 1000
+        if lifetime is not None or envelope.expiry_ms:
+            self._expiry.within(message, lifetime)
+            self._expires(message)
+        if envelope.delay_ms is not None or envelope.deliver_at_ms is not None:
+            self.delays.schedule(message)
+
     def _add(self, message: Message) -> None:
         number = message.number
         if number > self._last_number:  # noqa: PLR1730  (no call: faster)
@@ -272,8 +286,7 @@ class Queue:
         """A held message becomes available."""
         if message.state is MessageState.HELD:
             message.state = MessageState.AVAILABLE
-            self._dispatcher.ready_list.add(message)
-            self._dispatch()
+            self._dispatcher.add(message)
 
     def record_progress(self) -> Message:
         """Have the observers write the changed site progress; the result completes when all have it."""
@@ -331,7 +344,7 @@ class Queue:
         if message in consumer.held:
             consumer.held.discard(message)
             self.counters.rejected += 1
-            if not self._dead_letter(message, DeadLetterReason.REJECTED, description):
+            if not self._dispatcher.dead_letter(message, DeadLetterReason.REJECTED, description):
                 self.drop(message)
 
     def release(self, consumer: Consumer, message: Message) -> None:
@@ -355,25 +368,6 @@ class Queue:
         if undeliverable_here:
             message.refused_by = (message.refused_by or set()) | {consumer}
         self._dispatcher.requeue(message)
-
-    def bury_spent(self, message: Message) -> bool:
-        """End a message that no consumer holds, if it has reached the limit of deliveries; whether it had."""
-        most = self.options.max_delivery_count
-        spent = 0 < most <= message.delivery_count
-        if spent and not self._dead_letter(message, DeadLetterReason.MAX_DELIVERY_COUNT):
-            if not self.counters.dropped:
-                logger.warning(
-                    "%s: message %d was dropped at the limit of deliveries", self.name, message.number
-                )
-            self.counters.dropped += 1
-            self.drop(message)
-        return spent
-
-    def _dead_letter(self, message: Message, reason: DeadLetterReason, description: str = "") -> bool:
-        moves = self._dead_letters is not None and self.options.dead_letter_address != ""
-        if moves and self._dead_letters is not None:
-            self._dead_letters.move(self, message, reason, description)
-        return moves
 
     # -- copies ---------------------------------------------------------------------------------
 
@@ -404,6 +398,8 @@ class Queue:
             self._expires(message)
         if envelope.duplicate_id is not None:
             self.duplicates.add(envelope.duplicate_id, number)
+        if envelope.delay_ms is not None or envelope.deliver_at_ms is not None:
+            self.delays.schedule(message)
         self._add(message)
         self._dispatcher.append(message)
 
@@ -423,6 +419,15 @@ class Queue:
         self.counters.dequeued += 1
         self._compact()
 
+    # -- delays ---------------------------------------------------------------------------------
+
+    @property
+    def delays(self) -> DelayedMessages:
+        """Its messages that are not to be delivered yet."""
+        if self._delays is None:
+            self._delays = DelayedMessages(self._messages, self._clocks, self._call_at, self._dispatcher.add)
+        return self._delays
+
     # -- expiry ---------------------------------------------------------------------------------
 
     def expire(self) -> int:
@@ -430,7 +435,7 @@ class Queue:
         count = 0
         for number in self._expiry.overdue():
             message = self._messages.get(number)
-            if message is not None and message.state is MessageState.AVAILABLE:
+            if message is not None and message.state in _MAY_EXPIRE:
                 count += self.drop_expired(message)
         self._compact()
         return count
@@ -491,3 +496,5 @@ class Queue:
         """Release what has left while no consumer took from the queue."""
         self._dispatcher.compact(len(self._messages))
         self._expiry.compact(self._messages)
+        if self._delays is not None:
+            self._delays.compact()

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Persister
 from broker_stub.election import generation as rules
+from broker_stub.queueing.dispatch.delayed import with_delivery_time
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
@@ -101,6 +102,8 @@ class Applier:
             "duplicate": self._remember,
             wire.CONFIRMED: self._confirm,
             "lifetimes": self._correct_lifetimes,
+            "delayed": self._insert_delayed,
+            "delays": self._correct_delays,
             "marks": self._merge_progress,
         }
         self._broken: set[str] = set()
@@ -248,6 +251,23 @@ class Applier:
         pairs = _pairs(event.arguments, ("ids", int), ("left", int))
         left = ((number, min(lifetime, wire.MAX_LIFETIME)) for number, lifetime in pairs)
         return self._rewrite(queue, queue.correct_lifetimes(left))
+
+    def _insert_delayed(self, queue: Queue, event: wire.Event) -> int:
+        """A message with a delay, which is due by this member's clock."""
+        of = event.arguments
+        due_ms = self._addresses.now_ms() + min(wire.number(of, "delay"), wire.MAX_LIFETIME)
+        message = wire.ReplicatedMessage(
+            wire.number(of, "id"),
+            min(wire.number(of, "count"), _MOST_DELIVERIES),
+            0,
+            with_delivery_time(wire.argument(of, "data", bytes), due_ms),
+            min(wire.number(of, "lifetime"), wire.MAX_LIFETIME),
+        )
+        return self._apply(queue, message)
+
+    def _correct_delays(self, queue: Queue, event: wire.Event) -> int:
+        pairs = _pairs(event.arguments, ("ids", int), ("left", int))
+        return self._rewrite(queue, queue.delays.correct(pairs))
 
     def _rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
         for message in messages:

@@ -25,7 +25,8 @@ Rules
   primary's window, but not its queue, are the first to leave the replica's.
 * So does the site progress: a replica that messages wait for must not have it before its cause.
 * The delivery counts of what the replica keeps are sent anew: it may have missed some, or have
-  counted what no other member did.  So is what its messages have left to live: its clock may be another.
+  counted what no other member did.  So is what its messages have left to live, and what is left of their
+  delays: its clock may be another.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
 """
@@ -119,10 +120,8 @@ class QueueFeed:
             self._acknowledged(number)
         for spans in wire.in_pieces(surplus, _IDS_PER_EVENT):
             self._correct(_Discard(self.key, spans))
-        for chunk in _chunks(ids[: len(kept)]):
-            self._correct(self._counts(chunk))
-        for lifetimes in _chunks(self._lifetimes(ids[: len(kept)])):
-            self._correct(self._columns("lifetimes", lifetimes, "ids", "left"))
+        for event in self._corrections_of(ids[: len(kept)]):
+            self._correct(event)
         progress = self.queue.site_progress
         if progress is not None:
             # That there is progress is sent first: each message says its own part of it.
@@ -169,6 +168,15 @@ class QueueFeed:
         self._correct(event)
         self._replica.backlog.add(self._outbox[-1])
 
+    def _corrections_of(self, kept: list[int]) -> Iterator[bytes]:
+        """What of the kept messages may have changed at either side."""
+        for chunk in _chunks(kept):
+            yield self._counts(chunk)
+        for lifetimes in _chunks(self._lifetimes(kept)):
+            yield self._columns("lifetimes", lifetimes, "ids", "left")
+        for delays in _chunks(self._delays(kept)):
+            yield self._columns("delays", delays, "ids", "left")
+
     def _counts(self, kept: list[int]) -> bytes:
         messages = (self.queue.message(number) for number in kept)
         counts = {
@@ -183,6 +191,14 @@ class QueueFeed:
         messages = ((number, self.queue.message(number)) for number in kept)
         left = ((number, self.queue.lifetime_ms(each)) for number, each in messages if each is not None)
         return [(number, lifetime) for number, lifetime in left if lifetime]
+
+    def _delays(self, kept: list[int]) -> list[tuple[int, int]]:
+        messages = ((number, self.queue.message(number)) for number in kept)
+        return [
+            (number, self.queue.delays.left_ms(each))
+            for number, each in messages
+            if each is not None and each.envelope.delay_ms is not None
+        ]
 
     def _duplicates(self, pairs: list[tuple[bytes, int]]) -> bytes:
         return self._columns("duplicate", pairs, "ids", "of")
@@ -372,13 +388,13 @@ class QueueFeed:
             self._replica.feed_caught_up(self)
 
     def _send(self, message: Message) -> None:
-        event = wire.encode_message(
-            self._head,
-            message.number,
-            message.failover_delivery_count,
-            0 if message.expires_at is None else self.queue.lifetime_ms(message),
-            message.data,
-        )
+        lifetime = 0 if message.expires_at is None else self.queue.lifetime_ms(message)
+        count = message.failover_delivery_count
+        if message.envelope.delay_ms is None:
+            event = wire.encode_message(self._head, message.number, count, lifetime, message.data)
+        else:
+            copy = wire.ReplicatedMessage(message.number, count, 0, message.data, lifetime, self.key)
+            event = wire.encode_delayed(copy, self.queue.delays.left_ms(message))
         if len(event) > self._data.largest:
             reason = f"message {message.number} has {len(event):,} bytes as an event, more than it takes"
             self._replica.feed_failed(self, reason)

@@ -11,6 +11,7 @@ Rules
 * An event on ``DATA`` begins with delivery annotations that name its queue: the 16 bytes of its identity.
 * ``message`` is what the hot path sends: the message's id, delivery count and remaining lifetime
   are in these annotations, all of fixed size, and the original message is unchanged behind them.
+* A message with a delay is an event ``delayed``: the same, and what is left of its delay.
 * Everything else is an ordinary AMQP message: the operation is its subject, and the body is a map of
   arguments, or ids packed as 64-bit numbers (a fifth of the work of an AMQP list).
 * ``ended`` is the last event of a queue: no other follows.
@@ -137,6 +138,21 @@ def encode_message(head: bytes, identifier: int, delivery_count: int, lifetime_m
     """
     count = delivery_count if delivery_count < _MAX_UINT else _MAX_UINT  # noqa: FURB136  (no call: faster)
     return head + _MESSAGE_HEAD.pack(_ID, identifier, _COUNT, count, _LIFETIME, lifetime_ms) + data
+
+
+def encode_delayed(message: ReplicatedMessage, delay_ms: int) -> bytes:
+    """A message that has a delay, as an event ``delayed``.
+
+    :param delay_ms: what is left of it, 0 when it is due.
+    """
+    arguments = {
+        "id": message.id,
+        "count": min(message.delivery_count, _MAX_UINT),
+        "lifetime": message.lifetime_ms,
+        "delay": delay_ms,
+        "data": message.data,
+    }
+    return encode_event(message.queue, "delayed", arguments)
 
 
 def encode_ids(queue: bytes, operation: str, ids: Iterable[int]) -> bytes:

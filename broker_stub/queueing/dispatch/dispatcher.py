@@ -19,6 +19,7 @@ Sources: AMQP 1.0 part 3, sections 3.3 (distribution nodes) and 3.4 (delivery st
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -28,10 +29,20 @@ from broker_stub.queueing.dispatch.browse import BrowseConsumers
 from broker_stub.queueing.dispatch.deferred import Deferred
 from broker_stub.queueing.dispatch.ready_list import PriorityReadyList, ReadyList
 from broker_stub.queueing.dispatch.selective import SelectiveConsumers
-from broker_stub.queueing.message import NO_SINK, Consumer, Message, MessageState, Selects, Sink
+from broker_stub.queueing.message import (
+    NO_SINK,
+    Consumer,
+    DeadLetterReason,
+    Message,
+    MessageState,
+    Selects,
+    Sink,
+)
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
+
+logger = logging.getLogger("broker_stub.queueing.dispatcher")
 
 
 class Dispatcher:
@@ -181,7 +192,9 @@ class Dispatcher:
     # -- messages -------------------------------------------------------------------------------
 
     def append(self, message: Message) -> None:
-        """There is one more available message, the last of all."""
+        """There is one more available message, the last of all; one that is not due is delayed."""
+        if message.due_at is not None and self._queue.delays.hold_back(message):
+            return
         if message.envelope.priority != DEFAULT_PRIORITY:
             self._use_priorities()
         self.ready_list.append(message)
@@ -200,6 +213,16 @@ class Dispatcher:
         """A message that a consumer held is available again, at its position."""
         self._requeue(message)
         self.pump()
+
+    def add(self, message: Message) -> None:
+        """A message has become available, at its position."""
+        if message.envelope.priority != DEFAULT_PRIORITY:
+            self._use_priorities()
+        self.ready_list.add(message)
+        if self.browse_consumers:
+            self.feed_browse_consumers()
+        if self.waiting or self.selecting:
+            self.pump()
 
     def feed_browse_consumers(self) -> None:
         """There is a new available message for them."""
@@ -233,7 +256,7 @@ class Dispatcher:
     def _give(self, consumer: Consumer, message: Message) -> None:
         queue = self._queue
         if message.delivery_count:
-            if queue.bury_spent(message):
+            if self._bury_spent(message):
                 return
             queue.counters.redelivered += 1
         queue.counters.acquired += 1
@@ -266,8 +289,29 @@ class Dispatcher:
         if self._deferred:
             self._deferred.discard(message)
         queue = self._queue
-        if not queue.drop_expired(message) and not (message.delivery_count and queue.bury_spent(message)):
+        if not queue.drop_expired(message) and not (message.delivery_count and self._bury_spent(message)):
             self.ready_list.requeue(message)
+
+    # -- what cannot be delivered ---------------------------------------------------------------
+
+    def dead_letter(self, message: Message, reason: DeadLetterReason, description: str = "") -> bool:
+        """Move a message that no consumer holds to the dead-letter address; whether there is one."""
+        queue = self._queue
+        if queue.dead_letters is None or not queue.options.dead_letter_address:
+            return False
+        queue.dead_letters.move(queue, message, reason, description)
+        return True
+
+    def _bury_spent(self, message: Message) -> bool:
+        """End a message that no consumer holds, if it has reached the limit of deliveries; whether it had."""
+        queue = self._queue
+        spent = 0 < queue.options.max_delivery_count <= message.delivery_count
+        if spent and not self.dead_letter(message, DeadLetterReason.MAX_DELIVERY_COUNT):
+            if not queue.counters.dropped:
+                logger.warning("%s drops messages at the limit of deliveries", queue.name)
+            queue.counters.dropped += 1
+            queue.drop(message)
+        return spent
 
 
 def _takes(consumer: Consumer, message: Message) -> bool:
