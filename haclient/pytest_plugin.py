@@ -1,19 +1,24 @@
 """Fixtures for testing an application's failover; pytest finds them by itself.
 
-===========================  =========  ============================================================
-fixture                      scope      what it is
-===========================  =========  ============================================================
-``haclient_pair``            function   ``haclient.testing.HAPair``: two members, arbiter, manager
-``haclient_module_pair``     module     the same, shared; ``restore()`` makes it as new
-``haclient_session_pair``    session
-``haclient_pair_factory``    session    ``haclient.testing.ha_pair``, for other members, users and scopes
-``haclient_broker``          function   ``haclient.testing.Broker``: one member
-``haclient_module_broker``   module
-``haclient_session_broker``  session
-``haclient_flaky_peer``      function   ``haclient.testing.FlakyPeers``: call it with a behaviour's name
-``haclient_fast_failover``   function   every delay of the client is short while the test runs
-``haclient_virtual_time``    function   ``haclient.testing.VirtualTime``: the application's own delays
-===========================  =========  ============================================================
+======================================  ========  ========================================================
+fixture                                 scope     what it is
+======================================  ========  ========================================================
+``haclient_pair``                       function  ``HAPair``: two members, arbiter, manager
+``haclient_module_pair``                module    the same, shared; ``restore()`` makes it as new
+``haclient_session_pair``               session
+``haclient_pair_factory``               session   ``ha_pair``, for other members, users and scopes
+``haclient_broker``                     function  ``Broker``: one member, a process
+``haclient_module_broker``              module
+``haclient_session_broker``             session
+``haclient_in_process_broker``          function  ``InProcessBroker``: one, a thread of the test's process
+``haclient_module_in_process_broker``   module
+``haclient_session_in_process_broker``  session
+``haclient_flaky_peer``                 function  ``FlakyPeers``: call it with a behaviour's name
+``haclient_fast_failover``              function  every delay of the client is short meanwhile
+``haclient_virtual_time``               function  ``VirtualTime``: the application's own delays
+======================================  ========  ========================================================
+
+The classes are those of ``haclient.testing``.
 
 
 Rules
@@ -35,7 +40,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from haclient.testing import Broker, FlakyPeers, HAPair, VirtualTime
+    from haclient.testing import Broker, FlakyPeers, HAPair, InProcessBroker, VirtualTime
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +88,24 @@ def haclient_session_broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
+def haclient_in_process_broker() -> Iterator[InProcessBroker]:
+    """One broker on a thread of this process, for this test alone; it starts in milliseconds."""
+    yield from _in_process_broker()
+
+
+@pytest.fixture(scope="module")
+def haclient_module_in_process_broker() -> Iterator[InProcessBroker]:
+    """A broker of this process for all tests of a module; ``restore()`` makes it as new."""
+    yield from _in_process_broker()
+
+
+@pytest.fixture(scope="session")
+def haclient_session_in_process_broker() -> Iterator[InProcessBroker]:
+    """A broker of this process for the whole session; ``restore()`` makes it as new."""
+    yield from _in_process_broker()
+
+
+@pytest.fixture
 def haclient_flaky_peer() -> Iterator[FlakyPeers]:
     """Members that misbehave: ``haclient_flaky_peer("silence")``; ``.names`` has every behaviour."""
     from haclient.testing import flaky_peers  # noqa: PLC0415 - not before it is needed, see the rules
@@ -120,4 +143,11 @@ def _broker() -> Iterator[Broker]:
     from haclient.testing import broker  # noqa: PLC0415 - not before it is needed, see the rules
 
     with broker() as member:
+        yield member
+
+
+def _in_process_broker() -> Iterator[InProcessBroker]:
+    from haclient.testing import in_process_broker  # noqa: PLC0415 - not before it is needed, see the rules
+
+    with in_process_broker() as member:
         yield member

@@ -4,6 +4,7 @@ pytest finds the same things as fixtures (``haclient.pytest_plugin``); these are
 fixtures of one's own.  ``docs/testing.md`` shows how to use them.
 
 ``pair``           a pair and a single broker, of real processes: ``ha_pair``, ``broker``
+``in_process``     a broker in the test's own process, in milliseconds: ``in_process_broker``
 ``flaky``          a member for each kind of passive behaviour: ``flaky_peers``
 ``short_delays``   ``fast_failover``
 ``virtual_clock``  an application's own backoff in no time: ``virtual_time``
@@ -15,6 +16,7 @@ Below them: ``cluster`` (the pair, asynchronous), ``network`` and ``proxy`` (rou
 from __future__ import annotations
 
 from haclient.testing.flaky import FlakyPeer, FlakyPeers, flaky_peers
+from haclient.testing.in_process import InProcessBroker, in_process_broker
 from haclient.testing.pair import Broker, HAPair, broker, ha_pair
 from haclient.testing.peers import BEHAVIOURS, url
 from haclient.testing.short_delays import fast_failover
@@ -26,11 +28,13 @@ __all__ = [
     "FlakyPeer",
     "FlakyPeers",
     "HAPair",
+    "InProcessBroker",
     "VirtualTime",
     "broker",
     "fast_failover",
     "flaky_peers",
     "ha_pair",
+    "in_process_broker",
     "url",
     "virtual_time",
 ]

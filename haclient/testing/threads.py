@@ -5,12 +5,14 @@ Rules
 * The thread lasts as long as the context.  Linux takes the end of the thread that started a child
   for the end of its parent, so processes started on this loop end with it, and not before.
 * Calls wait at most as long as they say; what they wait for is cancelled then.
+* The thread is not there after a fork: calls in the child are errors, and do not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -26,17 +28,21 @@ class LoopInThread:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._pid = os.getpid()
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout: float = _PATIENCE) -> T:
         """Run a coroutine there, and wait for its result.
 
         :param timeout: seconds.
         :raises TimeoutError: when it takes longer.
-        :raises RuntimeError: when the thread has ended.
+        :raises RuntimeError: when the thread has ended, or is another process's.
         """
         if self._loop.is_closed():
             coroutine.close()
             raise RuntimeError("what is asked here is gone: its context or fixture has ended")
+        if self._pid != os.getpid():
+            coroutine.close()
+            raise RuntimeError("what is asked here lives in the process that this one was forked from")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout)

@@ -1,0 +1,107 @@
+"""One broker in the test's own process: it starts in milliseconds, and cannot be killed.
+
+    with in_process_broker() as broker:
+        ...haclient.connect(broker.url)...
+
+Theory of operation
+-------------------
+The member that ``broker-stub serve`` runs, as primary, with its queues in memory, on an event loop of a
+thread of its own.  Clients reach it through real sockets.
+
+Rules
+-----
+* There is no signal handler, no process and no file: a test that kills, pauses or restarts its broker needs
+  ``pair.broker``, and one that fails over ``pair.ha_pair``.
+* What a test leaves connected is closed at the end, after a moment at most.
+* What the broker's thread raises is raised where the context ends, however the test went.
+* It lives in the process that started it: a fork of that has the address, and nothing else of it.
+* No users: Cyrus SASL reads its configuration once in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from broker_stub.broker import Broker as Member
+from broker_stub.broker import BrokerOptions
+from broker_stub.election.roles import Membership, Role
+from haclient.testing.threads import LoopInThread, loop_in_thread
+
+# Seconds that clients have for their Close at the end.  One on the event loop of an asynchronous test has
+# none: that loop stands still while the fixture ends.
+_STOP_TIMEOUT = 0.1
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class InProcessBroker:
+    """One member in this process."""
+
+    def __init__(self, loop: LoopInThread, member: Member) -> None:
+        self._loop = loop
+        self._member = member
+        self._authority = member.address.authority
+
+    @property
+    def url(self) -> str:
+        """The cluster URL for clients, without options."""
+        return f"amqp://{self._authority}"
+
+    @property
+    def address(self) -> str:
+        """``host:port``."""
+        return self._authority
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """URL options that a client needs to meet it: none (see ``peers.Peer``)."""
+        return _NONE
+
+    def close_connections(self) -> None:
+        """Close every client's connection with ``amqp:connection:forced``: each may come back at once."""
+        self._loop.do(lambda: self._member.close_client_connections("the test closes every connection"))
+
+    def restore(self) -> None:
+        """As new: delete every queue and exchange; returns when they are gone."""
+        self._loop.do(lambda: _delete_all(self._member))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+
+@contextmanager
+def in_process_broker() -> Iterator[InProcessBroker]:
+    """Start one member in this process; it listens when the body starts, and is gone after it.
+
+    :raises ExceptionGroup: at the end, with what the member's thread has raised.
+    """
+    with loop_in_thread("broker for tests") as loop, loop.entered(_member()) as member:
+        yield InProcessBroker(loop, member)
+
+
+@asynccontextmanager
+async def _member() -> AsyncIterator[Member]:
+    raised: list[Exception] = []
+
+    def keep(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        raised.append(error if isinstance(error, Exception) else RuntimeError(context["message"]))
+
+    asyncio.get_running_loop().set_exception_handler(keep)
+    options = BrokerOptions(membership=Membership(Role.PRIMARY, 1), stop_timeout=_STOP_TIMEOUT)
+    async with Member(options) as member:
+        yield member
+    if raised:
+        raise ExceptionGroup("the broker in this process raised", raised)
+
+
+def _delete_all(member: Member) -> None:
+    nodes = member.addresses
+    for queue in tuple(nodes):
+        if not queue.temporary:
+            nodes.delete(queue)
+    for exchange in nodes.exchanges:
+        nodes.delete_exchange(exchange)
