@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import logging
 import math
@@ -21,9 +20,7 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import measure
@@ -90,19 +87,6 @@ def run_side(tree: Path, arguments: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-@contextlib.contextmanager
-def worktree(revision: str) -> Iterator[Path]:
-    """The files of a revision."""
-    with tempfile.TemporaryDirectory(prefix="bench-before-") as scratch:
-        tree = Path(scratch) / "tree"
-        git = ("git", "-C", str(_TREE), "worktree")
-        subprocess.run((*git, "add", "--quiet", "--detach", str(tree), revision), check=True)
-        try:
-            yield tree
-        finally:
-            subprocess.run((*git, "remove", "--force", str(tree)), check=True)
-
-
 def interval(ratios: list[float]) -> tuple[float, float, float]:
     """The geometric mean of the ratios, and where it is with 95 % confidence."""
     logs = [math.log(ratio) for ratio in ratios]
@@ -146,7 +130,7 @@ def main() -> None:
     if arguments.before is None:
         print("\n  --before REVISION says what this is compared with")
         return
-    with worktree(arguments.before) as before:
+    with measure.worktree(arguments.before) as before:
         ratios = compare(before, arguments)
     print()
     for what, name in (("cpu", "processors"), ("wall", "wall")):

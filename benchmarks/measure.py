@@ -23,6 +23,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -270,6 +271,19 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of a process, all threads, from Linux's ``/proc``."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def worktree(revision: str) -> Iterator[Path]:
+    """The files of a revision."""
+    with tempfile.TemporaryDirectory(prefix="bench-before-") as scratch:
+        tree = Path(scratch) / "tree"
+        git = ("git", "-C", str(_SOURCES), "worktree")
+        subprocess.run((*git, "add", "--quiet", "--detach", str(tree), revision), check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run((*git, "remove", "--force", str(tree)), check=True)
 
 
 @contextlib.contextmanager

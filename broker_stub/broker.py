@@ -51,11 +51,11 @@ from broker_stub.queueing.queue_limits import (
 )
 from broker_stub.replication.replica_set import ReplicaSet
 from broker_stub.replication.wire import MOST_OVERHEAD
+from broker_stub.sites.at_limit import AtLimit
 from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.reconcile import reconcile
 from broker_stub.sites.site import Site
-from broker_stub.sites.site_link import AtLimit
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub.admission import calibration, refusals
+from broker_stub.admission import refusals
 from broker_stub.admission.accept_rate import INTERVAL, AutoRate
 from broker_stub.admission.handshakes import Handshakes
 from broker_stub.admission.parking import ParkedConnection, Parking
@@ -124,6 +124,8 @@ class AdmissionController:
         """
         if not isinstance(self._options.rate, RateSource):
             return
+        from broker_stub.admission import calibration  # noqa: PLC0415 - not where the rate is given
+
         self._set_rate(calibration.measure(settings))
         if self._options.rate is RateSource.AUTO:
             self._auto = AutoRate(self._rate_limiter.rate)

@@ -13,13 +13,16 @@ import click
 from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.connections.limits import DEFAULT_CONNECTION_LIMITS, MAX_SESSIONS, ConnectionLimits
 from broker_stub.queueing.queue_limits import DEFAULT_STORE_LIMITS, StoreLimits
-from broker_stub.sites.site_link import AtLimit
+from broker_stub.sites.at_limit import AtLimit
+from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, MIN_FRAME_SIZE
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _UNLIMITED = "unlimited"
 _DEFAULTS = AdmissionOptions()
 _STORE, _CONNECTION = DEFAULT_STORE_LIMITS, DEFAULT_CONNECTION_LIMITS
 _COUNT = click.IntRange(1)
+# A frame is read whole before its message can be refused.
+_MOST_FRAME_SIZE = 16 * 1024 * 1024
 # Name, type, default and help, in the order of the table in docs/broker-stub.md.
 _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
     ("--max-queues", _COUNT, _STORE.queues, "Queues; a further one is refused."),
@@ -30,6 +33,12 @@ _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
     ("--max-unfinished", _COUNT, _CONNECTION.unfinished, "Bytes of a connection's unfinished messages."),
     ("--max-unfinished-total", _COUNT, _CONNECTION.all_unfinished, "The same of all connections."),
     ("--credit-bytes", _COUNT, _CONNECTION.credit_size, "Bytes of messages that a link has credit for."),
+    (
+        "--max-frame-size",
+        click.IntRange(MIN_FRAME_SIZE, _MOST_FRAME_SIZE),
+        DEFAULT_MAX_FRAME_SIZE,
+        "Bytes of a frame that a client may send.",
+    ),
     (
         "--min-idle-timeout",
         click.FloatRange(0),
@@ -125,6 +134,7 @@ class MemberLimits:
     store: StoreLimits
     connection: ConnectionLimits
     user_connections: int | None
+    frame_size: int
     site_at_limit: AtLimit
     serve_arguments: tuple[str, ...]
 
@@ -160,6 +170,7 @@ def _limits(given: dict[str, Any]) -> MemberLimits:
             idle_timeout=given["--min-idle-timeout"],
         ),
         user_connections=given["--max-user-connections"],
+        frame_size=given["--max-frame-size"],
         site_at_limit=AtLimit(given["--site-at-limit"]),
         serve_arguments=tuple(part for name, value in pairs for part in (name, str(value))),
     )

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import click
 
 from broker_stub.amqp.password_mechanisms import password_options
+from broker_stub.cli.options import check_arbiter, cluster_url, without_secrets
 from broker_stub.durability.disk_watch import MIB, NO_LIMITS, DiskLimits
 from broker_stub.election.arbiter import open_arbiter
 from broker_stub.member.member import ClusterOptions, ClusterSetup
@@ -41,6 +42,7 @@ class ClusterArguments:
 
     :param store: a directory, or ``memory``.
     :param broker_url: a cluster URL, or the addresses of the members with commas between them.
+    :param separate: whether members look for each other there even when clients are given other addresses.
     :param credentials: the cluster-admin's.
     :param tls_ca: certificates of the authority that signs the members' (PEM); ``None`` trusts the system's.
     :param force_primary: take over at the start, whatever the store lacks.
@@ -58,12 +60,13 @@ class ClusterArguments:
     backup_timeout: float
     arbiter_interval: float
     force_primary: bool
+    separate: bool = False
     secure_delete: bool = False
     disk: DiskLimits = NO_LIMITS
 
     def __post_init__(self) -> None:
         try:
-            ClusterURL.parse(_cluster_url(self.broker_url))
+            ClusterURL.parse(cluster_url(self.broker_url))
         except ClusterURLError as error:
             raise click.UsageError(f"--broker-url: {error}") from error
         check_arbiter(self.arbiter)
@@ -102,12 +105,13 @@ class ClusterArguments:
             await arbiter.close()
             await store.close()
 
-    def _factory(self, members: tuple[Endpoint, ...]) -> aio.ConnectionFactory:
-        where = ",".join(str(member) for member in members) or self.broker_url
-        options = ClusterURL.parse(_cluster_url(where)).options
+    def _factory(self, members: tuple[Endpoint, ...], broker_url: str = "") -> aio.ConnectionFactory:
+        own = self.broker_url if self.separate else ""
+        where = broker_url or own or ",".join(str(member) for member in members) or self.broker_url
+        options = ClusterURL.parse(cluster_url(where)).options
         connect = functools.partial(
             aio.ConnectionFactory,
-            _cluster_url(where),
+            cluster_url(where),
             credentials=self.credentials,
             **password_options(options, tls_ca=self.tls_ca is not None),
             desired_capabilities=(CAPABILITY,),
@@ -149,31 +153,6 @@ def disk_limits(store: str, warn: int | None, hold: int | None, stop: int | None
         return DiskLimits.of(found.f_blocks * found.f_frsize, *given)
     except ValueError as error:
         raise click.UsageError(f"--disk-warn, --disk-hold, --disk-stop: {error}") from error
-
-
-def _cluster_url(text: str) -> str:
-    """The cluster URL for a URL or a list of members."""
-    return f"failover:({text})" if text.count("://") > 1 and not text.startswith("failover:") else text
-
-
-def check_arbiter(url: str) -> None:
-    """Refuse an arbiter that members in different processes cannot share.
-
-    :raises click.UsageError: with the reason.
-    """
-    if url == "memory:":
-        raise click.UsageError("--arbiter memory: exists in one process only: every member would win")
-    try:
-        open_arbiter(url)
-    except ValueError as error:
-        raise click.UsageError(f"--arbiter: {error}") from error
-
-
-def without_secrets(arbiter: str) -> str:
-    """The URL of an arbiter without credentials before an ``@``."""
-    kind, colon, rest = arbiter.partition(":")
-    hosts, at, host = rest.rpartition("@")
-    return f"{kind}{colon}...@{host}" if kind == "zookeeper" and hosts and at else arbiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,11 +21,12 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker_stub.store import StartProgress
+if TYPE_CHECKING:  # a supervisor has an event loop, and no store
+    from broker_stub.store import StartProgress
 
 logger = logging.getLogger("broker_stub.cli.event_loop")
 

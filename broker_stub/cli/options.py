@@ -70,3 +70,31 @@ def read_users(path: Path) -> dict[str, str]:
         elif line.strip():
             raise click.UsageError(f"{path}, line {number}: name:password is expected")
     return passwords
+
+
+def check_arbiter(url: str) -> None:
+    """Refuse an arbiter that members in different processes cannot share.
+
+    :raises click.UsageError: with the reason.
+    """
+    if url == "memory:":
+        raise click.UsageError("--arbiter memory: exists in one process only: every member would win")
+    # Imported here: a pair has its arbiter in a directory, and leaves that to its members.
+    from broker_stub.election.arbiter import open_arbiter  # noqa: PLC0415
+
+    try:
+        open_arbiter(url)
+    except ValueError as error:
+        raise click.UsageError(f"--arbiter: {error}") from error
+
+
+def without_secrets(arbiter: str) -> str:
+    """The URL of an arbiter without credentials before an ``@``."""
+    kind, colon, rest = arbiter.partition(":")
+    hosts, at, host = rest.rpartition("@")
+    return f"{kind}{colon}...@{host}" if kind == "zookeeper" and hosts and at else arbiter
+
+
+def cluster_url(text: str) -> str:
+    """The cluster URL for a URL or a list of members."""
+    return f"failover:({text})" if text.count("://") > 1 and not text.startswith("failover:") else text

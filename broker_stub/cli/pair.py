@@ -3,47 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
-import time
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from broker_stub.admission.controller import RateSource
-from broker_stub.broker import ANY_PORT
 from broker_stub.cli import event_loop
 from broker_stub.cli.admission_options import MemberLimits, member_limits, rate_options
-from broker_stub.cli.cluster_options import check_arbiter, without_secrets
 from broker_stub.cli.options import (
     ANONYMOUS,
     LINK_PASSWORDS,
     LINK_USERS,
     LOG_LEVEL,
     LOOP,
+    check_arbiter,
     read_users,
     start_logging,
 )
+from broker_stub.cli.pair_screens import JsonLines, LiveTable, PlainLines, Screen
 from broker_stub.command_options import ADDRESS, FILE, REFUSED
-from broker_stub.local_cluster.supervisor import (
-    LocalCluster,
-    LocalClusterEvent,
-    LocalClusterOptions,
-    describe,
-)
+from broker_stub.local_cluster.certificates import CertificateError
+from broker_stub.local_cluster.ports import claimed_ports, free_ports
+from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterEvent, LocalClusterOptions
 from broker_stub.permissions import UMASK
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.sasl import SaslUnavailableError
 
-_EVENTS_SHOWN = 12
+# What a member says that did not get its port (``serve``).
+_PORT_TAKEN = "cannot listen on"
 
 
 @click.command()
@@ -51,9 +42,12 @@ _EVENTS_SHOWN = 12
     "--listen",
     type=ADDRESS,
     multiple=True,
-    help="Endpoint of a member, once for each; port 0 takes a free one.  [default: two on 127.0.0.1]",
+    help="Endpoint of a member, once for each; port 0 takes a free one."
+    "  [default: 127.0.0.1, ports 5672 and 5673 when they are free, else free ones]",
 )
-@click.option("--members", type=click.IntRange(1), help="How many, on free ports.  [default: 2]")
+@click.option(
+    "--members", type=click.IntRange(1), help="How many: ports 5672 and up when all are free.  [default: 2]"
+)
 @click.option(
     "--store",
     type=click.Path(file_okay=False, path_type=Path),
@@ -72,6 +66,7 @@ _EVENTS_SHOWN = 12
     show_default=True,
     help="Seconds until a backup that acknowledges nothing is dropped.",
 )
+@click.option("--tls", is_flag=True, help="Make certificates for the members, with the command openssl.")
 @click.option("--cluster", default="haclient", show_default=True, help="The cluster's name.")
 @click.option("--users", type=FILE, help="File of name:password lines.")
 @ANONYMOUS
@@ -99,6 +94,7 @@ def pair(
     memory: bool,
     arbiter: str | None,
     backup_timeout: float,
+    tls: bool,
     cluster: str,
     users: Path | None,
     anonymous: bool | None,
@@ -128,7 +124,8 @@ def pair(
     if arbiter is not None:
         check_arbiter(arbiter)
     options = LocalClusterOptions(
-        listen=listen or (ANY_PORT,) * (members or 2),
+        listen=listen,
+        tls=tls,
         store=None if store is None else store.absolute(),
         memory=memory,
         arbiter=arbiter,
@@ -149,12 +146,12 @@ def pair(
     if as_json:
         screen = JsonLines()
     elif sys.stdout.isatty():
-        screen = LiveTable(Console())
+        screen = LiveTable()
     else:
         screen = PlainLines()
     try:
-        sys.exit(event_loop.run(_run(options, screen), loop=loop))
-    except SaslUnavailableError as error:
+        sys.exit(event_loop.run(_run(options, members or 2, screen), loop=loop))
+    except (SaslUnavailableError, CertificateError, OSError) as error:
         click.echo(str(error), err=True)
         sys.exit(REFUSED)
 
@@ -174,125 +171,59 @@ def _serve_arguments(
     return tuple(part for option, value in given if value is not None for part in (option, str(value)))
 
 
-async def _run(options: LocalClusterOptions, screen: Screen) -> int:
+async def _run(options: LocalClusterOptions, members: int, screen: Screen) -> int:
+    """Run the cluster at the addresses of ``--listen``, else at the ports of AMQP, else at free ones."""
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    pair = LocalCluster(options, on_event=screen.event)
+    try:
+        if options.listen:
+            return await _run_at(options, screen, stop) or 0
+        with claimed_ports(members) as claimed:
+            if claimed.taken_by:
+                click.echo(f"{claimed.taken_by}: the members listen on free ports", err=True)
+            code = await _run_at(
+                replace(options, listen=claimed.addresses), screen, stop, leave=not claimed.taken_by
+            )
+        if code is not None:
+            return code
+        # Somebody else took one between the look and the member's start.
+        click.echo("a port is in use by now: the members listen on free ports", err=True)
+        return await _run_at(replace(options, listen=free_ports(members)), screen, stop) or 0
+    finally:
+        screen.close()
+
+
+async def _run_at(
+    options: LocalClusterOptions, screen: Screen, stop: asyncio.Event, *, leave: bool = False
+) -> int | None:
+    """Run the cluster until it is stopped; its exit code.
+
+    :param leave: whether it ends, with ``None``, when a member does not get its port at the start.
+    """
+    port_taken = asyncio.Event()
+
+    def heard(event: LocalClusterEvent) -> None:
+        screen.event(event)
+        if leave and event.kind == "failed" and _PORT_TAKEN in event.detail:
+            port_taken.set()
+
+    pair = LocalCluster(options, on_event=heard)
+    waits = [asyncio.create_task(event.wait()) for event in (stop, port_taken)]
     try:
         await pair.start()
         ready = asyncio.create_task(pair.wait_ready())
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
-        if not stop.is_set():
+        await asyncio.wait([ready, *waits], return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
             ready.result()
             screen.ready(pair)
+            await stop.wait()
         ready.cancel()
-        await stopped
+        return 0 if stop.is_set() else None
     except TimeoutError as error:
         click.echo(str(error), err=True)
         return REFUSED
     finally:
+        for wait in waits:
+            wait.cancel()
         await pair.stop()
-        screen.close()
-    return 0
-
-
-class Screen(Protocol):
-    """The output of the command."""
-
-    def event(self, event: LocalClusterEvent) -> None:
-        """Show an event."""
-
-    def ready(self, pair: LocalCluster) -> None:
-        """Show that the cluster serves."""
-
-    def close(self) -> None:
-        """End the output."""
-
-
-class JsonLines:
-    """For programs: one object a line."""
-
-    def event(self, event: LocalClusterEvent) -> None:
-        """Print the event."""
-        facts = asdict(event)
-        click.echo(json.dumps({"event": facts.pop("kind"), **facts}))
-
-    def ready(self, pair: LocalCluster) -> None:
-        """Print the facts that a client and an admin need."""
-        facts = {"event": "ready", "url": pair.url, "password_file": str(pair.password_file)}
-        where = {"store": pair.store, "arbiter": without_secrets(pair.arbiter)}
-        click.echo(json.dumps({**facts, **where, "members": describe(pair)}))
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-class PlainLines:
-    """For logs."""
-
-    def event(self, event: LocalClusterEvent) -> None:
-        """One line."""
-        click.echo(_line(event))
-
-    def ready(self, pair: LocalCluster) -> None:
-        """The URL, and how to manage."""
-        for line in _heads(pair):
-            click.echo(line)
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-class LiveTable:
-    """For people: a live table of the members and the last events."""
-
-    def __init__(self, console: Console) -> None:
-        self._events: list[LocalClusterEvent] = []
-        self._pair: LocalCluster | None = None
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
-        self._live.start()
-
-    def event(self, event: LocalClusterEvent) -> None:
-        """Keep the event for the next refresh."""
-        self._events = [*self._events, event][-_EVENTS_SHOWN:]
-
-    def ready(self, pair: LocalCluster) -> None:
-        """Start to show the table."""
-        self._pair = pair
-
-    def close(self) -> None:
-        """Leave the last table on the screen."""
-        self._live.stop()
-
-    def _render(self) -> Group:
-        lines = [Text(_line(event), style="dim") for event in self._events]
-        if self._pair is None:
-            return Group("starting...", *lines)
-        heads = (Text(line) for line in _heads(self._pair))
-        return Group(*heads, _table(self._pair), *lines)
-
-
-def _heads(pair: LocalCluster) -> tuple[str, ...]:
-    kept = pair.options.memory or pair.options.store is not None
-    return (
-        f"cluster URL: {pair.url}",
-        f"cluster-admin's password: {pair.password_file}",
-        f"store: {pair.store}{'' if kept else ' (removed at the end)'}",
-        f"arbiter: {without_secrets(pair.arbiter)}",
-    )
-
-
-def _table(pair: LocalCluster) -> Table:
-    columns = ("name", "address", "state", "generation", "connections", "pid")
-    table = Table(*columns)
-    for member in describe(pair):
-        cells = ("" if member[column] is None else str(member[column]) for column in columns)
-        table.add_row(*cells, style="bold green" if member["state"] == "primary" else "")
-    return table
-
-
-def _line(event: LocalClusterEvent) -> str:
-    when = time.strftime("%H:%M:%S", time.localtime(event.at))
-    return f"{when} {event.member} {event.kind}: {event.detail}"

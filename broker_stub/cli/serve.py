@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import click
 
-from broker_stub import scratch_directory
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionOptions, RateSource
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
@@ -153,7 +153,12 @@ from haclient.telemetry.settings import VARIABLE
     help="Run COMMAND ROLE when the role has changed; for resource managers.",
 )
 @click.option("--exit-with-parent", type=int, metavar="PID", help="Exit when process PID exits (Linux).")
-@click.option("--json", "as_json", is_flag=True, help="Print the member's address as JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the member's address, and then each new role, as JSON lines.",
+)
 @LOOP
 @LOG_LEVEL
 def serve(
@@ -240,6 +245,7 @@ def serve(
             certificate=str(tls_cert), key=str(tls_key), ca=str(tls_client_ca) if tls_client_ca else None
         )
     role_command = None if on_role_change is None else _role_command(on_role_change)
+    roles = _Roles(role_command)
     if generation is None:
         generation = 1 if role == Role.PRIMARY else 0
     os.umask(UMASK)  # for what SQLite, the telemetry and saslpasswd2 make
@@ -263,6 +269,7 @@ def serve(
             heartbeat=heartbeat,
             max_connections=max_connections,
             max_user_connections=limits.user_connections,
+            max_frame_size=limits.frame_size,
             connection_limits=limits.connection,
             store_limits=limits.store,
             site_at_limit=limits.site_at_limit,
@@ -276,7 +283,7 @@ def serve(
             replicate=Replicate(replicate),
             telemetry=None if telemetry is None else settings_of(telemetry),
             password_files=_password_files(link_passwords),
-            on_role=None if role_command is None else role_command.role_changed,
+            on_role=roles.changed,
         )
         cluster_arguments = None
         if arbiter is not None:
@@ -284,6 +291,7 @@ def serve(
                 arbiter=arbiter,
                 store=store_path,
                 broker_url=broker_url or ",".join(str(member) for member in members),
+                separate=broker_url is not None,
                 credentials=Credentials(admin, password),
                 tls_ca=tls_ca,
                 name=name,
@@ -294,7 +302,7 @@ def serve(
                 disk=disk_limits(store_path, disk_warn, disk_hold, disk_stop),
             )
         event_loop.tune()
-        serving = _serve(options, cluster_arguments, role_command, as_json=as_json)
+        serving = _serve(options, cluster_arguments, role_command, roles if as_json else None)
         sys.exit(event_loop.run(serving, loop=loop))
 
 
@@ -311,6 +319,8 @@ def _user_database(users: Path | None) -> Iterator[Path | None]:
     if users is None or users.is_dir():
         yield users
         return
+    from broker_stub import scratch_directory  # noqa: PLC0415 - its libraries take a megabyte
+
     with scratch_directory.temporary() as directory:
         write_users(directory, read_users(users))
         yield directory
@@ -334,46 +344,68 @@ async def _serve(
     options: BrokerOptions,
     cluster_arguments: ClusterArguments | None,
     role_command: RoleCommand | None,
-    *,
-    as_json: bool,
+    lines: _Roles | None,
 ) -> int:
     async with contextlib.AsyncExitStack() as stack:
         if role_command is not None:
             stack.push_async_callback(role_command.close)
         if cluster_arguments is None:
-            return await _run(Broker(options), StartProgress(), as_json=as_json)
+            return await _run(Broker(options), StartProgress(), lines)
         progress = StartProgress()
         try:
             async with contextlib.AsyncExitStack() as opened:
-                async with event_loop.reported(progress, name=options.name, as_json=as_json):
+                async with event_loop.reported(progress, name=options.name, as_json=lines is not None):
                     setup = await opened.enter_async_context(cluster_arguments.opened(progress))
-                return await _run(Broker(options, setup), progress, as_json=as_json)
+                return await _run(Broker(options, setup), progress, lines)
         except StoreFailedError as error:
             click.echo(str(error), err=True)
             return REFUSED
 
 
-async def _run(broker: Broker, progress: StartProgress, *, as_json: bool) -> int:
+async def _run(broker: Broker, progress: StartProgress, lines: _Roles | None) -> int:
+    """Run a member; with ``lines`` the standard output is JSON."""
     options = broker.options
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, broker.request_stop)
     try:
-        async with event_loop.reported(progress, name=options.name, as_json=as_json):
+        async with event_loop.reported(progress, name=options.name, as_json=lines is not None):
             await broker.start()
     except (OSError, MoveRefusedError, StartRefusedError) as error:
         await broker.stop()
         click.echo(_error_text(error, options), err=True)
         return REFUSED
-    facts = {
-        "event": "listening",
-        "name": options.name,
-        "address": broker.address.authority,
-        "pid": os.getpid(),
-    }
-    click.echo(json.dumps(facts) if as_json else f"{options.name} listens on {broker.address}")
+    if lines is not None:
+        _print_facts("listening", name=options.name, address=broker.address.authority, pid=os.getpid())
+        lines.printed = True
+    else:
+        click.echo(f"{options.name} listens on {broker.address}")
     await broker.run()
     return REFUSED if broker.failure else 0
+
+
+def _print_facts(event: str, **facts: object) -> None:
+    click.echo(json.dumps({"event": event, **facts}))
+
+
+class _Roles:
+    """What happens at a change of the role.
+
+    :ivar printed: whether each is a line on the standard output.
+    """
+
+    def __init__(self, command: RoleCommand | None) -> None:
+        self._command = command
+        self.printed = False
+
+    def changed(self, role: Role) -> None:
+        """Report a new role; a pipe that is full because nobody reads it does not hold the member up."""
+        if self._command is not None:
+            self._command.role_changed(role)
+        if self.printed:
+            with contextlib.suppress(OSError):
+                if select.select([], [sys.stdout], [], 0)[1]:
+                    _print_facts("role", role=role)
 
 
 def _error_text(error: OSError | MoveRefusedError | StartRefusedError, options: BrokerOptions) -> str:

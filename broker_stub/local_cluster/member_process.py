@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,19 @@ class MemberProcess:
             await process.wait()
             lines = self._log.read_text(errors="replace").splitlines()
             raise MemberStartError(f"exit code {process.returncode}: {lines[-1] if lines else 'no output'}")
+
+    async def role_changes(self) -> AsyncIterator[str]:
+        """The member's new role after each change, until the process ends.
+
+        It is a hint: the member skips what nobody has read in time.
+        """
+        process = self._process
+        assert process is not None, "start comes first"
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            facts = json.loads(line)
+            if facts.get("event") == "role":
+                yield facts["role"]
 
     async def wait(self) -> int:
         """Wait until the process exits; return the exit code, negative for a signal."""

@@ -69,6 +69,7 @@ class LocalClusterOptions:
         at the end.
     :param arbiter: URL of the arbiter; ``None`` for a directory beside the stores.
     :param memory: keep messages in memory only.
+    :param tls: make certificates, and listen with TLS.
     :param backup_timeout: see ``member.ClusterOptions``.
     :param serve_arguments: more arguments for every ``serve``.
     :param member_arguments: more arguments for the ``serve`` of single members, by name.
@@ -87,6 +88,7 @@ class LocalClusterOptions:
     store: Path | None = None
     arbiter: str | None = None
     memory: bool = False
+    tls: bool = False
     backup_timeout: float = 10.0
     serve_arguments: tuple[str, ...] = ()
     member_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -15,17 +15,22 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import secrets
 import shutil
 import signal
+import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 from broker_stub import scratch_directory
 from broker_stub.admission.user_database import DEFAULT_ADMIN, write_users
+from broker_stub.local_cluster.certificates import CertificateFiles, prepare
 from broker_stub.local_cluster.managed_members import ManagedMembers
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError, free_addresses
 from broker_stub.local_cluster.primary_selector import PrimarySelector
@@ -36,7 +41,7 @@ from broker_stub.local_cluster.state import (
     Member,
     MemberState,
 )
-from broker_stub.management_client import AdminClient, AdminError, Credentials
+from broker_stub.management_client import AdminClient, AdminError, Credentials, MemberStatus
 from broker_stub.permissions import DIRECTORY_MODE
 from haclient.cluster_url.endpoint import Endpoint
 
@@ -63,6 +68,9 @@ class LocalCluster:
         self._directory: Path | None = None
         self._credentials: Credentials | None = None
         self._supervisor: asyncio.Task[None] | None = None
+        self._tls: ssl.SSLContext | None = None
+        self.certificate: CertificateFiles | None = None
+        """The certificates of a cluster with TLS."""
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -70,6 +78,8 @@ class LocalCluster:
         """Start every member and promote the first one that is running.
 
         :raises haclient.engine.sasl.SaslUnavailableError: without Cyrus SASL.
+        :raises broker_stub.local_cluster.certificates.CertificateError: when it cannot make certificates.
+        :raises OSError: when the directory of the stores cannot be written.
         """
         self._directory = await asyncio.to_thread(scratch_directory.make, "broker-stub-pair-")
         password = secrets.token_urlsafe(24)
@@ -78,20 +88,32 @@ class LocalCluster:
         self.password_file.write_text(password)
         users = {**self.options.passwords, DEFAULT_ADMIN: password}
         await asyncio.to_thread(write_users, self._directory, users)
+        if self.options.tls:
+            await asyncio.to_thread(self._prepare_tls)
         addresses = free_addresses(self.options.listen)
+        if self.options.tls:
+            addresses = tuple(replace(address, tls=True) for address in addresses)
         names = (f"member-{number}" for number in range(1, len(addresses) + 1))
         members = (self._member(n, a, addresses) for n, a in zip(names, addresses, strict=False))
         self._managed.members = tuple(members)
         self._supervisor = asyncio.create_task(self._supervise(), name="broker_stub local cluster")
         self._supervisor.add_done_callback(lambda _task: self._managed.notify())
 
+    def _prepare_tls(self) -> None:
+        hosts = [address.host for address in self.options.listen]
+        self.certificate = prepare(self._data / "tls", hosts)
+        self._tls = ssl.create_default_context(cafile=self.certificate.ca)
+
     def _member(self, name: str, address: Endpoint, addresses: tuple[Endpoint, ...]) -> Member:
         options = self.options
-        arguments = ["--listen", address.authority, "--name", name, "--cluster", options.cluster]
+        arguments = ["--listen", str(address), "--name", name, "--cluster", options.cluster]
         arguments += ["--users", str(self._directory), "--loop", options.loop]
         arguments += self._replication(name)
         for other in addresses:
-            arguments += ["--member", other.authority]
+            arguments += ["--member", str(other)]
+        if (files := self.certificate) is not None:
+            arguments += ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
+            arguments += ["--tls-ca", str(files.ca)]
         # Every member has users: the cluster-admin at least, who makes nobody else have a name.
         arguments.append("--anonymous" if options.lets_anonymous_in else "--no-anonymous")
         arguments += [*options.serve_arguments, *options.member_arguments.get(name, ())]
@@ -138,7 +160,10 @@ class LocalCluster:
     @property
     def url(self) -> str:
         """The cluster URL for clients."""
-        return "amqp://" + ",".join(member.address.authority for member in self.members)
+        addresses = ",".join(member.address.authority for member in self.members)
+        if self.certificate is None:
+            return f"amqp://{addresses}"
+        return f"amqps://{addresses}/?tls_ca={quote(str(self.certificate.ca))}"
 
     @property
     def directory(self) -> Path:
@@ -291,21 +316,23 @@ class LocalCluster:
 
     async def _connect(self, member: Member) -> None:
         member.follows = member.status = None
-        member.admin = await AdminClient.connect(
-            member.address, self.credentials, timeout=self.options.probe_timeout
-        )
+        member.admin = await self._admin_client(member)
         member.status = await member.admin.status()
         self._managed.emit("started", member, f"process {member.pid}")
         self._managed.set_state(member, MemberState(member.status.role))
 
     async def _watch(self, member: Member) -> None:
         """Probe the member until its process ends."""
-        probes = asyncio.create_task(self._probe(member), name=f"probe {member.name}")
+        watches = [
+            asyncio.create_task(self._probe(member), name=f"probe {member.name}"),
+            asyncio.create_task(self._heed(member), name=f"hear {member.name}"),
+        ]
         try:
             code = await member.process.wait()
         finally:
-            probes.cancel()
-            await asyncio.wait([probes])
+            for watch in watches:
+                watch.cancel()
+            await asyncio.wait(watches)
             if member.admin is not None:
                 member.admin.abort()
                 member.admin = None
@@ -333,10 +360,23 @@ class LocalCluster:
         except AdminError:
             if member.admin is not None:
                 member.admin.abort()
-            member.admin = await AdminClient.connect(
-                member.address, self.credentials, timeout=self.options.probe_timeout
-            )
+            member.admin = await self._admin_client(member)
             status = await member.admin.status()
+        self._take(member, status)
+
+    async def _admin_client(self, member: Member) -> AdminClient:
+        return await AdminClient.connect(
+            member.address, self.credentials, timeout=self.options.probe_timeout, tls=self._tls
+        )
+
+    async def _heed(self, member: Member) -> None:
+        """Read a member's status whenever it says that its role has changed: sooner than the next probe."""
+        async for _role in member.process.role_changes():
+            if member.admin is not None:
+                with contextlib.suppress(AdminError):  # the probes find out what it is
+                    self._take(member, await member.admin.status())
+
+    def _take(self, member: Member, status: MemberStatus) -> None:
         if status.generation < member.generation:
             return  # this status was read before a promotion, and arrived after it
         member.status = status

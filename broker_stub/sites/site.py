@@ -17,10 +17,11 @@ from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
 from broker_stub.sites.anomalies import Anomaly, ReportAnomaly
+from broker_stub.sites.at_limit import AtLimit
 from broker_stub.sites.inbound import Inbound
 from broker_stub.sites.outbound import Outbound
 from broker_stub.sites.password_file import PasswordFiles
-from broker_stub.sites.site_link import STOPPED, AtLimit, SiteLink
+from broker_stub.sites.site_link import STOPPED, SiteLink
 from broker_stub.sites.source_config import SourceConfig, SourceConfigError
 
 logger = logging.getLogger("broker_stub.sites")

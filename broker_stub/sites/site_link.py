@@ -20,7 +20,6 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import enum
 import functools
 import logging
 from collections import deque
@@ -34,6 +33,7 @@ from broker_stub.queueing.exchanges import Exchange, Route, UnroutableError
 from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.site_state import REPLICATION_QUEUE
+from broker_stub.sites.at_limit import AtLimit
 from broker_stub.sites.inbound import OwnEventError
 from broker_stub.sites.password_file import PasswordFileError, PasswordFiles
 from broker_stub.sites.source_config import SourceConfig
@@ -53,15 +53,6 @@ _PAUSE = 2.0
 
 
 STOPPED = "stopped"
-
-
-class AtLimit(enum.StrEnum):
-    """What a link does when this site has no room for an event."""
-
-    HOLD = "hold"
-    """It waits: the source keeps its events, and its own limits hold its producers up."""
-    STOP = "stop"
-    """It ends, with an anomaly; an operator starts it again."""
 
 
 class LimitReachedError(Exception):

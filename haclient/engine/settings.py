@@ -11,6 +11,7 @@ from proton import SSLDomain
 
 # Twice the default of most clients, a quarter of Artemis's: a 100-byte message never splits.
 DEFAULT_MAX_FRAME_SIZE = 65536
+MIN_FRAME_SIZE = 512  # AMQP 1.0 part 2, section 2.4.1: MIN-MAX-FRAME-SIZE
 # Heartbeats both ways, ten seconds: docs/options.md.
 DEFAULT_HEARTBEAT = 10.0
 # A message larger than this is refused by the link instead of filling memory.

@@ -10,7 +10,7 @@ import pytest
 
 from broker_stub.election.roles import Membership, Role
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions
-from broker_stub.telemetry import MemberTelemetryWriter
+from broker_stub.telemetry.writer import MemberTelemetryWriter
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.telemetry import TelemetrySettings, flush

@@ -16,10 +16,10 @@ Source: AMQP 1.0 part 1, section 1.6 (type encodings).
 from __future__ import annotations
 
 import datetime
-import decimal
 import enum
 import numbers
 import struct
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -147,6 +147,9 @@ def _by_base(value: Any) -> _Encode:
             return found
     name = type(value).__qualname__
     advice = "convert it to a type that AMQP has"
+    decimal = sys.modules.get("decimal")  # whoever has one of its numbers has loaded it: half a megabyte
+    if decimal is not None and isinstance(value, decimal.Decimal):
+        advice = "send str(value), or float(value) if it may be rounded"
     for kind, said in _ADVICE:
         if isinstance(value, kind):
             advice = said
@@ -155,7 +158,6 @@ def _by_base(value: Any) -> _Encode:
 
 
 _ADVICE: tuple[tuple[type, str], ...] = (
-    (decimal.Decimal, "send str(value), or float(value) if it may be rounded"),
     (datetime.date, "send value.isoformat(), or a datetime with a time zone"),
     (datetime.time, "send value.isoformat()"),
     (datetime.timedelta, "send value.total_seconds()"),

@@ -15,7 +15,7 @@ from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.queue_limits import StoreLimits
 from broker_stub.queueing.site_state import SiteMode
-from broker_stub.sites.site_link import AtLimit
+from broker_stub.sites.at_limit import AtLimit
 from haclient.telemetry import TelemetrySettings
 from tests.broker_stub.clients import Client, running, until
 

@@ -1,17 +1,12 @@
-"""The telemetry of a member: admissions, refusals with their ``retry-after``, and role changes.
-
-The lines have the clients' format and use the clients' writer (``haclient.telemetry``).
-They leave out connections of a cluster-admin that only manages: those are the supervisor's probes.
-"""
+"""Writes the telemetry of a member, in the clients' format and with their writer (``haclient.telemetry``)."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import proton
 
@@ -27,9 +22,6 @@ from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.writer import Alive
 
 SOURCE = "broker_stub"
-# Nobody cleans up after a member that runs for years: a few hundred million lines, compressed, or a quarter.
-_KEEP_SIZE = 1024 * 1024 * 1024
-_KEEP_SECONDS = 90 * 86400.0
 # Peers choose container ids and names, of any length.
 _MAX_NAME_LENGTH = 300
 
@@ -45,78 +37,6 @@ class TelemetryEntry:
     time: float
     monotonic: float
     facts: dict[str, Value]
-
-
-class MemberTelemetry(Protocol):
-    """The events that a member records."""
-
-    def listens(self, address: Endpoint) -> None:
-        """Set the address of the member."""
-
-    def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """A client was admitted."""
-
-    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """A client was refused or redirected at its Open."""
-
-    def parked(self, client_id: str | None, membership: Membership) -> None:
-        """A client is parked until it can be served here or elsewhere."""
-
-    def unparked(
-        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
-    ) -> None:
-        """A client is no longer parked: it is served, closed, or disconnected."""
-
-    def became(self, membership: Membership) -> None:
-        """The role or the generation changed."""
-
-    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """How far other sites lag behind this one, and this one behind others."""
-
-    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
-        """Events of another site were out of order, missing or malformed."""
-
-    def disk(self, membership: Membership, level: str) -> None:
-        """The disk of the store has reached a level, or left it."""
-
-    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
-        """A queue cannot be copied to a replica, or was copied to it after all."""
-
-
-class NullMemberTelemetry:
-    """Telemetry is off."""
-
-    def listens(self, address: Endpoint) -> None:
-        """Do nothing."""
-
-    def admitted(self, client_id: str | None, membership: Membership) -> None:
-        """Do nothing."""
-
-    def refused(self, client_id: str | None, membership: Membership, condition: proton.Condition) -> None:
-        """Do nothing."""
-
-    def parked(self, client_id: str | None, membership: Membership) -> None:
-        """Do nothing."""
-
-    def unparked(
-        self, client_id: str | None, membership: Membership, condition: proton.Condition | None
-    ) -> None:
-        """Do nothing."""
-
-    def became(self, membership: Membership) -> None:
-        """Do nothing."""
-
-    def site(self, membership: Membership, status: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    def anomaly(self, membership: Membership, anomaly: Anomaly) -> None:
-        """Do nothing."""
-
-    def disk(self, membership: Membership, level: str) -> None:
-        """Do nothing."""
-
-    def set_aside(self, membership: Membership, replica: str, queue: str, state: str) -> None:
-        """Do nothing."""
 
 
 class MemberTelemetryWriter:
@@ -242,20 +162,6 @@ class MemberTelemetryWriter:
             "member": self._name,
         }
         self._subject = self._lines.subject(self._name, constant)
-
-
-def settings_of(directory: str | os.PathLike[str]) -> TelemetrySettings:
-    """How a member writes its telemetry: with a bound, by size and age, for all its lives together."""
-    return TelemetrySettings(directory, keep_size=_KEEP_SIZE, keep_seconds=_KEEP_SECONDS)
-
-
-def member_telemetry(settings: TelemetrySettings | None, *, cluster: str, name: str) -> MemberTelemetry:
-    """The telemetry of a member; without settings it does nothing."""
-    return (
-        NullMemberTelemetry()
-        if settings is None
-        else MemberTelemetryWriter(settings, cluster=cluster, name=name)
-    )
 
 
 def _error_fields(condition: proton.Condition) -> dict[str, Value]:
