@@ -50,7 +50,7 @@ from broker_stub.queueing.queue_limits import (
     StoreLimits,
 )
 from broker_stub.replication.replica_set import ReplicaSet
-from broker_stub.replication.wire import MOST_OVERHEAD
+from broker_stub.replication.wire import ADDRESS_PROPERTY, MOST_OVERHEAD
 from broker_stub.sites.at_limit import AtLimit
 from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.password_file import PasswordFiles
@@ -94,10 +94,10 @@ class BrokerOptions:
     :param name: the member's name in its cluster.
     :param replicate: what the backups have of a queue that does not declare it.
     :param members: the addresses of the cluster's members, sent to clients in Open.
+    :param advertise: the address that backups redirect clients to; ``None`` for where they found it.
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
-    :param max_user_connections: clients of one user beyond this are refused, but never the cluster-admin;
-        ``None`` for no limit.
+    :param max_user_connections: clients of one user beyond this, if any, are refused; never the cluster-admin.
     :param connection_limits: what one connection may use.
     :param store_limits: what all queues may have together.
     :param site_at_limit: what links of other sites do when these are reached.
@@ -115,6 +115,7 @@ class BrokerOptions:
     cluster: str = "haclient"
     membership: Membership = UNKNOWN_MEMBERSHIP
     members: tuple[Endpoint, ...] = ()
+    advertise: Endpoint | None = None
     auth: Auth = field(default_factory=Auth)
     tls: TlsFiles | None = None
     limits: QueueLimits = DEFAULT_LIMITS
@@ -347,9 +348,9 @@ class Broker:
             "haclient:ids-live-with-messages": True,
         }
         if self.members:
-            self._open_properties["failover-server-list"] = [
-                endpoint_fields(member) for member in self.members
-            ]
+            self._open_properties["failover-server-list"] = list(map(endpoint_fields, self.members))
+        if options.advertise is not None:
+            self._open_properties[ADDRESS_PROPERTY] = str(options.advertise)
 
     # -- management -----------------------------------------------------------------------------
 
@@ -400,12 +401,12 @@ class Broker:
         else:
             self.member.follow_hint(primary)
 
-    async def set_members(self, members: tuple[Endpoint, ...]) -> None:
-        """Announce new members to clients, and to this member's own search for the primary."""
+    async def set_members(self, members: tuple[Endpoint, ...], broker_url: str = "") -> None:
+        """Announce new members to clients; they, or the broker URL, are for this member's own search."""
         self.members = members
         self._describe()
         if self.member is not None:
-            await self.member.set_members(members)
+            await self.member.set_members(members, broker_url)
 
     async def wiring_settled(self) -> None:
         """Wait until every change of queues, exchanges and bindings is durable, and on the backups."""

@@ -225,9 +225,15 @@ class AdminClient:
         where = None if primary is None else str(primary)
         return MemberStatus.of(await self.call("SET-PRIMARY", primary=where, generation=generation))
 
-    async def set_members(self, members: Iterable[Endpoint]) -> MemberStatus:
-        """Send a member the addresses of the cluster's members."""
-        return MemberStatus.of(await self.call("UPDATE", members=[str(member) for member in members]))
+    async def set_members(self, members: Iterable[Endpoint], broker_url: str | None = None) -> MemberStatus:
+        """Send a member the addresses of the cluster's members.
+
+        :param broker_url: where members look for each other instead; ``None`` for no change of that.
+        """
+        given: dict[str, Any] = {"members": [str(member) for member in members]}
+        if broker_url is not None:  # a version before it refuses what it does not know
+            given["broker_url"] = broker_url
+        return MemberStatus.of(await self.call("UPDATE", **given))
 
     async def create(self, kind: str, name: str, **attributes: Any) -> dict[str, Any]:
         """Create a queue, an exchange or a binding; return its attributes."""

@@ -18,12 +18,15 @@ from broker_stub.cli.member_requests import (
     flatten,
     request_options,
 )
+from broker_stub.cli.options import cluster_url
 from broker_stub.cli.report import report
 from broker_stub.cli.switch_over import take_over
 from broker_stub.command_options import ADDRESS, REFUSED, UNREACHABLE
 from broker_stub.election.roles import Role
 from broker_stub.management_client import AdminClient, MemberStatus
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.errors import ClusterURLError
+from haclient.cluster_url.url import ClusterURL
 
 # A promotion waits for the arbiter, which has five seconds, and for what is being applied.
 _MOVE_TIMEOUT = 20.0
@@ -129,18 +132,34 @@ def _print(answer: Answer[MemberStatus], *, as_json: bool) -> None:
 @click.option(
     "--at", type=ADDRESS, multiple=True, help="A member of the cluster, if none of these is in it yet."
 )
+@click.option(
+    "--broker-url",
+    help="Where members search each other instead.  [default: their --broker-url, or else this list]",
+)
 @JSON
 @request_options()
 def set_members(
-    *, members: tuple[Endpoint, ...], at: tuple[Endpoint, ...], as_json: bool, requests: MemberRequests
+    *,
+    members: tuple[Endpoint, ...],
+    at: tuple[Endpoint, ...],
+    broker_url: str | None,
+    as_json: bool,
+    requests: MemberRequests,
 ) -> None:
     """Give every running member new addresses of the cluster.
 
-    The members announce them to clients (failover-server-list), and backups search the primary there.
+    The members announce them to clients (failover-server-list), and backups without a broker URL of their own
+    search the primary there.
     Members that are only in the old list get the new one too.  Exits with 3 when a member of the new
     list cannot be reached; the others have the new list then.
     """
-    answers = asyncio.run(_push(requests, members, at))
+    if broker_url is not None:
+        broker_url = cluster_url(broker_url)
+        try:
+            ClusterURL.parse(broker_url)
+        except ClusterURLError as error:
+            raise click.UsageError(f"--broker-url: {error}") from error
+    answers = asyncio.run(_push(requests, members, at, broker_url))
     _print_each(answers, lambda found: f"{found.name} has {len(members)} members", as_json=as_json)
     updated = any(answer.result is not None for answer in answers)
     # A member that leaves the cluster may have stopped already.
@@ -150,10 +169,10 @@ def set_members(
 
 
 async def _push(
-    requests: MemberRequests, members: tuple[Endpoint, ...], at: tuple[Endpoint, ...]
+    requests: MemberRequests, members: tuple[Endpoint, ...], at: tuple[Endpoint, ...], broker_url: str | None
 ) -> list[Answer[MemberStatus]]:
     async def update(client: AdminClient) -> MemberStatus:
-        return await client.set_members(members)
+        return await client.set_members(members, broker_url)
 
     found = await requests.everywhere(dict.fromkeys((*at, *members)))
     reached = [answer for answer in found if answer.result is not None]

@@ -117,6 +117,11 @@ from haclient.telemetry.settings import VARIABLE
 @disk_options
 @click.option("--broker-url", help="Where backups search the primary.  [default: the --member list]")
 @click.option(
+    "--advertise",
+    type=ADDRESS,
+    help="Where clients reach this member, for redirects.  [default: where its backups do]",
+)
+@click.option(
     "--password-file",
     type=FILE,
     help=f"File with the cluster-admin's password, for a backup; or set ${PASSWORD_VARIABLE}.",
@@ -196,6 +201,7 @@ def serve(
     disk_hold: int | None,
     disk_stop: int | None,
     broker_url: str | None,
+    advertise: Endpoint | None,
     password_file: Path | None,
     backup_timeout: float,
     arbiter_interval: float,
@@ -256,6 +262,7 @@ def serve(
             cluster=cluster,
             membership=Membership(Role(role), generation, primary if role == Role.PASSIVE else None),
             members=members,
+            advertise=advertise,
             auth=Auth(
                 admin=admin,
                 users=database,

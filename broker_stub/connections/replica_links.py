@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Any, Protocol
 
 import proton
 
@@ -95,21 +95,22 @@ class ReplicaLinks:
         )
 
     def _join(self, engine: Engine, link: SenderLink, replica_set: ReplicaSet) -> None:
-        properties = terminus.properties(link)
-        name, identity = (
-            str(properties.get(key) or "") for key in (wire.MEMBER_PROPERTY, wire.IDENTITY_PROPERTY)
-        )
-        version = properties.get(wire.VERSION_PROPERTY, 1)
+        said = terminus.properties(link)
+        name, identity = (str(said.get(key) or "") for key in (wire.MEMBER_PROPERTY, wire.IDENTITY_PROPERTY))
+        version = said.get(wire.VERSION_PROPERTY, 1)
         if version != wire.VERSION:
             raise AddressRefusedError(NOT_IMPLEMENTED, wire.other_version(f"the backup {name}", version))
         refusal = replica_set.refusal(name, identity)
         if refusal is not None:
             raise AddressRefusedError(RESOURCE_LOCKED, refusal)
-        link.endpoint.properties = {
+        properties: dict[proton.symbol, Any] = {
             proton.symbol(wire.VERSION_PROPERTY): proton.uint(wire.VERSION),
             proton.symbol(wire.CLUSTER_PROPERTY): replica_set.held.cluster,
             proton.symbol(wire.GENERATION_PROPERTY): proton.ulong(replica_set.held.generation),
         }
+        if advertised := self._server.open_properties().get(wire.ADDRESS_PROPERTY):
+            properties[proton.symbol(wire.ADDRESS_PROPERTY)] = advertised
+        link.endpoint.properties = properties
         engine.attach(link)
         self._replica = replica_set.join(name, identity, self._connection, link)
 

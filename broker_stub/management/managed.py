@@ -40,8 +40,8 @@ class Managed(Protocol):
     def follow(self, primary: Endpoint | None, *, generation: int = 0) -> None:
         """Take the address of the primary."""
 
-    async def set_members(self, members: tuple[Endpoint, ...]) -> None:
-        """Take the addresses of the cluster's members."""
+    async def set_members(self, members: tuple[Endpoint, ...], broker_url: str = "") -> None:
+        """Take the addresses of the cluster's members: for clients, and where members look for each other."""
 
     async def wiring_settled(self) -> None:
         """Wait until every change of the wiring is durable, and on the backups."""

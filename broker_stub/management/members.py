@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from broker_stub.management.managed import Managed
 from broker_stub.management.request import Operation, Request, Response, invalid, parse_address
+from haclient.cluster_url.errors import ClusterURLError
+from haclient.cluster_url.url import ClusterURL
 
 
 class MemberOperations:
@@ -25,11 +27,17 @@ class MemberOperations:
         return Response(self._broker.status())
 
     async def _update(self, request: Request) -> Response:
-        request.only("members")
+        request.only("members", "broker_url")
         members = tuple(parse_address("members", text) for text in request.texts("members"))
         if not members:
             raise invalid("members must be a list of at least one host:port")
-        await self._broker.set_members(members)
+        broker_url = request.text("broker_url") or ""
+        if broker_url:
+            try:
+                ClusterURL.parse(broker_url)
+            except ClusterURLError as error:
+                raise invalid(f"broker_url: {error}") from error
+        await self._broker.set_members(members, broker_url)
         return Response(self._broker.status())
 
     async def _promote(self, request: Request) -> Response:

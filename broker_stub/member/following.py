@@ -5,6 +5,8 @@ Rules
 * A backup whose disk is full leaves its primary, which goes on without it: one that took no more would hold
   it up.  It comes back when there is room.
 * A new list of members is for the next search; a connection to a primary stays.
+* Where members look for each other is the list that clients get, unless there is a broker URL: that one stays
+  until there is another one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from haclient.retry.policy import Policy
 
 logger = logging.getLogger("broker_stub.member.member")
 
-MakeFactory = Callable[[tuple[Endpoint, ...]], aio.ConnectionFactory]
+MakeFactory = Callable[[tuple[Endpoint, ...], str], aio.ConnectionFactory]
+"""Of the addresses for clients, and of the URL for members; either may be empty: as at the start."""
 MakeBackup = Callable[[aio.ConnectionFactory, Callable[[], float]], Backup]
 """Of a factory of connections, and of the seconds to wait before the next session."""
 
@@ -31,7 +34,7 @@ class Following:
     """What a member does while it does not serve.
 
     :param make_backup: makes what follows a primary, not yet started.
-    :param make_factory: of connections to the given members, or to the broker URL for none.
+    :param make_factory: of connections to the other members.
     :param disk: nothing is followed while it is full.
     """
 
@@ -39,7 +42,8 @@ class Following:
         self._make_backup = make_backup
         self._make_factory = make_factory
         self._disk = disk
-        self._factories = [make_factory(())]
+        self._broker_url = ""
+        self._factories = [make_factory((), "")]
         """The last one searches; an earlier one may still have the connection to the primary."""
         self._backoff = Backoff(Policy(backoff_max=LONGEST_PAUSE), random.Random())
         self._backup: Backup | None = None
@@ -78,12 +82,14 @@ class Following:
         """A primary was found, and followed to the end: the next search begins without a pause."""
         self._backoff.reset()
 
-    async def set_members(self, members: tuple[Endpoint, ...], *, searches: bool) -> None:
-        """Look for the primary at these members.
+    async def set_members(self, members: tuple[Endpoint, ...], broker_url: str, *, searches: bool) -> None:
+        """Look for the primary at these members, or at the broker URL.
 
+        :param broker_url: empty for the one that there is, if any.
         :param searches: no primary is followed: at once, not from the next search on.
         """
-        self._factories.append(self._make_factory(members))
+        self._broker_url = broker_url or self._broker_url
+        self._factories.append(self._make_factory(members, self._broker_url))
         if self._backup is None:
             return
         if searches:

@@ -235,10 +235,11 @@ class Member:
 
     # -- moves ----------------------------------------------------------------------------------
 
-    async def set_members(self, members: tuple[Endpoint, ...]) -> None:
-        """Look for the primary at these members, from the next search on."""
+    async def set_members(self, members: tuple[Endpoint, ...], broker_url: str) -> None:
+        """Look for the primary at these members, or at the broker URL, from the next search on."""
         async with self._moving:
-            await self._following.set_members(members, searches=self.membership.role is Role.CONNECTING)
+            searches = self.membership.role is Role.CONNECTING
+            await self._following.set_members(members, broker_url, searches=searches)
 
     async def promote(self, *, force: bool = False) -> str:
         """Become the primary, if the arbiter agrees; what force may have lost, empty for nothing.

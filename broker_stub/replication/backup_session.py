@@ -34,6 +34,7 @@ from typing import Any, Protocol
 import proton
 
 from broker_stub.amqp.conditions import INTERNAL_ERROR
+from broker_stub.amqp.endpoints import parse_endpoint
 from broker_stub.election.generation_steps import ArbiterRecord, PrimaryIdentity
 from broker_stub.queueing.nodes import AddressRefusedError
 from broker_stub.queueing.queue import Queue
@@ -146,13 +147,13 @@ class BackupSession:
         :raises SessionEndedError: when this primary must not be followed.
         """
         connection = self._connection
-        control, primary = await self._attach_control()
+        control, primary, address = await self._attach_control()
         refusal_reason = await self._target.refusal_reason(primary)
         if refusal_reason is not None:
             raise FollowRefusedError(f"{connection.endpoint}: {refusal_reason}")
         logger.info("following %s, generation %d", connection.endpoint, primary.generation)
         self._cluster = primary.cluster
-        await self._target.begin_catch_up(connection.endpoint, primary)
+        await self._target.begin_catch_up(address or connection.endpoint, primary)
         data = await connection.create_receiver(wire.DATA, credit=_CREDIT)
         have = await connection.create_sender(wire.HAVE)
         self._have = have
@@ -162,7 +163,7 @@ class BackupSession:
             group.create_task(self._apply_events(data), name="data")
             group.create_task(self._acknowledge(data), name="acknowledge")
 
-    async def _attach_control(self) -> tuple[aio.Receiver, PrimaryIdentity]:
+    async def _attach_control(self) -> tuple[aio.Receiver, PrimaryIdentity, Endpoint | None]:
         attached: list[proton.Receiver] = []
 
         def introduce(link: proton.Receiver) -> None:
@@ -181,7 +182,7 @@ class BackupSession:
         cluster, generation = said.get(wire.CLUSTER_PROPERTY), said.get(wire.GENERATION_PROPERTY)
         if not isinstance(cluster, str) or not cluster or not isinstance(generation, int):
             raise FollowRefusedError("the primary does not say of which cluster and generation it is")
-        return control, PrimaryIdentity(generation, cluster)
+        return control, PrimaryIdentity(generation, cluster), _address(said.get(wire.ADDRESS_PROPERTY))
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -311,3 +312,12 @@ def _retrieve(sent: asyncio.Future[Outcome]) -> None:
     """A report that is not taken ends the connection, and is no error of its own."""
     if not sent.cancelled():
         sent.exception()
+
+
+def _address(advertised: object) -> Endpoint | None:
+    """The address for clients that the primary names, if it names one that can be used."""
+    try:
+        address = parse_endpoint(advertised) if isinstance(advertised, str) else None
+    except ValueError:
+        return None
+    return address if address is not None and address.port else None

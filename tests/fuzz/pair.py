@@ -83,7 +83,10 @@ def member(name: str, store: MemoryStore, arbiter: Arbiter, factory: Any) -> Bro
             name=name, limits=QueueLimits(messages=50, size=100_000), max_frame_size=1024, heartbeat=0.0
         ),
         ClusterSetup(
-            options=ClusterOptions(name=name), store=store, arbiter=arbiter, factory=lambda _members: factory
+            options=ClusterOptions(name=name),
+            store=store,
+            arbiter=arbiter,
+            factory=lambda _members, _broker_url: factory,
         ),
     )
 

@@ -11,7 +11,9 @@ import pytest
 from proton import Message
 
 from broker_stub.local_cluster.member_process import MemberProcess, MemberStartError
+from broker_stub.management_client import MemberRefusedError
 from haclient import aio
+from haclient.events import Redirected
 from tests.broker_stub.commands import json_of, manage
 from tests.broker_stub.replication.cluster import PATIENCE, Cluster, Member, bodies, send
 
@@ -209,3 +211,79 @@ async def test_a_member_of_the_new_list_that_is_not_there_is_reported_with_exit_
     # Without b in the list nobody waits for it.
     result = await manage("set-members", a.address.authority)
     assert (result.exit_code, result.stdout) == (0, "a has 1 members\n")
+
+
+# -- a broker URL apart from the client list --------------------------------------------------------
+
+
+async def test_members_look_for_each_other_at_the_broker_url_and_clients_get_the_other_list(
+    tmp_path: Path,
+) -> None:
+    async with Cluster(tmp_path, ("a", "b", "c")) as cluster:
+        a, b, c = cluster.members
+        for member, known in ((a, (a, b)), (b, (a, b)), (c, (c,))):
+            await start_knowing(member, known)
+        await a.promote()
+        await b.until("ready")
+        own = ",".join(each.url for each in cluster.members)
+        # One network for clients and another one for members: two names of loopback.
+        public = [f"localhost:{each.address.port}" for each in cluster.members]
+        result = await manage("set-members", *public, "--at", a.address.authority, "--broker-url", own)
+        assert (result.exit_code, result.stderr) == (0, "")
+        await c.until("ready")
+        assert f"following amqp://{a.address.authority}" in c.log
+        for member in cluster.members:
+            assert (await member.status()).facts["members"] == public
+        # A list that members cannot use is nothing to them: they have their own.
+        result = await manage("set-members", "localhost:1", "--at", a.address.authority)
+        assert result.exit_code == 3
+        await a.kill()
+        await c.promote()
+        await b.until("ready")
+        assert f"following amqp://{c.address.authority}" in b.log
+
+
+async def test_a_member_that_was_started_with_a_broker_url_keeps_it(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = cluster.members
+        for member in cluster.members:
+            own = ",".join(each.url for each in cluster.members)
+            member.process = MemberProcess((*member.process._arguments, "--broker-url", own), member.log_file)
+            await member.start()
+        result = await manage("set-members", "localhost:1", "--at", a.address.authority, "--at", b.url)
+        assert result.exit_code == 3
+        assert (await b.status()).facts["members"] == ["localhost:1"]
+        await a.promote()
+        await b.until("ready")
+
+
+async def test_a_broker_url_that_is_none_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+    a, b = await cluster.pair()
+    before = (await a.status()).facts["members"]
+    result = await manage("set-members", a.address.authority, "--broker-url", "amqp://a:b:c")
+    assert result.exit_code == 2
+    assert "--broker-url" in result.stderr
+    with pytest.raises(MemberRefusedError, match="broker_url: a cluster URL starts with"):
+        await b.call("UPDATE", members=[a.address.authority], broker_url="a:5672")
+    assert (await a.status()).facts["members"] == (await b.status()).facts["members"] == before
+
+
+async def test_backups_redirect_clients_to_where_the_primary_says_that_they_reach_it(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = cluster.members
+        public = f"localhost:{a.address.port}"
+        a.process = MemberProcess((*a.process._arguments, "--advertise", public), a.log_file)
+        for member in cluster.members:
+            await member.start()
+        await a.promote()
+        await b.until("ready")
+        assert (await b.status()).facts["primary"] == public
+        assert f"following amqp://{a.address.authority}" in b.log
+        redirects: list[Redirected] = []
+        async with aio.connect(
+            b.url,
+            on_event=lambda event: isinstance(event, Redirected) and redirects.append(event),
+        ) as connection:
+            assert connection.endpoint is not None
+            assert connection.endpoint.authority == public
+        assert [each.target.authority for each in redirects] == [public]

@@ -64,7 +64,7 @@ class Restored:
             self.addresses,
             store,
             self.arbiter,
-            lambda _members: Nowhere(),  # type: ignore[arg-type, return-value]
+            lambda _members, _broker_url: Nowhere(),  # type: ignore[arg-type, return-value]
             SiteSteps(state=BackupState, reconcile=reconcile),
         )
 

@@ -106,7 +106,7 @@ class Parts:
             self.addresses,
             self.store,
             self.arbiter,
-            lambda _members: self.factory,  # type: ignore[arg-type, return-value]
+            lambda _members, _broker_url: self.factory,  # type: ignore[arg-type, return-value]
             SiteSteps(state=BackupState, reconcile=reconcile),
         )
 

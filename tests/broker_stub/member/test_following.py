@@ -26,8 +26,8 @@ class Backups:
         self.disk = DiskWatch(DiskLimits(warn=100, hold=100, stop=100), "here")
         self.following_part = Following(self._make, self._make_factory, self.disk)
 
-    def _make_factory(self, members: tuple[Endpoint, ...]) -> aio.ConnectionFactory:
-        return cast("aio.ConnectionFactory", members)
+    def _make_factory(self, members: tuple[Endpoint, ...], broker_url: str) -> aio.ConnectionFactory:
+        return cast("aio.ConnectionFactory", broker_url or members)
 
     def _make(self, factory: aio.ConnectionFactory, pause: Callable[[], float]) -> Backup:
         self.made += 1
@@ -94,9 +94,21 @@ async def test_members_that_were_set_while_the_disk_was_full_are_searched_then(*
     backups, members = Backups(), (Endpoint("there", 1),)
     backups.following_part.start()
     await backups.measured(FULL)
-    await backups.following_part.set_members(members, searches=searches)
+    await backups.following_part.set_members(members, "", searches=searches)
     assert not backups.following
     await backups.measured(EMPTY)
     assert backups.following == [members]
-    await backups.following_part.set_members(members * 2, searches=searches)
+    await backups.following_part.set_members(members * 2, "", searches=searches)
     assert backups.following == [members * 2]
+
+
+@pytest.mark.parametrize("searches", [False, True])
+async def test_a_broker_url_stays_until_there_is_another_one(*, searches: bool) -> None:
+    backups, members = Backups(), (Endpoint("for-clients", 1),)
+    backups.following_part.start()
+    await backups.following_part.set_members(members, "amqp://a,b", searches=searches)
+    assert backups.following == ["amqp://a,b"]
+    await backups.following_part.set_members(members * 2, "", searches=searches)
+    assert backups.following == ["amqp://a,b"]
+    await backups.following_part.set_members(members, "amqp://c", searches=searches)
+    assert backups.following == ["amqp://c"]

@@ -49,7 +49,7 @@ async def test_a_backup_rests_a_second_at_most_after_a_primary_that_it_could_not
         cast("Addresses", None),
         MemoryStore(duplicates=1),
         MemoryArbiter(),
-        lambda _members: cast("aio.ConnectionFactory", None),
+        lambda _members, _broker_url: cast("aio.ConnectionFactory", None),
         SiteSteps(state=BackupState, reconcile=reconcile),
     )
     assert max(member._following._pause() for _ in range(100)) <= SECOND
