@@ -85,7 +85,8 @@ class Cluster:
         self._cut: set[str] = set()
         self._returning: set[asyncio.Task[None]] = set()
         self._failed: list[str] = []
-        listen = tuple(parse_endpoint(address) for address in network.client_addresses())
+        addresses = network.client_addresses()
+        listen = tuple(parse_endpoint(address) for address in addresses)
         options = LocalClusterOptions(
             listen=listen,
             passwords=setup.users,
@@ -96,7 +97,10 @@ class Cluster:
             store=folder,
             backup_timeout=setup.backup_timeout,
             serve_arguments=setup.serve_arguments,
-            member_arguments={name: self._arguments(name) for name in names},
+            member_arguments={
+                name: (*self._arguments(name), "--advertise", address)
+                for name, address in zip(names, addresses, strict=True)
+            },
         )
         self.pair = LocalCluster(options, on_event=self._heard)
 
@@ -201,16 +205,8 @@ class Cluster:
                 status = await admin.status()
             replicas = status.facts["replication"]["replicas"]
             ready = {replica["name"] for replica in replicas if replica["phase"] == "ready"}
-            if ready >= {member.name for member in self._others(primary)}:
-                await self._announce_primary(primary, status.generation)
-                return True
+            return ready >= {member.name for member in self._others(primary)}
         return False
-
-    async def _announce_primary(self, primary: Member, generation: int) -> None:
-        """A backup redirects clients to the address at which it found the primary: give it theirs."""
-        for member in self._others(primary):
-            async with await self._admin(member) as admin:
-                await admin.set_primary(primary.address, generation=generation)
 
     def log(self, name: str) -> str:
         """What a member has written so far."""
