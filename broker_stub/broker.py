@@ -97,7 +97,7 @@ class BrokerOptions:
     :param advertise: the address that backups redirect clients to; ``None`` for where they found it.
     :param handshake_timeout: seconds a client has until its Open, and to answer a Close.
     :param max_connections: clients beyond this are refused.
-    :param max_user_connections: clients of one user beyond this, if any, are refused; never the cluster-admin.
+    :param max_user_connections: clients of a user beyond this, if any, are refused; never the cluster-admin.
     :param connection_limits: what one connection may use.
     :param store_limits: what all queues may have together.
     :param site_at_limit: what links of other sites do when these are reached.
