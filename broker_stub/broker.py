@@ -23,7 +23,6 @@ from typing import Any, Self
 
 import proton
 
-from broker_stub import telemetry
 from broker_stub.admission import descriptors, refusals
 from broker_stub.admission.auth import Auth
 from broker_stub.admission.controller import AdmissionController, AdmissionOptions, Decision
@@ -56,6 +55,7 @@ from broker_stub.sites.backup_state import BackupState
 from broker_stub.sites.password_file import PasswordFiles
 from broker_stub.sites.reconcile import reconcile
 from broker_stub.sites.site import Site
+from broker_stub.telemetry import member_telemetry
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
@@ -144,9 +144,7 @@ class Broker:
         self.options = options
         self.membership = options.membership
         self.members = options.members
-        self.telemetry = telemetry.member_telemetry(
-            options.telemetry, cluster=options.cluster, name=options.name
-        )
+        self.telemetry = member_telemetry(options.telemetry, cluster=options.cluster, name=options.name)
         self._loop = asyncio.get_running_loop()
         self.addresses = Addresses(
             self._loop.time,
