@@ -258,7 +258,7 @@ class ClientLinks:
     def _accept_outgoing(self, engine: Engine, link: SenderLink) -> None:
         endpoint = link.endpoint
         remote = endpoint.remote_source
-        found = filters(remote)
+        found = filters(remote, self._client.client_id)
         request = self._requested_subscription(link)
         receive = self._receive if request is None else functools.partial(self._subscribe, request)
         outgoing = receive(link, found)
@@ -275,7 +275,7 @@ class ClientLinks:
             if policy is None
             else self._dynamic(policy)
         )
-        queue = self._targets.queue_of(target, found.selector)
+        queue = self._targets.queue_of(target, found.options)
         self.uses_queues |= not queue.temporary
         browsing = remote.distribution_mode == Terminus.DIST_MODE_COPY and queue is target
         facts = terminus.node_facts(target, policy)
@@ -293,7 +293,7 @@ class ClientLinks:
         return outgoing
 
     def _subscribe(self, request: SubscriptionRequest, link: SenderLink, found: Filters) -> OutgoingLink:
-        queue, topic = self._targets.subscription(request, link.endpoint.remote_source, found.selector)
+        queue, topic = self._targets.subscription(request, link.endpoint.remote_source, found.options)
         self.uses_queues |= not queue.temporary
         durable = request.durable
         terminus.answer_source(link, topic, _TOPIC, browsing=False, filters=found.asked, durable=durable)

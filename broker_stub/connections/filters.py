@@ -7,7 +7,7 @@ Rules
 * The key of a filter is a name of the peer's; what it is, its descriptor says: a symbol or a number.
 
 Sources: AMQP 1.0 part 3, section 3.5.8 (filter set); the registry of filters of Apache Qpid
-(``apache.org:selector-filter:string``).
+(``apache.org:selector-filter:string``, ``apache.org:no-local-filter:list``).
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ import proton
 from broker_stub.amqp.conditions import INVALID_FIELD
 from broker_stub.queueing.message import Message, Selects
 from broker_stub.queueing.nodes import AddressRefusedError
+from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.selectors import Selector, SelectorError
 from haclient.engine import peer_fields
 
 SELECTOR: Final = ("apache.org:selector-filter:string", 0x0000468C00000004)
+NO_LOCAL: Final = ("apache.org:no-local-filter:list", 0x0000468C00000003)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +34,41 @@ class Filters:
     """Those of one source that hold here.
 
     :param asked: as the peer gave them, by its names.
-    :param selects: which messages meet them; ``None`` for all.
-    :param selector: the text of the selector; empty for none.
+    :param selector: the condition on messages; ``None`` for none.
+    :param no_local: the container id whose messages are not wanted; empty for none.
     """
 
     asked: Mapping[str, proton.Described] = field(default_factory=dict)
-    selects: Selects | None = None
-    selector: str = ""
+    selector: Selector | None = None
+    no_local: str = ""
+
+    @property
+    def selects(self) -> Selects | None:
+        """Which messages of a queue meet them; ``None`` for all."""
+        selector, no_local = self.selector, self.no_local
+        if selector is None and not no_local:
+            return None
+
+        def selects(message: Message) -> bool:
+            if no_local and message.producer == no_local:
+                return False
+            return selector is None or selector.selects(message.data)
+
+        return selects
+
+    @property
+    def options(self) -> QueueOptions:
+        """The same for a queue that an exchange fills."""
+        return QueueOptions(selector=self.selector.text if self.selector else "", no_local=self.no_local)
 
 
 NO_FILTERS: Final = Filters()
 
 
-def filters(source: proton.Terminus) -> Filters:
+def filters(source: proton.Terminus, container: str) -> Filters:
     """The filters that a source has, as far as they are known here.
 
+    :param container: the receiver's container id.
     :raises AddressRefusedError: when one is wrong, or when they cannot be read.
     """
     if not peer_fields.has_filter(source):
@@ -54,28 +76,26 @@ def filters(source: proton.Terminus) -> Filters:
     given = peer_fields.filters(source)
     if not given:
         raise AddressRefusedError(INVALID_FIELD, "the filters of the source cannot be read")
-    known = {name: each for name, each in given.items() if _is_selector(each)}
-    if len(known) > 1:
-        raise AddressRefusedError(INVALID_FIELD, f"several selectors: {', '.join(known)}")
-    for name, each in known.items():
-        return Filters({name: each}, *_selects(each.value))
-    return NO_FILTERS
+    selectors = {name: each for name, each in given.items() if _is_of(each, SELECTOR)}
+    if len(selectors) > 1:
+        raise AddressRefusedError(INVALID_FIELD, f"several selectors: {', '.join(selectors)}")
+    no_locals = {name: each for name, each in given.items() if _is_of(each, NO_LOCAL)}
+    return Filters(
+        asked={**selectors, **no_locals},
+        selector=next((_selector(each.value) for each in selectors.values()), None),
+        no_local=container if no_locals else "",
+    )
 
 
-def _is_selector(value: Any) -> bool:
+def _is_of(value: Any, kind: tuple[str, int]) -> bool:
     descriptor = value.descriptor if isinstance(value, proton.Described) else None
-    return isinstance(descriptor, str | int) and descriptor in SELECTOR
+    return isinstance(descriptor, str | int) and descriptor in kind
 
 
-def _selects(text: Any) -> tuple[Selects, str]:
+def _selector(text: Any) -> Selector:
     if not isinstance(text, str):
         raise AddressRefusedError(INVALID_FIELD, "a selector is a string")
     try:
-        selector = Selector(text)
+        return Selector(text)
     except SelectorError as error:
         raise AddressRefusedError(INVALID_FIELD, str(error)) from error
-
-    def selects(message: Message) -> bool:
-        return selector.selects(message.data)
-
-    return selects, text

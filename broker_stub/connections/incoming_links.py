@@ -67,6 +67,10 @@ class Router(Protocol):
 class LinkOwner(Protocol):
     """The connection that a link belongs to."""
 
+    @property
+    def client_id(self) -> str:
+        """The container id."""
+
     def link_closed(self, owner: IncomingLink | AnonymousIncomingLink | RequestLink) -> None:
         """The client closed the link."""
 
@@ -106,7 +110,17 @@ class IncomingLink:
     :param inspect: checks a message, and reads what a queue needs of it.
     """
 
-    __slots__ = ("_inspect", "_intake", "_kept", "_owner", "_stalled", "_target", "_window", "link")
+    __slots__ = (
+        "_inspect",
+        "_intake",
+        "_kept",
+        "_owner",
+        "_producer",
+        "_stalled",
+        "_target",
+        "_window",
+        "link",
+    )
 
     def __init__(
         self,
@@ -119,6 +133,7 @@ class IncomingLink:
         inspect: Inspect = inspect_new,
     ) -> None:
         self._inspect = inspect
+        self._producer = owner.client_id
         self._intake = intake if _is_stored(target) else Intake()
         self._kept = KeptDeliveries(self._intake)
         self.link = link
@@ -166,7 +181,7 @@ class IncomingLink:
             if target.deleted:
                 reject(link, delivery, RESOURCE_DELETED, f"{target.name} is deleted")
             else:
-                target.enqueue(data, self._done, delivery, envelope)
+                target.enqueue(data, self._done, delivery, envelope, producer=self._producer)
         except MalformedMessageError as error:
             reject(link, delivery, error.condition, str(error))
         except UnroutableError as error:
@@ -199,7 +214,17 @@ class AnonymousIncomingLink:
     :param inspect: as for ``IncomingLink``.
     """
 
-    __slots__ = ("_inspect", "_intake", "_kept", "_owner", "_resolve", "_waiting", "_window", "link")
+    __slots__ = (
+        "_inspect",
+        "_intake",
+        "_kept",
+        "_owner",
+        "_producer",
+        "_resolve",
+        "_waiting",
+        "_window",
+        "link",
+    )
 
     def __init__(
         self,
@@ -212,6 +237,7 @@ class AnonymousIncomingLink:
         inspect: Inspect = inspect_new,
     ) -> None:
         self._inspect = inspect
+        self._producer = owner.client_id
         self._intake = intake
         self._kept = KeptDeliveries(intake)
         self.link = link
@@ -264,7 +290,7 @@ class AnonymousIncomingLink:
                 if stored and self._intake.stopped:
                     self._kept.add(delivery, data, functools.partial(self._take, again=True))
                     return
-                target.enqueue(data, self._done, delivery, envelope)
+                target.enqueue(data, self._done, delivery, envelope, producer=self._producer)
                 if target.full:
                     self._hold(target)
             else:

@@ -141,7 +141,7 @@ class OutgoingLink:
     def _with_header(self, message: Message) -> bytes:
         ttl_ms = None
         if message.envelope.ttl_ms is not None:
-            ttl_ms = min(int((self._queue.remaining(message) or 0) * 1000), _MAX_UINT)
+            ttl_ms = min(int((self._queue.expiry.remaining(message) or 0) * 1000), _MAX_UINT)
         return with_header(message.data, delivery_count=message.delivery_count, ttl_ms=ttl_ms)
 
     # -- for the engine -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ Rules (those of Qpid JMS, which Apache Artemis and the Qpid brokers understand)
 * A durable one is kept when its link is detached or lost, and deleted when the link is closed and no other is
   left.  One that is shared and not durable ends with its last link, and is not replicated.
 * One that is not shared has one link: a second one takes over.
-* A subscription that comes again with another address or selector is a new one, unless somebody uses it.
+* A subscription that comes again with another address or filter is a new one, unless somebody uses it.
 * A source that is null is that of the durable subscription of the link's name: it can be closed.
 
 Sources: AMQP 1.0 part 2, section 2.6.6 (detached and closed), part 3, section 3.5.3 (source); Apache Qpid
@@ -99,14 +99,13 @@ class Subscriptions:
         self._addresses = addresses
         self._links: dict[Queue, dict[OutgoingLink, None]] = {}
 
-    def open(self, request: SubscriptionRequest, route: Route, key: str, selector: str) -> Queue:
+    def open(self, request: SubscriptionRequest, route: Route, key: str, options: QueueOptions) -> Queue:
         """The queue of a subscription; made if need be.
 
         :param key: that of the binding.
-        :param selector: what the subscription gets; empty for everything.
+        :param options: with what the subscription gets.
         :raises AddressRefusedError: when it is in use for something else, or cannot be made.
         """
-        options = QueueOptions(selector=selector)
         queue = self._addresses.find_queue(request.name)
         if queue is not None:
             bound = route.exchange.binding(queue, key)

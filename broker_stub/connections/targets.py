@@ -105,22 +105,22 @@ class Targets:
         """Whether an exchange has the address, with a key or without."""
         return bool(address) and self._server.addresses.find_route(str(address)) is not None
 
-    def queue_of(self, target: Queue | Route, selector: str = "") -> Queue:
+    def queue_of(self, target: Queue | Route, options: QueueOptions) -> Queue:
         """The queue to receive from: the target, or a temporary one that is bound to an exchange.
 
-        :param selector: what the temporary one gets; empty for everything.
+        :param options: of the temporary one.
         """
-        queue = self._bound_queue(target, selector) if isinstance(target, Route) else target
+        queue = self._bound_queue(target, options) if isinstance(target, Route) else target
         if queue.exclusive_to not in (None, self._client):
             raise AddressRefusedError(UNAUTHORIZED_ACCESS, f"{queue.name} belongs to another connection")
         return queue
 
     def subscription(
-        self, request: SubscriptionRequest, source: Terminus, selector: str
+        self, request: SubscriptionRequest, source: Terminus, options: QueueOptions
     ) -> tuple[Queue, str]:
         """The queue of a subscription, and its topic.
 
-        :param selector: what it gets; empty for everything.
+        :param options: of the queue, if it is new.
         """
         subscriptions = self._server.subscriptions
         if request.is_lookup:
@@ -133,11 +133,11 @@ class Targets:
             raise AddressRefusedError(
                 NOT_IMPLEMENTED, f"{source.address!r} is no exchange, and a queue has no subscriptions"
             )
-        return subscriptions.open(request, route, self._binding_key(route), selector), route.name
+        return subscriptions.open(request, route, self._binding_key(route), options), route.name
 
-    def _bound_queue(self, route: Route, selector: str) -> Queue:
+    def _bound_queue(self, route: Route, options: QueueOptions) -> Queue:
         key = self._binding_key(route)
-        queue = self._server.addresses.temporary(self._client, options=QueueOptions(selector=selector))
+        queue = self._server.addresses.temporary(self._client, options=options)
         self._server.addresses.bind(route.exchange, queue, key)
         return queue
 

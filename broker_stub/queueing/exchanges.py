@@ -113,7 +113,7 @@ class Exchange:
         """Route by a binding that is new."""
         self._bindings.setdefault(binding.queue, {})[binding.key] = binding
         self._table.add(binding.key, binding.queue)
-        if binding.queue.selector is not None:
+        if binding.queue.options.selector or binding.queue.options.no_local:
             self.selective.add(binding.queue)
         self._changed()
 
@@ -245,11 +245,14 @@ class Route:
         token: Any,
         envelope: Envelope = PLAIN,
         lifetime: float | None = None,
+        *,
+        producer: str | None = None,
     ) -> None:
         """Take a message for every queue that it fits.
 
         :param done: called with ``token`` when every copy is safe.
         :param lifetime: seconds after which the message is expired; its own time to live by default.
+        :param producer: the container id of who sends it.
         :raises UnroutableError: when it fits none; nothing is taken then.
         :raises MalformedMessageError: when its routing key cannot be used.
         """
@@ -262,13 +265,20 @@ class Route:
             raise MalformedMessageError(f"a routing key has at most {MAX_KEY} characters")
         queues = self.exchange.route(key)
         if self.exchange.selective:
-            queues = tuple(each for each in queues if each.selector is None or each.selector.selects(data))
+            queues = tuple(each for each in queues if _takes(each, data, producer))
         if not queues:
             raise UnroutableError(f"no binding of {self.exchange.name!r} fits {key!r}")
         if len(queues) > 1:
             done, token = _Copies(len(queues), done, token).safe, None
         for queue in queues:
-            queue.enqueue(data, done, token, envelope, lifetime)
+            queue.enqueue(data, done, token, envelope, lifetime, producer=producer)
+
+
+def _takes(queue: Queue, data: bytes, producer: str | None) -> bool:
+    """Whether a queue gets a message of this producer."""
+    if queue.options.no_local and queue.options.no_local == producer:
+        return False
+    return queue.selector is None or queue.selector.selects(data)
 
 
 class _Copies:

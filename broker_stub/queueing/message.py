@@ -46,6 +46,7 @@ class Message:
         since the epoch by this member's wall clock, for its store.
     :ivar failover_delivery_count: the delivery count that it has after a failover: one more for every
         consumer that acquired it, also for one that has it now or released it.
+    :ivar producer: the container id of who sent it here; ``None`` after a restart or failover.
     :ivar pending_acks: how many stores and replicas must still have the message before its producer's
         transfer is settled; ``on_complete``: the callbacks that do so (see ``durability.guard``).
     """
@@ -61,6 +62,7 @@ class Message:
         "number",
         "on_complete",
         "pending_acks",
+        "producer",
         "refused_by",
         "state",
     )
@@ -77,6 +79,7 @@ class Message:
         self.state = MessageState.AVAILABLE
         self.refused_by: set[Consumer] | None = None
         self.pending_acks = 0
+        self.producer: str | None = None
         self.on_complete: list[tuple[Done, Any]] | None = None
 
     def set_count(self, count: int) -> None:

@@ -335,8 +335,8 @@ class Addresses:
         self._dead_letters.retry()
         for queue in self._expiring.due(self._clock()):
             count = queue.expire()
-            if queue.next_expiry is not None:
-                self._expiring.note(queue, queue.next_expiry)
+            if queue.expiry.next is not None:
+                self._expiring.note(queue, queue.expiry.next)
             if count:
                 logger.debug("%s: %d messages expired", queue.name, count)
 

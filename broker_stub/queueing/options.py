@@ -22,7 +22,8 @@ from broker_stub.queueing.site_state import REPLICATION_QUEUE
 MAX_DELIVERY_COUNT = "x-max-delivery-count"
 DEAD_LETTER_ADDRESS = "x-dead-letter-address"
 SELECTOR = "x-selector"
-OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS, SELECTOR)
+NO_LOCAL = "x-no-local"
+OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS, SELECTOR, NO_LOCAL)
 
 # Long enough for any name a person gives; the name is kept in logs and in status answers.
 MAX_NAME = 1024
@@ -41,11 +42,13 @@ class QueueOptions:
     :param max_delivery_count: failed deliveries after which a message is a dead letter; 0 for no limit.
     :param dead_letter_address: the queue or exchange that gets dead letters; empty for none.
     :param selector: which messages it gets from the exchanges that it is bound to; empty for all.
+    :param no_local: the container id whose messages it does not get from them; empty for none.
     """
 
     max_delivery_count: int = 0
     dead_letter_address: str = ""
     selector: str = ""
+    no_local: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> QueueOptions:
@@ -56,17 +59,17 @@ class QueueOptions:
         count = given.get(MAX_DELIVERY_COUNT) or 0
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_DELIVERIES:
             raise QueueOptionError(f"{MAX_DELIVERY_COUNT} is a whole number from 0, and not {count!r}")
-        address = given.get(DEAD_LETTER_ADDRESS) or ""
-        if not isinstance(address, str):
-            raise QueueOptionError(f"{DEAD_LETTER_ADDRESS} is an address, and not {address!r}")
-        selector = given.get(SELECTOR) or ""
-        if not isinstance(selector, str):
-            raise QueueOptionError(f"{SELECTOR} is a selector, and not {selector!r}")
+        selector = _text(given, SELECTOR)
         try:
-            selector = selector and Selector(str(selector)).text
+            selector = selector and Selector(selector).text
         except SelectorError as error:
             raise QueueOptionError(f"{SELECTOR}: {error}") from error
-        return cls(max_delivery_count=int(count), dead_letter_address=str(address), selector=selector)
+        return cls(
+            max_delivery_count=int(count),
+            dead_letter_address=_text(given, DEAD_LETTER_ADDRESS),
+            selector=selector,
+            no_local=_text(given, NO_LOCAL),
+        )
 
     def check_for(self, name: str, reserved: tuple[str, ...]) -> None:
         """Make sure that a queue of that name can have them.
@@ -82,8 +85,15 @@ class QueueOptions:
 
     def plain(self) -> dict[str, Any]:
         """Those that differ from their defaults, by name: what JSON can hold."""
-        values = (self.max_delivery_count, self.dead_letter_address, self.selector)
+        values = (self.max_delivery_count, self.dead_letter_address, self.selector, self.no_local)
         return {name: value for name, value in zip(OPTION_NAMES, values, strict=True) if value}
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name) or ""
+    if not isinstance(value, str):
+        raise QueueOptionError(f"{name} is a string, and not {value!r}")
+    return str(value)
 
 
 NO_OPTIONS = QueueOptions()

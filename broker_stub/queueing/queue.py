@@ -116,12 +116,13 @@ class Queue:
         self.confirmations = Confirmations(self)
         self._last_number = 0
         self._messages: dict[int, Message] = {}
-        self._expiry = Expiry(clock, now_ms)
+        self.expiry = Expiry(clock, now_ms)
+        """What its messages have left to live."""
         self._on_expiring = on_expiring
         self._clocks = (clock, now_ms)
         self._call_at = call_at
         self._delays: DelayedMessages | None = None
-        self._dispatcher = Dispatcher(self, self._messages, self._expiry.is_expired)
+        self._dispatcher = Dispatcher(self, self._messages, self.expiry.is_expired)
         self._held = HeldMessages(self._dispatcher.append, self.drop_expired)
         self.observers: tuple[Observer, ...] = ()
         """Who has to know each change, in this order."""
@@ -196,12 +197,20 @@ class Queue:
     # -- producers ------------------------------------------------------------------------------
 
     def enqueue(
-        self, data: bytes, done: Done, token: Any, envelope: Envelope = PLAIN, lifetime: float | None = None
+        self,
+        data: bytes,
+        done: Done,
+        token: Any,
+        envelope: Envelope = PLAIN,
+        lifetime: float | None = None,
+        *,
+        producer: str | None = None,
     ) -> Message | None:
         """Take a message; ``None`` for a second copy.
 
         :param done: called with ``token`` when the producer's transfer may be settled.
         :param lifetime: seconds after which the message is expired; its own time to live by default.
+        :param producer: the container id of who sends it, for consumers that want nothing of their own.
         """
         number = self._last_number + 1
         if envelope.duplicate_id is not None:
@@ -212,6 +221,7 @@ class Queue:
                 return None
             self.duplicates.remember(envelope.duplicate_id, number)
         message = Message(number, data, envelope)
+        message.producer = producer
         if lifetime is not None or envelope.is_timed:
             self._set_times(message, lifetime)
         self._add(message)
@@ -252,7 +262,7 @@ class Queue:
         if lifetime is None and envelope.ttl_ms is not None:
             lifetime = envelope.ttl_ms / 1000
         if lifetime is not None or envelope.expiry_ms:
-            self._expiry.within(message, lifetime)
+            self.expiry.within(message, lifetime)
             self._expires(message)
         if envelope.delay_ms is not None or envelope.deliver_at_ms is not None:
             self.delays.schedule(message)
@@ -394,7 +404,7 @@ class Queue:
         message = Message(number, data, envelope)
         message.set_count(count)
         if expires_at_ms or envelope.expiry_ms:
-            self._expiry.at(message, expires_at_ms)
+            self.expiry.at(message, expires_at_ms)
             self._expires(message)
         if envelope.duplicate_id is not None:
             self.duplicates.add(envelope.duplicate_id, number)
@@ -433,44 +443,31 @@ class Queue:
     def expire(self) -> int:
         """Drop the expired available messages; how many there were."""
         count = 0
-        for number in self._expiry.overdue():
+        for number in self.expiry.overdue():
             message = self._messages.get(number)
             if message is not None and message.state in _MAY_EXPIRE:
                 count += self.drop_expired(message)
         self._compact()
         return count
 
-    def remaining(self, message: Message) -> float | None:
-        """Seconds until the message expires, ``None`` when it never does."""
-        return self._expiry.remaining(message)
-
-    def lifetime_ms(self, message: Message) -> int:
-        """What is left of its time to live, at least 1; 0 when it has none but an absolute expiry."""
-        return self._expiry.lifetime_ms(message)
-
     def correct_lifetimes(self, left: Iterable[tuple[int, int]]) -> list[Message]:
         """Take from the primary what messages have left to live, in milliseconds; those that had another."""
         present = ((self._messages.get(number), lifetime) for number, lifetime in left)
         corrected = [
-            each for each, lifetime in present if each is not None and self._expiry.correct(each, lifetime)
+            each for each, lifetime in present if each is not None and self.expiry.correct(each, lifetime)
         ]
         for message in corrected:
             self._expires(message)
         return corrected
 
-    @property
-    def next_expiry(self) -> float | None:
-        """When ``expire`` is due next, by the clock; ``None`` for never."""
-        return self._expiry.next
-
     def _expires(self, message: Message) -> None:
         if message.expires_at is not None:
-            self._expiry.compact(self._messages)
+            self.expiry.compact(self._messages)
             self._on_expiring(self, message.expires_at)
 
     def drop_expired(self, message: Message) -> bool:
         """Drop a message if it has expired; whether it had."""
-        over = self._expiry.is_expired(message)
+        over = self.expiry.is_expired(message)
         if over:
             self.drop(message)
             self.counters.expired += 1
@@ -495,6 +492,6 @@ class Queue:
     def _compact(self) -> None:
         """Release what has left while no consumer took from the queue."""
         self._dispatcher.compact(len(self._messages))
-        self._expiry.compact(self._messages)
+        self.expiry.compact(self._messages)
         if self._delays is not None:
             self._delays.compact()

@@ -189,7 +189,9 @@ class QueueFeed:
 
     def _lifetimes(self, kept: list[int]) -> list[tuple[int, int]]:
         messages = ((number, self.queue.message(number)) for number in kept)
-        left = ((number, self.queue.lifetime_ms(each)) for number, each in messages if each is not None)
+        left = (
+            (number, self.queue.expiry.lifetime_ms(each)) for number, each in messages if each is not None
+        )
         return [(number, lifetime) for number, lifetime in left if lifetime]
 
     def _delays(self, kept: list[int]) -> list[tuple[int, int]]:
@@ -388,7 +390,7 @@ class QueueFeed:
             self._replica.feed_caught_up(self)
 
     def _send(self, message: Message) -> None:
-        lifetime = 0 if message.expires_at is None else self.queue.lifetime_ms(message)
+        lifetime = 0 if message.expires_at is None else self.queue.expiry.lifetime_ms(message)
         count = message.failover_delivery_count
         if message.envelope.delay_ms is None:
             event = wire.encode_message(self._head, message.number, count, lifetime, message.data)

@@ -96,7 +96,7 @@ def test_messages_that_left_before_their_time_are_not_kept() -> None:
     for _ in range(3 * SLACK):
         put(queue, 86_400.0)
     assert len(taken) == 3 * SLACK
-    assert len(queue._expiry._soonest) <= SLACK + 2
+    assert len(queue.expiry._soonest) <= SLACK + 2
 
 
 def test_seconds_that_are_gone_are_not_kept() -> None:
