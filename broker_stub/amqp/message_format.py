@@ -38,14 +38,14 @@ _ULONG_MAX_SECTION = 0x78
 _DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = range(5)
 DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
 _USER_ID, _TO, _SUBJECT, _EXPIRY = 1, 2, 3, 8
-_NULL, _FALSE, _TRUTHS = b"\x40", b"\x42", (b"\x41", b"\x56\x01")
+_NULL, _FALSE, _TRUTHS, _FALSEHOODS = b"\x40", b"\x42", (b"\x41", b"\x56\x01"), (b"\x42", b"\x56\x00")
 # A constructor and eight bytes; no field of a proper header is wider than five.
 _WIDEST_HEADER_FIELD = 9
 _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
 # What the annotations that a queue heeds begin with: most messages have none of them.
-_ANNOTATION_PREFIX = b"x-opt-de"
+_ANNOTATION_PREFIX, _REPLICATE = b"x-opt-de", b"x-qpid-replicate"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
 
@@ -75,6 +75,7 @@ class Envelope(NamedTuple):
     :param deliver_at_ms: ``x-opt-delivery-time``, in milliseconds since the epoch.
     :param delay_ms: ``x-opt-delivery-delay``, in milliseconds.
     :param priority: the header's, from 0 to 9: 4 where it has none, and 9 where it has more.
+    :param is_replicated: whether the backups have it; false where ``x-qpid-replicate`` is.
     """
 
     durable: bool = False
@@ -85,6 +86,7 @@ class Envelope(NamedTuple):
     priority: int = DEFAULT_PRIORITY
     deliver_at_ms: int | None = None
     delay_ms: int | None = None
+    is_replicated: bool = True
 
     @property
     def is_timed(self) -> bool:
@@ -154,8 +156,8 @@ def _inspect(data: bytes) -> Envelope:
         raise MalformedMessageError("the message ends within a section") from error
     if heeded:
         envelope = _envelope(header, expiry, heeded.get(DEAD_LETTER_ID, duplicate))
-        times = (_whole(heeded.get(name, _NULL)) for name in (DELIVERY_TIME, DELIVERY_DELAY))
-        return Envelope(*envelope[:-2], *times)
+        at, delay = (_whole(heeded.get(name, _NULL)) for name in (DELIVERY_TIME, DELIVERY_DELAY))
+        return Envelope(*envelope[:-3], at, delay, heeded.get(_REPLICATE) not in _FALSEHOODS)
     return _envelope(header, expiry, duplicate)
 
 
@@ -209,7 +211,9 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None]:
             header = _fields(data, start, position)
         elif code == PROPERTIES:
             properties = start
-        elif code == MESSAGE_ANNOTATIONS and data.find(_ANNOTATION_PREFIX, start, position) >= 0:
+        elif code == MESSAGE_ANNOTATIONS and (
+            data.find(_ANNOTATION_PREFIX, start, position) >= 0 or data.find(_REPLICATE, start, position) >= 0
+        ):
             annotations = start
     if position > size or not size:
         raise MalformedMessageError("a section ends behind the message")

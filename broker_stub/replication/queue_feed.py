@@ -11,6 +11,7 @@ link, and take turns on it (``data_link``).
 
 Rules
 -----
+* A message that is not to be replicated (``Envelope.is_replicated``) is as if it were not there.
 * The replica has a message when it has settled it, when the message was among those it had, or when it
   left the queue before it was sent.  In place of one that has left, the replica is sent its
   duplicate-detection id, so that a second copy is recognised after a failover.
@@ -114,7 +115,7 @@ class QueueFeed:
         self._clear_outbox()
         self._dequeued.clear()
         self._acquired.clear()
-        ids = self.queue.ids()
+        ids = [number for number in self.queue.ids() if self._is_replicated(number)]
         kept, surplus = wire.compare(have, ids)
         for number in self.unacknowledged.difference(ids):
             self._acknowledged(number)
@@ -142,6 +143,10 @@ class QueueFeed:
         self._difference = len(self._outbox)
         self._pass_end_of_catch_up()
         self._pump()
+
+    def _is_replicated(self, number: int) -> bool:
+        message = self.queue.message(number)
+        return message is not None and message.envelope.is_replicated
 
     def _correct_confirmations(self) -> None:
         for confirmed in _chunks(self.queue.confirmations.pairs()):
@@ -237,6 +242,8 @@ class QueueFeed:
 
     def enqueued(self, queue: Queue, message: Message) -> None:
         """A new message."""
+        if not message.envelope.is_replicated:
+            return
         number, replica = message.number, self._replica
         self.unacknowledged.add(number)
         replica.lag += 1
@@ -254,7 +261,7 @@ class QueueFeed:
 
     def dequeued(self, queue: Queue, message: Message) -> None:
         """A message has left."""
-        if not self._begun:
+        if not self._begun or not message.envelope.is_replicated:
             return  # a part of the difference
         duplicate_id = message.envelope.duplicate_id
         if duplicate_id is not None and message.number > self._sent_to:
@@ -305,7 +312,7 @@ class QueueFeed:
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """A message was given to a consumer: a second delivery would be a redelivery."""
-        if message.number <= self._sent_to:
+        if message.number <= self._sent_to and message.envelope.is_replicated:
             self._acquired.append(message.number)
             self._later()
 

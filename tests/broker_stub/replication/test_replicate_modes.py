@@ -137,3 +137,32 @@ async def test_the_default_is_an_option_of_the_member(tmp_path: Path) -> None:
         await send(a, "orders", "one")
         await declare_and_fill(a, ("all",))
         await b.until(lambda status: (depth(status, "orders"), depth(status, "all")) == (0, 3))
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["live", "by catching up"])
+async def test_a_message_that_is_not_to_be_replicated_is_in_no_backup(cluster: Cluster, live: bool) -> None:
+    a, b = await cluster.pair()
+    if not live:
+        await b.stop()
+    async with aio.connect(a.url) as connection:
+        sender = await connection.create_sender("q")
+        for number in range(6):
+            annotations = {symbol("x-qpid-replicate"): number % 2 == 0, symbol("other"): 1}
+            await sender.send(Message(body=number, annotations=annotations))
+        receiver = await connection.create_receiver("q", credit=2)
+        for _ in range(2):
+            await (await receiver.receive(timeout=10)).accept()  # one of each
+        await receiver.close()
+    if not live:
+        await b.start()
+        await b.until("ready")
+    await b.until(lambda status: depth(status, "q") == 2)
+    assert await a.depth("q") == 4
+    await a.kill()
+    await b.promote()
+    await send(b, "q", "after")
+    assert await bodies(b, "q") == [2, 4, "after"]
+    await a.start()
+    await a.until("ready")
+    assert await a.depth("q") == 0, "what only it had is gone"
+    await stop_equal(a, b)
