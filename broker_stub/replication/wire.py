@@ -27,6 +27,7 @@ and 3.2.6 (data).
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -268,14 +269,24 @@ def number(arguments: object, name: str) -> int:
 # -- what a backup has ------------------------------------------------------------------------------
 
 
-def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Growing ids as first-last ranges, which is how a backup says what it has."""
+def ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Growing ids as first-last ranges, which is how a backup says what it has.
+
+    It looks at few ids of a long range: a queue has millions, and clients wait meanwhile.
+    """
     found: list[tuple[int, int]] = []
-    for number in ids:
-        if found and found[-1][1] + 1 == number:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
+    start, end = 0, len(ids)
+    while start < end:
+        first, stop, step = ids[start], start + 1, 1
+        # As many as there can be without a gap, each step twice as long as the one before, and back again.
+        while step:
+            ahead = min(stop + step, end)
+            if ahead > stop and ids[ahead - 1] - first == ahead - 1 - start:
+                stop, step = ahead, 2 * step
+            else:
+                step //= 2
+        found.append((first, ids[stop - 1]))
+        start = stop
     return found
 
 
@@ -323,32 +334,38 @@ def decode_have(data: bytes) -> list[tuple[bytes, list[tuple[int, int]]]]:
     return found
 
 
-def compare(have: Iterable[tuple[int, int]], ids: Iterable[int]) -> tuple[set[int], list[tuple[int, int]]]:
-    """What a backup keeps of a queue, and the ranges that it has to discard.
+def compare(have: Iterable[tuple[int, int]], ids: Sequence[int]) -> tuple[int, list[tuple[int, int]]]:
+    """How many messages of a queue a backup keeps, and the ranges that it has to discard.
 
     It keeps the ids up to the first one that it has not.
 
     :param ids: those of the queue, growing.
     """
-    kept: set[int] = set()
+    kept, lacks = 0, False
     surplus: list[tuple[int, int]] = []
-    rest = iter(ids)
-    number = next(rest, None)
     end = -1
     for first, last in sorted(have):
         at = max(first, end + 1)
-        while number is not None and at <= number <= last:
-            if at < number:
-                surplus.append((at, number - 1))
-            kept.add(number)
-            at = number + 1
-            number = next(rest, None)
-        if number is not None and number < at:
-            number = None  # the first one that it lacks: what follows is surplus
-        if at <= last:
-            surplus.append((at, last))
         end = max(end, last)
+        stop = bisect.bisect_right(ids, last, kept)
+        lacks = lacks or (kept < len(ids) and ids[kept] < at)
+        if not lacks:
+            for gap_first, gap_last in _gaps(at, last, ranges(ids[kept:stop])):
+                surplus.append((gap_first, gap_last))
+            kept = stop
+        elif at <= last:
+            surplus.append((at, last))
     return kept, surplus
+
+
+def _gaps(first: int, last: int, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What a range has beside the spans in it."""
+    for span_first, span_last in spans:
+        if first < span_first:
+            yield first, span_first - 1
+        first = span_last + 1
+    if first <= last:
+        yield first, last
 
 
 def in_pieces(spans: Iterable[tuple[int, int]], most: int) -> Iterator[list[tuple[int, int]]]:

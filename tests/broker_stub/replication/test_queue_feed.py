@@ -10,6 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.guard import Guard
@@ -19,7 +22,7 @@ from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import QueueLimits
-from broker_stub.replication import wire
+from broker_stub.replication import apply, wire
 from broker_stub.replication.apply import Applier
 from broker_stub.replication.queue_feed import QueueFeed
 from broker_stub.replication.replica import Replica
@@ -214,6 +217,48 @@ async def test_a_replica_that_comes_back_learns_what_was_delivered_and_what_it_m
     arguments = {"ids": [1, 3], "counts": [1, 3], "first": 1, "last": 3}
     assert counts == wire.Event("counts", arguments=arguments, queue=feed.key)
     assert [token for _, token in link.sent if token is not None and token > 0] == [4]
+
+
+async def test_what_a_replica_keeps_is_looked_at_once_and_in_flight_alone_is_acknowledged() -> None:
+    """A member with a million messages that comes back must not stop its primary for seconds."""
+    queue = make()
+    for _ in range(1000):
+        queue.enqueue(b"x", _reported, None)
+    replica, link = replica_with(queue)
+    [feed] = replica._feeds.values()
+    for _ in range(3):
+        queue.enqueue(b"x", _reported, None)
+    acknowledged: list[int] = []
+    replica.acknowledged = lambda _feed, number, _message: acknowledged.append(number)  # type: ignore[method-assign]
+    replica.begin_queue(feed.key, [(1, 1002)])
+    assert sorted(acknowledged) == [1001, 1002]
+    grant(link, 100)
+    assert [token for _, token in link.sent if token is not None and token > 0] == [1003]
+
+
+@given(st.sets(st.integers(1, 60)), st.dictionaries(st.integers(1, 60), st.integers(1, 9)), st.data())
+def test_counts_of_a_span_are_set_in_that_span_alone(
+    ids: set[int], counts: dict[int, int], data: st.DataObject
+) -> None:
+    queue = make()
+    for number in sorted(ids):
+        queue.insert(number, encoded(""), inspect(encoded("")), 1, None)
+    first = data.draw(st.integers(1, 60))
+    last = data.draw(st.integers(first, 100))
+    changed = apply.set_counts(queue, counts, first=first, last=last)
+    wanted = {number: counts.get(number, 0) if first <= number <= last else 1 for number in ids}
+    have = {number: message.failover_delivery_count for number in ids if (message := queue.message(number))}
+    assert have == wanted
+    assert {each.number for each in changed} == {number for number in ids if wanted[number] != 1}
+
+
+def test_counts_of_a_span_cost_the_span_and_not_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many of them arrive as the queue has messages: a backup with a million never became ready."""
+    queue = make()
+    for number in range(1, 1001):
+        queue.insert(number, encoded(""), inspect(encoded("")), 1, None)
+    monkeypatch.setattr(Queue, "ids", lambda _queue: pytest.fail("the whole queue"))
+    assert len(apply.set_counts(queue, {5: 1}, first=1, last=100)) == 99
 
 
 async def test_the_last_event_of_a_queue_that_is_gone_says_so() -> None:
