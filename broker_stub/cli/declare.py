@@ -13,7 +13,7 @@ from broker_stub.amqp.node_names import BINDING_TYPE, EXCHANGE_TYPE, QUEUE_TYPE
 from broker_stub.cli.member_requests import JSON, MEMBERS, MemberRequests, finish, flatten, request_options
 from broker_stub.management_client import AdminClient
 from broker_stub.queueing.message import Replicate
-from broker_stub.queueing.options import DEAD_LETTER_ADDRESS, MAX_DELIVERY_COUNT, SELECTOR
+from broker_stub.queueing.options import DEAD_LETTER_ADDRESS, DELIVER, MAX_DELIVERY_COUNT, SELECTOR, Deliver
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from haclient.cluster_url.endpoint import Endpoint
 
@@ -93,6 +93,11 @@ def _remove_by_name(group: click.Group, kind: str, help_text: str) -> None:
 @click.option(
     "--selector", help="What it gets from the exchanges that it is bound to.  [default: everything]"
 )
+@click.option(
+    "--deliver",
+    type=click.Choice([str(when) for when in Deliver]),
+    help="Deliver when a message is safe, or at once: a failover may take it back.  [default: committed]",
+)
 @JSON
 @request_options(timeout=_TIMEOUT)
 def add_queue(
@@ -104,6 +109,7 @@ def add_queue(
     max_delivery_count: int | None,
     dead_letter_address: str | None,
     selector: str | None,
+    deliver: str | None,
     as_json: bool,
     requests: MemberRequests,
 ) -> None:
@@ -115,6 +121,7 @@ def add_queue(
             MAX_DELIVERY_COUNT: max_delivery_count,
             DEAD_LETTER_ADDRESS: dead_letter_address,
             SELECTOR: selector,
+            DELIVER: deliver,
         }
     )
     _run(requests, members, lambda client: client.create(QUEUE_TYPE, name, **attributes), as_json=as_json)

@@ -105,4 +105,5 @@ def queue_facts(queue: Queue) -> dict[str, Any]:
     facts = {"name": queue.name, "identity": queue.identity, "replicate": str(queue.replicate)}
     facts["site_replicate"] = str(queue.site)
     load = {"depth": queue.depth, "held": queue.held, "bytes": queue.size, "consumers": queue.consumers}
-    return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters), **asdict(queue.options)}
+    options = {**asdict(queue.options), "deliver": str(queue.options.deliver)}
+    return {**facts, **load, "temporary": queue.temporary, **asdict(queue.counters), **options}

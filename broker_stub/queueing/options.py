@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,8 @@ MAX_DELIVERY_COUNT = "x-max-delivery-count"
 DEAD_LETTER_ADDRESS = "x-dead-letter-address"
 SELECTOR = "x-selector"
 NO_LOCAL = "x-no-local"
-OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS, SELECTOR, NO_LOCAL)
+DELIVER = "x-deliver"
+OPTION_NAMES = (MAX_DELIVERY_COUNT, DEAD_LETTER_ADDRESS, SELECTOR, NO_LOCAL, DELIVER)
 
 # Long enough for any name a person gives; the name is kept in logs and in status answers.
 MAX_NAME = 1024
@@ -35,6 +37,15 @@ class QueueOptionError(ValueError):
     """An option has another value than it can have."""
 
 
+class Deliver(enum.StrEnum):
+    """When consumers get a message: the values of ``x-deliver``."""
+
+    COMMITTED = "committed"
+    """When its producer could be told that it is safe."""
+    EARLY = "early"
+    """At once: a failover may take back what a consumer had, and its producer send it again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
     """The options of one queue.
@@ -43,12 +54,14 @@ class QueueOptions:
     :param dead_letter_address: the queue or exchange that gets dead letters; empty for none.
     :param selector: which messages it gets from the exchanges that it is bound to; empty for all.
     :param no_local: the container id whose messages it does not get from them; empty for none.
+    :param deliver: when consumers get a message.
     """
 
     max_delivery_count: int = 0
     dead_letter_address: str = ""
     selector: str = ""
     no_local: str = ""
+    deliver: Deliver = Deliver.COMMITTED
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> QueueOptions:
@@ -64,11 +77,15 @@ class QueueOptions:
             selector = selector and Selector(selector).text
         except SelectorError as error:
             raise QueueOptionError(f"{SELECTOR}: {error}") from error
+        deliver = given.get(DELIVER) or Deliver.COMMITTED
+        if deliver not in tuple(Deliver):
+            raise QueueOptionError(f"{DELIVER} is {', '.join(Deliver)}, and not {deliver!r}")
         return cls(
             max_delivery_count=int(count),
             dead_letter_address=_text(given, DEAD_LETTER_ADDRESS),
             selector=selector,
             no_local=_text(given, NO_LOCAL),
+            deliver=Deliver(str(deliver)),
         )
 
     def check_for(self, name: str, reserved: tuple[str, ...]) -> None:
@@ -85,7 +102,8 @@ class QueueOptions:
 
     def plain(self) -> dict[str, Any]:
         """Those that differ from their defaults, by name: what JSON can hold."""
-        values = (self.max_delivery_count, self.dead_letter_address, self.selector, self.no_local)
+        deliver = "" if self.deliver is Deliver.COMMITTED else str(self.deliver)
+        values = (self.max_delivery_count, self.dead_letter_address, self.selector, self.no_local, deliver)
         return {name: value for name, value in zip(OPTION_NAMES, values, strict=True) if value}
 
 

@@ -230,16 +230,19 @@ class Queue:
             observer.enqueued(self, message)
         if self.site_listener is not None:
             self.site_listener.enqueued(self, message)
-        if self.guard is None or (self.guard.open and not message.pending_acks):
+        guard = self.guard
+        if guard is not None and (message.pending_acks or not guard.open):
+            self._hold_until_complete(message, guard)
+        available = message.state is MessageState.AVAILABLE
+        if available:
             self._dispatcher.append(message)
-            self._dispatch()
-        else:
-            self._hold_until_complete(message, self.guard)
         self._complete(message, done, token)
+        if available:
+            self._dispatch()
         return message
 
     def _hold_until_complete(self, message: Message, guard: Guard) -> None:
-        self._held.add(message)
+        self._held.add(message, deliver=self.options.deliver)
         if message.pending_acks:
             # Before its producer's, which is the only other one: so both cost one call of the guard.
             message.on_complete = [(self._completed, message.number), *(message.on_complete or ())]

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from broker_stub.queueing.message import Message, MessageState
+from broker_stub.queueing.options import Deliver
 
 
 class HeldMessages:
@@ -38,11 +39,12 @@ class HeldMessages:
         """The message of that number, if it is not complete."""
         return self._incomplete.get(number)
 
-    def add(self, message: Message) -> None:
-        """Hold a new message until it is complete."""
-        message.state = MessageState.HELD
-        self._order.append(message)
+    def add(self, message: Message, *, deliver: Deliver) -> None:
+        """A new message is not complete: hold it, if its queue delivers only what is."""
         self._incomplete[message.number] = message
+        if deliver is Deliver.COMMITTED:
+            message.state = MessageState.HELD
+            self._order.append(message)
 
     def complete(self, number: int) -> bool:
         """A message is complete; whether there are more available messages now.

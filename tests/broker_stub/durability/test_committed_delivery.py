@@ -18,6 +18,7 @@ from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.queueing.exchanges import ExchangeType, Route
 from broker_stub.queueing.message import Consumer, Message, Replicate
 from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.options import DELIVER, Deliver, QueueOptionError, QueueOptions
 from broker_stub.queueing.queue import Queue
 from tests.broker_stub.clients import until
 from tests.broker_stub.member.parts import Disk, Parts
@@ -375,3 +376,56 @@ async def test_the_temporary_queues_of_a_member_that_stepped_down_deliver_on() -
     kept.delivery.finish()
     kept.send(b"answer", to=answers)
     assert taker.got == [b"answer"]
+
+
+# -- deliver=early ------------------------------------------------------------------------------
+
+
+async def test_a_queue_that_delivers_early_gives_a_message_at_once_and_settles_it_as_late_as_any() -> None:
+    kept = Kept()
+    early = kept.addresses.declare("early", options=QueueOptions(deliver=Deliver.EARLY))
+    replica = Replica(kept.guard, early)
+    taker, browser = Taker(early), Taker(early, browsing=True)
+    kept.send(b"1", b"2", to=early, envelope=Envelope(duplicate_id=b"\xa1\x01a"))
+    assert (taker.got, browser.got, kept.told) == ([b"1"], [b"1"], [])
+    assert (early.depth, early.held) == (1, 0)
+    await kept.committed()
+    assert kept.told == [], "nor the second copy, which completes with the first"
+    replica.has(0)
+    assert kept.told == [b"1", b"2"]
+    kept.send(b"3", to=early)
+    assert taker.got == [b"1", b"3"]
+
+
+async def test_what_a_new_primary_inherits_waits_in_a_queue_that_delivers_early_too() -> None:
+    kept = Kept()
+    early = kept.addresses.declare("early", options=QueueOptions(deliver=Deliver.EARLY))
+    early.insert(1, b"1", PLAIN, 0, 0)
+    kept.delivery.begin()
+    kept.delivery.recover()
+    taker = Taker(early)
+    await kept.committed()
+    assert taker.got == []
+    kept.delivery.recovered()
+    assert taker.got == [b"1"]
+
+
+async def test_when_a_queue_delivers_is_one_of_its_options_and_outlives_a_restart() -> None:
+    parts = Parts()
+    await parts.member.start()
+    parts.addresses.declare("early", options=QueueOptions.of({DELIVER: "early"}))
+    parts.addresses.declare("other")
+    await parts.store.when_committed(parts.store.sequence)
+    written = {
+        stored.record.name: dict(stored.record.arguments) for stored in (await parts.store.load()).queues
+    }
+    assert written == {"early": {DELIVER: "early"}, "other": {}}, "as a version without the option wrote it"
+    await parts.member.stop()
+    again = Parts(parts)
+    await again.member.start()
+    options = {queue.name: queue.options.deliver for queue in again.addresses}
+    assert options == {"early": Deliver.EARLY, "other": Deliver.COMMITTED}
+    await again.member.stop()
+    for wrong in ("late", 1, True, b"early", ["early"]):
+        with pytest.raises(QueueOptionError, match="x-deliver is committed, early, and not"):
+            QueueOptions.of({DELIVER: wrong})
