@@ -30,6 +30,7 @@ def main() -> int:
         wipes=options.wipes,
         forces=options.forces,
         asides=options.asides,
+        consumes=options.consumes,
         most_states=options.most_states,
     )
     sys.stdout.write(f"{summary(outcome, time.monotonic() - started)}\n{counter_example(outcome)}")
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         "--late", action="store_true", help="a compare-and-set may come when its member gave up"
     )
     parser.add_argument("--asides", action="store_true", help="queues may be set aside")
+    parser.add_argument("--consumes", action="store_true", help="consumers accept, and are told so")
     parser.add_argument("--wipes", action="store_true", help="members may lose their disks")
     parser.add_argument(
         "--forces", action="store_true", help="members may be promoted by force; goes with --watch forced"

@@ -21,13 +21,25 @@ class Broken(enum.StrEnum):
     NONE_ELIGIBLE = "no member may be promoted any more"
     READY_NOT_ELIGIBLE = "a ready replica could not take over"
     LOST = "no member has a settled message any more"
+    PRIMARY_LACKS_DELIVERED = "a current primary lacks what a consumer was given"
+    ELIGIBLE_LACKS_DELIVERED = "a member that may be promoted lacks what a consumer was given"
+    CONFIRMED_AGAIN = "a current primary has a message whose accept was confirmed"
+    ELIGIBLE_HAS_CONFIRMED = "a member that may be promoted has a message whose accept was confirmed"
     GOES_ON = "a primary goes on although it has read that another one was made"
     STEPS_DOWN = "a primary steps down for a record of its own"
 
 
 # Those that say what must never happen, and all: the others see trouble before a promotion
 # makes it real, and that messages can be had only by force.
-SAFETY = frozenset((Broken.PRIMARY_LACKS, Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS))
+SAFETY = frozenset(
+    (
+        Broken.PRIMARY_LACKS,
+        Broken.PRIMARY_LACKS_DELIVERED,
+        Broken.CONFIRMED_AGAIN,
+        Broken.TWO_SETTLE,
+        Broken.NUMBER_SHRINKS,
+    )
+)
 ALL = frozenset(Broken)
 # What holds although members are promoted by force: that loses what they lack.
 FORCED = frozenset((Broken.TWO_SETTLE, Broken.NUMBER_SHRINKS, Broken.GOES_ON, Broken.STEPS_DOWN))
@@ -38,6 +50,7 @@ class Globals(NamedTuple):
     """What belongs to no member.
 
     :param settlers: who has settled in which generation: (generation, member), sorted.
+    :param delivered: what a consumer was given; ``accepted``: what it accepted; ``confirmed``: and was told.
     :param late: whether a compare-and-set from this record is on its way whose member has given up.
     """
 
@@ -47,6 +60,14 @@ class Globals(NamedTuple):
     late: bool = False
     shrank: bool = False
     verdict: str = ""
+    delivered: int = 0
+    accepted: int = 0
+    confirmed: int = 0
+
+    @property
+    def expected(self) -> int:
+        """What must be there: a consumer may have accepted the rest."""
+        return self.settled & ~self.accepted
 
     def after(self, move: Move, name: str) -> Globals:
         settlers = self.settlers
@@ -55,7 +76,17 @@ class Globals(NamedTuple):
         late = self.late if move.late is None else move.late
         shrank = move.record is not None and move.record.generation <= self.record.generation
         record, settled = move.record or self.record, self.settled | move.settles
-        return Globals(record, settled, settlers, late, shrank, move.verdict)
+        return Globals(
+            record,
+            settled,
+            settlers,
+            late,
+            shrank,
+            move.verdict,
+            self.delivered | move.delivers,
+            self.accepted | move.accepts,
+            self.confirmed | move.confirms,
+        )
 
     def kept(self, generations: frozenset[int]) -> Globals:
         """Without the generations in which nobody can settle any more: the arbiter's only grows."""
@@ -63,16 +94,28 @@ class Globals(NamedTuple):
         return self if settlers == self.settlers else self._replace(settlers=settlers)
 
 
-def of_member(member: Member, record: ArbiterRecord, settled: int) -> tuple[bool, frozenset[Broken]]:
+def of_member(member: Member, world: Globals) -> tuple[bool, frozenset[Broken]]:
     """Whether a member is an heir, and what it breaks."""
-    eligible = may_promote(member.durable, record) is None
-    if not eligible or not settled & ~member.stored:
+    eligible = may_promote(member.durable, world.record) is None
+    if not eligible:
         return eligible, frozenset()
     serving = member.serving
-    current = serving is not None and serving.work is None and member.durable.generation == record.generation
-    return eligible, frozenset(
-        (Broken.ELIGIBLE_LACKS, Broken.PRIMARY_LACKS) if current else (Broken.ELIGIBLE_LACKS,)
+    current = (
+        serving is not None and serving.work is None and member.durable.generation == world.record.generation
     )
+    broken: set[Broken] = set()
+    for wrong, found, found_in_primary in (
+        (world.expected & ~member.stored, Broken.ELIGIBLE_LACKS, Broken.PRIMARY_LACKS),
+        (
+            world.delivered & ~world.accepted & ~member.stored,
+            Broken.ELIGIBLE_LACKS_DELIVERED,
+            Broken.PRIMARY_LACKS_DELIVERED,
+        ),
+        (world.confirmed & member.stored, Broken.ELIGIBLE_HAS_CONFIRMED, Broken.CONFIRMED_AGAIN),
+    ):
+        if wrong:
+            broken |= {found, found_in_primary} if current else {found}
+    return eligible, frozenset(broken)
 
 
 def of_globals(world: Globals) -> frozenset[Broken]:

@@ -26,12 +26,14 @@ Order = Pending | ArbiterRecord
 class Link(NamedTuple):
     """A replica as its primary sees it; the replica may be gone without the primary knowing.
 
+    :param gone: what consumers have accepted since it joined, and the replica has not acknowledged.
     :param aside: whether a queue is set aside: nothing of it is on its way, and so none of it is waited for.
     """
 
     becoming: BecomeReady
     acknowledged: int
     aside: bool = False
+    gone: int = 0
 
 
 class Serving(NamedTuple):
@@ -39,6 +41,7 @@ class Serving(NamedTuple):
 
     :param held: the record it won.
     :param taken: messages of clients that it has not settled, in its store or not.
+    :param leaving: messages that consumers have accepted and that are not confirmed, in its store or not.
     :param seen: what it has read of the arbiter and not looked at.
     """
 
@@ -47,6 +50,7 @@ class Serving(NamedTuple):
     taken: int = 0
     work: ShrinkInSync | None = None
     seen: ArbiterRecord | None = None
+    leaving: int = 0
 
     @property
     def ready(self) -> frozenset[str]:

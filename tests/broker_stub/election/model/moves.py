@@ -63,7 +63,8 @@ class Move(NamedTuple):
     :param other: the replica, if the move is one of a pair.
     :param record: the arbiter's, if it changes.
     :param late: whether a compare-and-set is on its way whose member has given up; ``None`` for no change.
-    :param settles: the messages that are settled, a bit for each.
+    :param settles: the messages that are settled, a bit for each; ``delivers``: that a consumer gets,
+        ``accepts``: that it accepts, ``confirms``: whose accept is confirmed.
     :param verdict: whether a primary that looks at what it has read is wrong: it goes on, or it steps down.
     """
 
@@ -75,6 +76,9 @@ class Move(NamedTuple):
     settles: int = 0
     late: bool | None = None
     verdict: str = ""
+    delivers: int = 0
+    accepts: int = 0
+    confirms: int = 0
 
 
 GOES_ON, STEPS_DOWN = "goes on", "steps down"
@@ -89,6 +93,7 @@ class Moves:
     :param wipes: whether members may lose their disks.
     :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
     :param asides: whether queues may be set aside.
+    :param consumes: whether there are consumers.
     """
 
     rules: Rules
@@ -99,6 +104,7 @@ class Moves:
     wipes: bool = False
     forces: bool = False
     asides: bool = False
+    consumes: bool = False
 
     # --- One member ---------------------------------------------------------------------------
 
@@ -109,6 +115,8 @@ class Moves:
             yield self._crash(name, member)
         if member.serving is not None:
             yield from self._serve(name, member, member.serving, settled)
+            if self.consumes:
+                yield from self._consume(name, member, member.serving)
             if self.forces:
                 yield self._reread(name, member, member.serving, record)
             if member.serving.work is not None:
@@ -233,6 +241,39 @@ class Moves:
                 # Its client sends it again after a failover, and the broker knows it by its id.
                 yield Move(f"{name} settles {_bits(bit)}, which it had already", member, settles=bit)
 
+    def _consume(self, name: str, member: Member, serving: Serving) -> Iterator[Move]:
+        """It delivers what was settled or inherited; what is accepted leaves, here and there in any order."""
+        for bit in self._bits():
+            if bit & serving.leaving:
+                if bit & member.stored:
+                    left = member._replace(stored=member.stored & ~bit)
+                    yield Move(f"{name} removes {_bits(bit)} from its store", left)
+                if self._may_confirm(member, serving, bit):
+                    after = member._replace(serving=serving._replace(leaving=serving.leaving & ~bit))
+                    yield Move(f"{name} confirms that {_bits(bit)} was accepted", after, confirms=bit)
+            elif bit & (member.stored | serving.taken) and self._may_deliver(member, serving, bit):
+                yield Move(f"{name} delivers {_bits(bit)}", member, delivers=bit)
+                if not bit & serving.taken:
+                    links = tuple(link and link._replace(gone=link.gone | bit) for link in serving.links)
+                    after = member._replace(
+                        serving=serving._replace(leaving=serving.leaving | bit, links=links)
+                    )
+                    label = f"{name} delivers {_bits(bit)}, which is accepted"
+                    yield Move(label, after, delivers=bit, accepts=bit)
+
+    def _may_deliver(self, member: Member, serving: Serving, bit: int) -> bool:
+        if not bit & serving.taken or not self.rules.delivers_what_is_settled:
+            return True
+        complete = bit & member.stored and self._acknowledged(serving, bit)
+        return not self.rules.delivers_when_open and bool(complete) and serving.work is not None
+
+    def _may_confirm(self, member: Member, serving: Serving, bit: int) -> bool:
+        rules = self.rules
+        waited_for = [link for link in serving.links if link and rules.waits(link.becoming)]
+        lacking = rules.confirms_what_replicas_have and any(bit & link.gone for link in waited_for)
+        stored = rules.confirms_what_is_stored and bit & member.stored
+        return not lacking and not stored and (serving.work is None or not rules.confirms_when_open)
+
     def _acknowledged(self, serving: Serving, bit: int) -> bool:
         waited_for = [link for link in serving.links if link and self.rules.waits(link.becoming)]
         return all(bit & link.acknowledged for link in waited_for)
@@ -328,7 +369,7 @@ class Moves:
     def _replicate(
         self, primary: Member, serving: Serving, link: Link, two: str, replica: Member
     ) -> Iterator[Move]:
-        content = primary.stored | serving.taken
+        content = primary.stored & ~serving.leaving | serving.taken
         if not link.becoming.counts and not link.acknowledged:
             for left, label in ((replica.stored & content, "what the primary lacks"), (0, "all")):
                 if left != replica.stored:
@@ -342,6 +383,13 @@ class Moves:
                     f"{two} stores and acknowledges {_bits(bit)}", primary._replace(serving=linked), stored
                 )
 
+        for bit in self._bits():
+            if bit & link.gone:
+                linked = _linked(serving, two, link._replace(gone=link.gone & ~bit))
+                removed = replica._replace(stored=replica.stored & ~bit)
+                label = f"{two} removes {_bits(bit)} and acknowledges that"
+                yield Move(label, primary._replace(serving=linked), removed)
+
     def _become_ready(
         self, primary: Member, serving: Serving, link: Link, two: str, replica: Member
     ) -> Iterator[Move]:
@@ -354,13 +402,16 @@ class Moves:
                     yield Move(label, primary._replace(serving=_linked(serving, two, turned)), replica)
                 if link.aside and self.rules.lacks_what_is_aside:
                     return
-                if link.aside or not replica.stored & ~(primary.stored | serving.taken):
+                content = primary.stored & ~serving.leaving | serving.taken
+                if link.aside or not replica.stored & ~content & ~link.gone:
                     waiting = link._replace(becoming=becoming.finished(becoming.step))
                     after = primary._replace(serving=_linked(serving, two, waiting))
                     yield Move(f"the primary starts to wait for {two}", after, replica)
             case generation.AwaitDrained():
-                drained = link.aside or not primary.stored & ~serving.taken & ~replica.stored
-                if drained or not self.rules.drains:
+                settled = primary.stored & ~serving.taken & ~serving.leaving
+                drained = link.aside or not settled & ~replica.stored or not self.rules.drains
+                surplus = replica.stored & ~(primary.stored | serving.taken | serving.leaving)
+                if drained and (link.aside or not surplus or not self.rules.drains_dequeues):
                     after = link._replace(becoming=becoming.finished(becoming.step))
                     linked = primary._replace(serving=_linked(serving, two, after))
                     yield Move(f"{two} has acknowledged all that was settled before", linked, replica)

@@ -40,6 +40,12 @@ class Rules:
     :param waits: whether a primary waits for the acknowledgements of a replica.
     :param drains: whether what was settled before that must be acknowledged before the number is sent.
     :param lacks_what_is_aside: whether a replica stays in catch-up while one of its queues is set aside.
+    :param delivers_what_is_settled: whether consumers get what was settled or inherited, and nothing else.
+    :param delivers_when_open: whether what is complete while the in-sync set shrinks is delivered later.
+    :param drains_dequeues: whether a replica has the dequeues of its catch-up before the number is sent.
+    :param confirms_what_is_stored: whether an accept is confirmed when the own store has the dequeue;
+        ``confirms_what_replicas_have``: when the replicas that are waited for have it;
+        ``confirms_when_open``: not while the in-sync set shrinks.
     :param leaves_first: whether who is promoted first leaves its primary.
     :param superseded: why a primary that read a record of the arbiter steps down.
     :param counts_from_sending: whether a replica is ready when the number is sent, or when it has it.
@@ -65,6 +71,12 @@ class Rules:
     waits: Callable[[BecomeReady], bool] = lambda becoming: becoming.counts
     drains: bool = True
     lacks_what_is_aside: bool = True
+    delivers_what_is_settled: bool = True
+    delivers_when_open: bool = True
+    drains_dequeues: bool = True
+    confirms_what_is_stored: bool = True
+    confirms_what_replicas_have: bool = True
+    confirms_when_open: bool = True
     leaves_first: bool = True
     counts_from_sending: bool = True
 
@@ -139,6 +151,12 @@ READY_WHEN_IT_HAS_THE_NUMBER = replace(RULES, counts_from_sending=False)
 PROMOTED_WHILE_FOLLOWING = replace(RULES, leaves_first=False)
 HANDED_OVER_UNDRAINED = replace(RULES, drains=False)
 READY_WITH_ONE_ASIDE = replace(RULES, lacks_what_is_aside=False)
+DELIVERED_UNSETTLED = replace(RULES, delivers_what_is_settled=False)
+DELIVERED_WHILE_SHRINKING = replace(RULES, delivers_when_open=False)
+DEQUEUES_NOT_DRAINED = replace(RULES, drains_dequeues=False)
+CONFIRMED_UNSTORED = replace(RULES, confirms_what_is_stored=False)
+CONFIRMED_UNREPLICATED = replace(RULES, confirms_what_replicas_have=False)
+CONFIRMED_WHILE_SHRINKING = replace(RULES, confirms_when_open=False)
 REPLICAS_NOTE_NOTHING = replace(RULES, note_pending=lambda state, _pending: state)
 
 MUTANTS = {
@@ -156,6 +174,12 @@ MUTANTS = {
     "promoted-while-following": PROMOTED_WHILE_FOLLOWING,
     "handed-over-undrained": HANDED_OVER_UNDRAINED,
     "ready-with-one-aside": READY_WITH_ONE_ASIDE,
+    "delivered-unsettled": DELIVERED_UNSETTLED,
+    "delivered-while-shrinking": DELIVERED_WHILE_SHRINKING,
+    "dequeues-not-drained": DEQUEUES_NOT_DRAINED,
+    "confirmed-unstored": CONFIRMED_UNSTORED,
+    "confirmed-unreplicated": CONFIRMED_UNREPLICATED,
+    "confirmed-while-shrinking": CONFIRMED_WHILE_SHRINKING,
     "replicas-note-nothing": REPLICAS_NOTE_NOTHING,
     "any-cluster-followed": ANY_CLUSTER_FOLLOWED,
     "arbiter-not-compared": ARBITER_NOT_COMPARED,

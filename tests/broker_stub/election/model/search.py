@@ -40,6 +40,7 @@ def explore(
     wipes: bool = False,
     forces: bool = False,
     asides: bool = False,
+    consumes: bool = False,
     most_states: int | None = None,
 ) -> Outcome:
     """Look at every state until an invariant of ``watch`` is broken, or until there were so many.
@@ -48,8 +49,9 @@ def explore(
     :param wipes: whether members may lose their disks.
     :param forces: whether members may be promoted by force, so that primaries read the arbiter again.
     :param asides: whether queues may be set aside.
+    :param consumes: whether there are consumers.
     """
-    tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces, asides))
+    tables = Tables(Moves(rules, members, messages, generations, late, wipes, forces, asides, consumes))
     world = Globals(ArbiterRecord(0, RECORD if rules.renames else ""))
     start = tables.state([Member()] * members, world)
     gc.disable()  # nothing here is a cycle, and looking for some takes half the time

@@ -121,7 +121,7 @@ class Tables:
 
     def _of_one(self, i: int, me: int, world: int) -> list[Step]:
         member, shared = self.members.things[me], self.worlds.things[world]
-        moves = self.moves.of_one(i, member, shared.record, shared.settled)
+        moves = self.moves.of_one(i, member, shared.record, shared.settled | shared.accepted)
         steps = self._one[i, me, world] = [
             self._step(move, self.worlds.of(shared.after(move, NAMES[i]))) for move in moves
         ]
@@ -213,13 +213,13 @@ class Tables:
         """What does not hold in a state."""
         world = state[-1]
         eligible_members, broken = False, invariants.of_globals(self.worlds.things[world])
-        lost = self.worlds.things[world].settled
+        lost = self.worlds.things[world].expected
         for number in state[:-1]:
             lost &= ~self._stored[number]
             judged = self._judged.get((number, world))
             if judged is None:
                 shared = self.worlds.things[world]
-                judged = invariants.of_member(self.members.things[number], shared.record, shared.settled)
+                judged = invariants.of_member(self.members.things[number], shared)
                 self._judged[number, world] = judged
             eligible_members = eligible_members or judged[0]
             if judged[1]:

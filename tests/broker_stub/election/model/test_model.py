@@ -61,6 +61,17 @@ def test_a_replica_with_a_queue_set_aside_never_lacks_what_an_heir_has(members: 
     assert_holds(explore(members=members, generations=4, asides=True, most_states=60_000))
 
 
+def test_what_two_members_deliver_survives_and_what_they_confirm_is_gone() -> None:
+    """`make model` goes further."""
+    outcome = explore(members=2, generations=3, consumes=True)
+    assert_holds(outcome)
+    assert outcome.complete
+
+
+def test_what_three_members_deliver_survives_in_the_first_states() -> None:
+    assert_holds(explore(members=3, generations=3, consumes=True, most_states=30_000))
+
+
 # With the claim left out, with claims reused, with a bump at the last replica only: the issue's three.
 # Then every other sentence of the rules, with the invariants that show what it is there for.
 SHOWN = [
@@ -85,7 +96,14 @@ SHOWN = [
     ("any-arbiter-asked", 2, SAFETY),
     ("arbiter-never-reread", 2, FORCED),
     ("superseded-by-itself", 2, FORCED),
+    ("delivered-unsettled", 2, SAFETY),
+    ("delivered-while-shrinking", 2, SAFETY),
+    ("dequeues-not-drained", 2, SAFETY),
+    ("confirmed-unstored", 2, SAFETY),
+    ("confirmed-unreplicated", 2, SAFETY),
+    ("confirmed-while-shrinking", 2, SAFETY),
 ]
+CONSUMING = ("delivered-", "dequeues-", "confirmed-")
 
 
 @pytest.mark.parametrize(("mutant", "members", "watch"), SHOWN, ids=[name for name, _, _ in SHOWN])
@@ -97,6 +115,7 @@ def test_every_rule_is_needed(mutant: str, members: int, watch: frozenset[Broken
         watch=watch,
         forces=watch == FORCED,
         asides=mutant == "ready-with-one-aside",
+        consumes=mutant.startswith(CONSUMING),
     )
     assert outcome.broken, f"{mutant}: no violation in {outcome.states} states"
     # Shown by `pytest -rP`.
