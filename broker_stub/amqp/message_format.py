@@ -5,8 +5,8 @@ never the body, so it steps over each section by its size and stops where the bo
 
 Rules
 -----
-* The bytes of the bare message (properties, application properties, body) are never changed;
-  only the header is written anew, and only when a message is delivered again or has a TTL.
+* The bytes of the bare message (properties, application properties, body) are never changed: what stands
+  before it may be (``message_header``, ``message_annotations``).
 * Bytes that are no AMQP message raise ``MalformedMessageError``, whatever they are.
 * Bytes in the body, in a value or in another section that look like a field are not taken for it.
 
@@ -35,12 +35,10 @@ HEADER, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x72, 0x
 _FIRST_BODY_SECTION = 0x75
 _ULONG_MAX_SECTION = 0x78
 # Where a field stands in its list: part 3, sections 3.2.1 and 3.2.4.
-_DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _DELIVERY_COUNT = range(5)
+_DURABLE, _PRIORITY, _TTL, _DELIVERY_COUNT = 0, 1, 2, 4
 DEFAULT_PRIORITY, _HIGHEST_PRIORITY = 4, 9
-_USER_ID, _TO, _SUBJECT, _EXPIRY = 1, 2, 3, 8
-_NULL, _FALSE, _TRUTHS, _FALSEHOODS = b"\x40", b"\x42", (b"\x41", b"\x56\x01"), (b"\x42", b"\x56\x00")
-# A constructor and eight bytes; no field of a proper header is wider than five.
-_WIDEST_HEADER_FIELD = 9
+_USER_ID, _TO, _SUBJECT, _EXPIRY, _GROUP_ID = 1, 2, 3, 8, 10
+_NULL, _TRUTHS, _FALSEHOODS = b"\x40", (b"\x41", b"\x56\x01"), (b"\x42", b"\x56\x00")
 _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
@@ -48,6 +46,8 @@ _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICA
 _ANNOTATION_PREFIX, _REPLICATE = b"x-opt-de", b"x-qpid-replicate"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
+# Constructor and size of str8-utf8 and str32-utf8.
+_STRING_HEADS = {0xA1: 2, 0xB1: 5}
 
 
 class MalformedMessageError(ValueError):
@@ -72,6 +72,7 @@ class Envelope(NamedTuple):
     :param expiry_ms: ``absolute-expiry-time``, in milliseconds since the epoch.
     :param delivery_count: earlier delivery attempts, as the sender says.
     :param duplicate_id: the encoded value of ``_AMQ_DUPL_ID``.
+    :param group: ``group-id``, encoded as UTF-8; ``None`` for none and for an empty one.
     :param deliver_at_ms: ``x-opt-delivery-time``, in milliseconds since the epoch.
     :param delay_ms: ``x-opt-delivery-delay``, in milliseconds.
     :param priority: the header's, from 0 to 9: 4 where it has none, and 9 where it has more.
@@ -87,6 +88,7 @@ class Envelope(NamedTuple):
     deliver_at_ms: int | None = None
     delay_ms: int | None = None
     is_replicated: bool = True
+    group: bytes | None = None
 
     @property
     def is_timed(self) -> bool:
@@ -150,15 +152,18 @@ def _inspect(data: bytes) -> Envelope:
     """The same, of any message."""
     try:
         header, annotations, properties, duplicate = _walk(data)
-        expiry = None if properties < 0 else _expiry(data, properties)
+        expiry, group = (None, None) if properties < 0 else _expiry_and_group(data, properties)
         heeded = {} if annotations < 0 else _pairs(data, annotations)
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the message ends within a section") from error
     if heeded:
-        envelope = _envelope(header, expiry, heeded.get(DEAD_LETTER_ID, duplicate))
+        duplicate = heeded.get(DEAD_LETTER_ID, duplicate)
+    envelope = _envelope(header, expiry, duplicate)
+    if heeded or group is not None:
         at, delay = (_whole(heeded.get(name, _NULL)) for name in (DELIVERY_TIME, DELIVERY_DELAY))
-        return Envelope(*envelope[:-3], at, delay, heeded.get(_REPLICATE) not in _FALSEHOODS)
-    return _envelope(header, expiry, duplicate)
+        replicated = heeded.get(_REPLICATE) not in _FALSEHOODS
+        return Envelope(*envelope[:-4], at, delay, replicated, group)
+    return envelope
 
 
 def _envelope(header: list[bytes] | None, expiry: int | None, duplicate: bytes | None) -> Envelope:
@@ -208,7 +213,7 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None]:
         if code == APPLICATION_PROPERTIES:
             duplicate = _duplicate_id(data, start, position)
         elif code == HEADER:
-            header = _fields(data, start, position)
+            header = fields_of(data, start, position)
         elif code == PROPERTIES:
             properties = start
         elif code == MESSAGE_ANNOTATIONS and (
@@ -327,36 +332,6 @@ def _text_property(data: bytes, index: int) -> str | None:
         raise MalformedMessageError("a property is not UTF-8") from error
 
 
-def with_header(
-    data: bytes, *, delivery_count: int, ttl_ms: int | None = None, keep_ttl: bool = True
-) -> bytes:
-    """The message with a header that differs from the sender's.
-
-    :param delivery_count: written as it is; any but 0 also clears ``first-acquirer``.
-    :param ttl_ms: what is left of the time to live (part 3, section 3.2.1); ``None`` for no other one.
-    :param keep_ttl: whether the field stays then.
-    """
-    fields: list[bytes] = []
-    position = 0
-    code, start = descriptor(data, 0)
-    if code == HEADER:
-        position = compound_end(data, start)
-        fields = [
-            field if len(field) <= _WIDEST_HEADER_FIELD else _NULL
-            for field in _fields(data, start, position)[: _DELIVERY_COUNT + 1]
-        ]
-    fields += [_NULL] * (_DELIVERY_COUNT + 1 - len(fields))
-    if ttl_ms is not None:
-        fields[_TTL] = b"\x70" + struct.pack(">I", ttl_ms)
-    elif not keep_ttl:
-        fields[_TTL] = _NULL
-    if delivery_count:
-        fields[_FIRST_ACQUIRER] = _FALSE
-    fields[_DELIVERY_COUNT] = b"\x70" + struct.pack(">I", min(delivery_count, 0xFFFFFFFF))
-    content = b"".join(fields)
-    return b"\x00\x53\x70\xc0" + bytes([len(content) + 1, len(fields)]) + content + data[position:]
-
-
 # -- steps over encoded values --------------------------------------------------------------------
 
 
@@ -417,7 +392,7 @@ def value_end(data: bytes, position: int) -> int:
 _FIXED_WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
-def _fields(data: bytes, start: int, end: int) -> list[bytes]:
+def fields_of(data: bytes, start: int, end: int) -> list[bytes]:
     """The encoded fields of the list at ``start``."""
     position, count = items(data, start)
     fields = []
@@ -466,11 +441,17 @@ _SIGNED = frozenset((0x51, 0x61, 0x71, 0x54, 0x81, 0x55, 0x83))
 _UNSIGNED = frozenset((0x50, 0x60, 0x70, 0x52, 0x43, 0x80, 0x53, 0x44))
 
 
-def _expiry(data: bytes, start: int) -> int | None:
-    encoded = _field(data, start, compound_end(data, start), _EXPIRY)
-    if encoded is None or encoded[0] != _TIMESTAMP:
-        return None
-    return int.from_bytes(encoded[1:], signed=True)
+def _expiry_and_group(data: bytes, start: int) -> tuple[int | None, bytes | None]:
+    if items(data, start)[1] <= _EXPIRY:
+        return None, None
+    end = compound_end(data, start)
+    expiry, group = _field(data, start, end, _EXPIRY), _field(data, start, end, _GROUP_ID)
+    expiry_ms = None
+    if expiry is not None and expiry[0] == _TIMESTAMP:
+        expiry_ms = int.from_bytes(expiry[1:], signed=True)
+    if group is None or group[0] not in _STRING_HEADS:
+        return expiry_ms, None
+    return expiry_ms, group[_STRING_HEADS[group[0]] :] or None
 
 
 def _duplicate_id(data: bytes, start: int, end: int) -> bytes | None:

@@ -30,7 +30,7 @@ from broker_stub.amqp.conditions import (
     NOT_IMPLEMENTED,
     RESOURCE_DELETED,
 )
-from broker_stub.amqp.message_format import with_header
+from broker_stub.amqp.message_header import with_header
 from broker_stub.queueing.message import Consumer, Message, Selects
 from broker_stub.queueing.queue import Queue
 from haclient.engine.links import DeliveryPointer, SenderLink

@@ -30,13 +30,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_stub.amqp import message_annotations
-from broker_stub.amqp.message_format import (
-    DEAD_LETTER_ID,
-    DELIVERY_DELAY,
-    DELIVERY_TIME,
-    inspect,
-    with_header,
-)
+from broker_stub.amqp.message_format import DEAD_LETTER_ID, DELIVERY_DELAY, DELIVERY_TIME, inspect
+from broker_stub.amqp.message_header import with_header
 from broker_stub.queueing.exchanges import ExchangeType, Route, UnroutableError
 from broker_stub.queueing.message import DeadLetterReason, Message, MessageState
 

@@ -70,6 +70,11 @@ class Deferred:
                 most -= 1
                 yield message
 
+    def restore_all(self) -> list[Message]:
+        """Everything that is here, which is deferred no longer."""
+        messages, self._messages = self._messages, {}
+        return [each for each in messages.values() if each.state is MessageState.AVAILABLE]
+
     def compact(self, depth: int) -> None:
         """Let go of what has left the queue, if that is most of it; ``depth`` as the queue's."""
         if len(self._messages) > 2 * depth + SLACK:

@@ -12,6 +12,7 @@ Rules
   deferred, and holds up nobody (``deferred``).
 * Of two available messages the one of higher priority comes first, and of equal priority the one before.
 * A message that is requeued goes back to its original position.
+* The messages of a group go to one consumer as long as it lives (``groups``), except what it does not take.
 * Browse consumers get messages by position, whatever their priority.
 
 Sources: AMQP 1.0 part 3, sections 3.3 (distribution nodes) and 3.4 (delivery state).
@@ -27,8 +28,9 @@ from typing import TYPE_CHECKING
 from broker_stub.amqp.message_format import DEFAULT_PRIORITY
 from broker_stub.queueing.dispatch.browse import BrowseConsumers
 from broker_stub.queueing.dispatch.deferred import Deferred
+from broker_stub.queueing.dispatch.groups import GroupOwners
 from broker_stub.queueing.dispatch.ready_list import PriorityReadyList, ReadyList
-from broker_stub.queueing.dispatch.selective import SelectiveConsumers
+from broker_stub.queueing.dispatch.selective import SelectiveConsumers, selects
 from broker_stub.queueing.message import (
     NO_SINK,
     Consumer,
@@ -59,6 +61,7 @@ class Dispatcher:
         "_browse",
         "_consumers",
         "_deferred",
+        "_groups",
         "_queue",
         "_selective",
         "browse_consumers",
@@ -72,14 +75,17 @@ class Dispatcher:
         self, queue: Queue, messages: dict[int, Message], is_expired: Callable[[Message], bool]
     ) -> None:
         self.ready_list: ReadyList | PriorityReadyList = ReadyList(queue.drop_expired)
-        self._deferred = Deferred(_takes)
+        self._deferred = Deferred(self._suits)
+        self._groups: GroupOwners | None = None
         self.waiting: deque[Consumer] = deque()
         self.suspended = False
         self._queue = queue
         self._consumers: set[Consumer] = set()
         self._browse = BrowseConsumers(messages, is_expired)
         self.browse_consumers = self._browse.consumers
-        selective = SelectiveConsumers(messages, self._browse, lambda: queue.last_number, self._give_selected)
+        selective = SelectiveConsumers(
+            messages, self._browse, lambda: queue.last_number, self._give_selected, self._may_select
+        )
         self.selecting = selective.waiting
         self._selective = selective
 
@@ -121,7 +127,12 @@ class Dispatcher:
             message.delivery_count += died
             self._requeue(message)
         restored = self._restore(consumer, len(consumer.candidates))
-        if held or restored:
+        moved = self._groups is not None and self._groups.discard(consumer)
+        if moved:
+            for message in self._deferred.restore_all():
+                self.ready_list.requeue(message)
+            self._selective.begin_again()
+        if held or restored or moved:
             self.pump()
 
     def ready(self, consumer: Consumer) -> None:
@@ -195,8 +206,11 @@ class Dispatcher:
         """There is one more available message, the last of all; one that is not due is delayed."""
         if message.due_at is not None and self._queue.delays.hold_back(message):
             return
-        if message.envelope.priority != DEFAULT_PRIORITY:
+        envelope = message.envelope
+        if envelope.priority != DEFAULT_PRIORITY:
             self._use_priorities()
+        if envelope.group is not None and self._groups is None:
+            self._groups = GroupOwners()
         self.ready_list.append(message)
 
     def _use_priorities(self) -> None:
@@ -218,6 +232,8 @@ class Dispatcher:
         """A message has become available, at its position."""
         if message.envelope.priority != DEFAULT_PRIORITY:
             self._use_priorities()
+        if message.envelope.group is not None and self._groups is None:
+            self._groups = GroupOwners()
         self.ready_list.add(message)
         if self.browse_consumers:
             self.feed_browse_consumers()
@@ -246,7 +262,8 @@ class Dispatcher:
             message = self.ready_list.take()
             if message is None:
                 return
-            if message.refused_by is not None and not _takes(consumer, message):
+            restricted = message.refused_by is not None or self._groups is not None
+            if restricted and not self._suits(consumer, message):
                 self._give_to_another(message)
                 continue
             if len(waiting) > 1:
@@ -260,6 +277,8 @@ class Dispatcher:
                 return
             queue.counters.redelivered += 1
         queue.counters.acquired += 1
+        if self._groups is not None:
+            self._groups.assign(message, consumer)
         if consumer.settles:
             queue.drop(message)
             queue.counters.dequeued += 1
@@ -279,7 +298,7 @@ class Dispatcher:
     def _give_to_another(self, message: Message) -> None:
         """A message that not every consumer takes: to one that does, or aside until one is ready."""
         for consumer in self.waiting:
-            if _takes(consumer, message) and consumer.sink.capacity() > 0:
+            if self._suits(consumer, message) and consumer.sink.capacity() > 0:
                 self._give(consumer, message)
                 return
         self._deferred.defer(message, self._consumers)
@@ -291,6 +310,19 @@ class Dispatcher:
         queue = self._queue
         if not queue.drop_expired(message) and not (message.delivery_count and self._bury_spent(message)):
             self.ready_list.requeue(message)
+
+    # -- who may get what -----------------------------------------------------------------------
+
+    def _suits(self, consumer: Consumer, message: Message) -> bool:
+        """Whether a consumer takes a message of the ready list; those that select find theirs themselves."""
+        return consumer.selects is None and self._may_select(consumer, message)
+
+    def _may_select(self, consumer: Consumer, message: Message) -> bool:
+        """Whether a consumer takes a message; one of a group only if no other owner of the group takes it."""
+        if not selects(consumer, message):
+            return False
+        owner = None if self._groups is None else self._groups.owner(message)
+        return owner is None or owner is consumer or not selects(owner, message)
 
     # -- what cannot be delivered ---------------------------------------------------------------
 
@@ -312,10 +344,3 @@ class Dispatcher:
             queue.counters.dropped += 1
             queue.drop(message)
         return spent
-
-
-def _takes(consumer: Consumer, message: Message) -> bool:
-    """Whether a consumer takes a message of the ready list; those that select find theirs themselves."""
-    if consumer.selects is not None:
-        return False
-    return message.refused_by is None or consumer not in message.refused_by

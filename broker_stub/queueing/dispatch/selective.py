@@ -34,6 +34,7 @@ class SelectiveConsumers:
     :param browse: finds the message behind a cursor.
     :param last_number: the highest that the queue has given.
     :param give: hands a message to a consumer.
+    :param takes: whether a consumer selects a message, and may get it.
     :ivar waiting: those that may have capacity, in turn.
     :ivar by_priority: whether the queue has messages of several priorities.
     """
@@ -45,6 +46,7 @@ class SelectiveConsumers:
         "_last_number",
         "_messages",
         "_scheduled",
+        "_takes",
         "by_priority",
         "waiting",
     )
@@ -55,6 +57,7 @@ class SelectiveConsumers:
         browse: BrowseConsumers,
         last_number: Callable[[], int],
         give: Callable[[Consumer, Message], None],
+        takes: Callable[[Consumer, Message], bool],
     ) -> None:
         self.waiting: dict[Consumer, None] = {}
         self._consumers: set[Consumer] = set()
@@ -62,6 +65,7 @@ class SelectiveConsumers:
         self._browse = browse
         self._last_number = last_number
         self._give = give
+        self._takes = takes
         self._scheduled = False
         self.by_priority = False
 
@@ -75,6 +79,12 @@ class SelectiveConsumers:
         self.waiting.pop(consumer, None)
         consumer.returned.clear()
 
+    def begin_again(self) -> None:
+        """Who may get what has changed: ask about everything again."""
+        for consumer in self._consumers:
+            consumer.cursor = 0
+            consumer.ahead.clear()
+
     def ready(self, consumer: Consumer) -> None:
         """It may have room (again)."""
         if consumer in self._consumers:
@@ -83,7 +93,7 @@ class SelectiveConsumers:
     def returned(self, message: Message) -> None:
         """A message is available whose number is not the queue's last one."""
         for consumer in self._consumers:
-            if message.number <= consumer.cursor and selects(consumer, message):
+            if message.number <= consumer.cursor and self._takes(consumer, message):
                 self._requeue(consumer, message)
 
     def _requeue(self, consumer: Consumer, message: Message) -> None:
@@ -126,7 +136,7 @@ class SelectiveConsumers:
             while left > 0 and (found := self._browse.first_for(consumer, last)) is not None:
                 left -= 1
                 consumer.cursor = found.number
-                if selects(consumer, found):
+                if self._takes(consumer, found):
                     self._requeue(consumer, found)
             if left <= 0:
                 return None, left
@@ -141,7 +151,7 @@ class SelectiveConsumers:
                 return None, left
             left -= 1
             consumer.cursor = found.number
-            if selects(consumer, found):
+            if self._takes(consumer, found):
                 return found, left
         return None, left
 

@@ -14,8 +14,8 @@ from broker_stub.amqp.message_format import (
     inspect,
     subject,
     to_address,
-    with_header,
 )
+from broker_stub.amqp.message_header import with_header
 
 UINTS = st.integers(0, 2**32 - 1)
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300)

@@ -66,3 +66,22 @@ async def test_delays_survive_failovers_between_members_whose_clocks_are_hours_a
             for body in ("live", "near"):
                 assert (await receiver.receive(timeout=PATIENCE)).message.body == body
             assert asyncio.get_running_loop().time() - before > 11
+
+
+async def test_a_group_goes_to_one_consumer_before_and_after_a_failover(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        a, b = await cluster.pair()
+        for number in range(6):
+            await send(a, "orders", number, group_id="one" if number % 2 else "other")
+        await a.kill()
+        await b.promote()
+        async with aio.connect(b.url) as connection:
+            receivers = [await connection.create_receiver("orders", credit=10) for _ in range(2)]
+            found = [
+                [(await receiver.receive(timeout=PATIENCE)).message.body for _ in range(count)]
+                for receiver, count in zip(receivers, (6, 0), strict=True)
+            ]
+            assert found == [[0, 1, 2, 3, 4, 5], []]
+            await receivers[0].close()
+            again = [(await receivers[1].receive(timeout=PATIENCE)).message.body for _ in range(6)]
+        assert again == [0, 1, 2, 3, 4, 5]

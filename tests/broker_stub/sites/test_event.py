@@ -7,7 +7,8 @@ import uuid
 import proton
 import pytest
 
-from broker_stub.amqp.message_format import MalformedMessageError, inspect, with_header
+from broker_stub.amqp.message_format import MalformedMessageError, inspect
+from broker_stub.amqp.message_header import with_header
 from broker_stub.queueing.site_state import SiteMode
 from broker_stub.sites.event import (
     Encoder,

@@ -13,7 +13,7 @@ from unittest import mock
 
 import proton
 
-from broker_stub.amqp import message_format
+from broker_stub.amqp import message_format, message_header
 from broker_stub.amqp.message_format import MalformedMessageError
 from haclient.engine import codec
 from haclient.engine.amqp_values.encode import UnencodableValue
@@ -163,7 +163,7 @@ def _header(data: bytes) -> None:
         envelope = message_format.inspect(data)
     except MalformedMessageError:
         return
-    written = message_format.with_header(data, delivery_count=3, ttl_ms=1000)
+    written = message_header.with_header(data, delivery_count=3, ttl_ms=1000)
     found = message_format.inspect(written)
     if (found.delivery_count, found.ttl_ms) != (3, 1000):
         raise Defect("the header that was written is not found again")
