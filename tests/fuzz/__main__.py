@@ -6,6 +6,7 @@
     --quiet N       end a target when nothing was new for N seconds of processor time (1,800)
     --seed N        another row of inputs
     --planted N     search the planted bug N times, each with another seed (3)
+    --jobs N        so many targets at a time (1)
     --keep DIR      where new inputs of interest go, logs, and what broke a rule (default: a temporary folder)
     --merge         afterwards add to the corpus what reaches code that nothing in it reaches
 
@@ -19,6 +20,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,8 @@ class Options:
     planted: int
     keep: Path
 
+    merge: bool
+
 
 def fuzz(target: str, most: int, options: Options) -> bool:
     """Fuzz one target; whether all is as it should be."""
@@ -51,6 +55,8 @@ def fuzz(target: str, most: int, options: Options) -> bool:
     flags = (f"-seed={options.seed}", f"-runs={most}", f"-max_total_time={options.seconds}")
     ended = runs.run(target, options.keep, *flags, quiet=options.quiet)
     _say(f"{target}: {ended}")
+    if options.merge:
+        _say(f"{target}: {runs.merge(target, options.keep)} inputs added to the corpus")
     for path in ended.broken:
         _say(f"{target}: broken by {path}")
     if ended.code:
@@ -91,17 +97,19 @@ def main() -> int:
     parser.add_argument("--quiet", type=float, default=_QUIET)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--planted", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--merge", action="store_true")
     given = parser.parse_args()
     keep = given.keep or Path(tempfile.mkdtemp(prefix="fuzz-"))
-    options = Options(given.seed, given.seconds, given.quiet, given.planted, keep)
-    good = True
-    for target in given.targets or NAMES:
+    options = Options(given.seed, given.seconds, given.quiet, given.planted, keep, given.merge)
+
+    def one(target: str) -> bool:
         whole = _RUNS_OF_BYTES if target in _OF_BYTES else _RUNS_OF_LINKS
-        good &= fuzz(target, given.runs or max(1, int(whole * given.part)), options)
-        if given.merge:
-            _say(f"{target}: {runs.merge(target, keep)} inputs added to the corpus")
+        return fuzz(target, given.runs or max(1, int(whole * given.part)), options)
+
+    with ThreadPoolExecutor(given.jobs) as threads:
+        good = all(list(threads.map(one, given.targets or NAMES)))
     if given.keep is None and good:
         shutil.rmtree(keep)
     return 0 if good else 1

@@ -20,6 +20,7 @@ _BINDING = {"exchange": "b", "queue": "a", "key": "a.*.#"}
 REQUESTS: Mapping[str, Sequence[Request]] = {
     "queue": [
         ("CREATE", QUEUE_TYPE, "a", {"x-qpid-replicate": "all"}),
+        ("CREATE", QUEUE_TYPE, "b", {"replicate": "none"}),
         ("READ", QUEUE_TYPE, "a", {}),
         ("UPDATE", QUEUE_TYPE, "a", {"x-qpid-site-replicate": "all"}),
         ("QUERY", QUEUE_TYPE, "a", {"attributeNames": ["name", "replicate"], "offset": 0, "count": 5}),

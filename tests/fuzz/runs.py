@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -96,13 +95,10 @@ def run(
         *(*flags, str(fresh), str(CORPUS / target)),
     ]
     session = Session()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Texts hash alike in each run, so that an input does the same.
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
     with (
         (keep / f"{fresh.name}.log").open("w") as log,
         subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=log, text=True, errors="replace", env=environment
+            command, stderr=subprocess.PIPE, stdout=log, text=True, errors="replace", env=_environment()
         ) as process,
     ):
         assert process.stderr is not None
@@ -110,21 +106,30 @@ def run(
             log.write(line)
             log.flush()
             session.read(line, process.pid)
-        session.code = process.wait()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    session.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    session.megabytes = session.megabytes or after.ru_maxrss // 1024
+        _, status, used = os.wait4(process.pid, 0)
+        session.code = process.returncode = os.waitstatus_to_exitcode(status)
+    session.cpu = used.ru_utime + used.ru_stime
+    session.megabytes = session.megabytes or used.ru_maxrss // 1024
     session.broken = [path for path in sorted(found.iterdir()) if path.name.startswith(_FOUND)]
     return session
 
 
 def merge(target: str, keep: Path) -> int:
-    """Add to the corpus the inputs of ``keep`` that reach more; how many there were."""
+    """Add to the corpus the inputs of ``keep`` that reach more of the code; how many there were.
+
+    How often they reach it does not count: the corpus is to stay small.
+    """
     folder = CORPUS / target
     before = len(list(folder.iterdir()))
-    command = [sys.executable, "-m", "tests.fuzz.session", target, "as-is", "0", "", "-merge=1"]
-    subprocess.run([*command, str(folder), str(keep / target)], check=True, capture_output=True)
+    command = [sys.executable, "-m", "tests.fuzz.session", target, "as-is", "0", ""]
+    flags = "-set_cover_merge=1", "-use_counters=0", str(folder), str(keep / target)
+    subprocess.run([*command, *flags], check=True, capture_output=True, env=_environment())
     return len(list(folder.iterdir())) - before
+
+
+def _environment() -> dict[str, str]:
+    """Texts hash alike in each run, so that an input does the same."""
+    return {**os.environ, "PYTHONHASHSEED": "0"}
 
 
 def _cpu(process: int) -> float:

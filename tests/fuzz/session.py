@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import sys
 import tempfile
 import time
@@ -74,9 +75,11 @@ def main() -> None:
     if target.words:
         words = _dictionary(target.words)
         flags.append(f"-dict={words.name}")
+    # libFuzzer starts itself anew to merge, by a shell.
+    again = shlex.join([sys.executable, "-m", "tests.fuzz.session", *sys.argv[1:5]])
     watched = Watched(target, float(quiet), fresh)
     with target.planted() if planted == "planted" else nullcontext():
-        atheris.Setup([sys.argv[0], *flags], watched, internal_libfuzzer=True, **arguments)
+        atheris.Setup([again, *flags], watched, internal_libfuzzer=True, **arguments)
         atheris.Fuzz()
 
 
