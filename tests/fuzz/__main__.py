@@ -32,7 +32,7 @@ _RUNS_OF_BYTES = 2_000_000
 _RUNS_OF_LINKS = 200_000
 # Inputs of bytes take a tenth of a millisecond, those of links ten.
 _BYTES_UNTIL_PLANTED = 200_000
-_UNTIL_PLANTED = 20_000
+_UNTIL_PLANTED = 40_000
 _QUIET = 1800.0
 
 
@@ -74,7 +74,7 @@ def _finds_what_is_planted(target: str, options: Options) -> bool:
         shutil.rmtree(options.keep / name, ignore_errors=True)
         session = runs.run(target, options.keep, *flags, planted=True, name=name)
         if not session.broken:
-            _say(f"{target}: the planted bug was NOT found with seed {seed}: {session}")
+            _say(f"{target}: the planted bug was NOT found with seed {seed}: {session}, code {session.code}")
             _say("".join(session.tail[-20:]))
             return False
         found.append(f"{session.executions:,} ({session.cpu:.1f} s)")

@@ -67,6 +67,7 @@ class OneMember:
         for timer in loop._scheduled:  # type: ignore[attr-defined]
             timer.cancel()
         loop._scheduled.clear()  # type: ignore[attr-defined]
+        loop.wires.clear()
         self._log.check(loop)
 
     def close(self) -> None:

@@ -84,12 +84,12 @@ def run(
     :param name: of the folders; the target's by default.
     """
     fresh = keep / (name or target)
-    found = keep / f"{fresh.name}-found"
+    found = (keep / f"{fresh.name}-found").absolute()
     for folder in (fresh, found):
         folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "tests.fuzz.session", target, "planted" if planted else "as-is"),
-        *(str(quiet), str(fresh)),
+        *(str(quiet), str(fresh), str(found)),
         *(f"-max_len={_LARGEST}", f"-rss_limit_mb={_MOST_MEGABYTES}", f"-timeout={_TIMEOUT}"),
         *("-len_control=0", "-print_final_stats=1", f"-artifact_prefix={found}/"),
         *(*flags, str(fresh), str(CORPUS / target)),
@@ -121,7 +121,7 @@ def merge(target: str, keep: Path) -> int:
     """
     folder = CORPUS / target
     before = len(list(folder.iterdir()))
-    command = [sys.executable, "-m", "tests.fuzz.session", target, "as-is", "0", ""]
+    command = [sys.executable, "-m", "tests.fuzz.session", target, "as-is", "0", "", ""]
     flags = "-set_cover_merge=1", "-use_counters=0", str(folder), str(keep / target)
     subprocess.run([*command, *flags], check=True, capture_output=True, env=_environment())
     return len(list(folder.iterdir())) - before

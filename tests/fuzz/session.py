@@ -1,17 +1,19 @@
 """The process in which libFuzzer runs.
 
 Its arguments: a target, ``planted`` or not, after how many seconds of processor time without anything new it
-ends (0 for never), the folder for new inputs, and libFuzzer's own.
+ends (0 for never), the folder for new inputs, that for those that break a rule, and libFuzzer's own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import shlex
 import sys
 import tempfile
 import time
+import uuid
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO
@@ -29,10 +31,13 @@ class Watched:
     """Runs inputs, and measures them.
 
     :param fresh: libFuzzer's folder for inputs that reach something new.
+    :param found: its folder for inputs that break a rule.  It writes there at its end, and may not live to
+        see that.
     """
 
-    def __init__(self, target: Target, quiet: float, fresh: str) -> None:
+    def __init__(self, target: Target, quiet: float, fresh: str, found: str) -> None:
         self._target = target
+        self._found = Path(found)
         self._quiet = quiet
         self._fresh = Path(fresh)
         self._runs = 0
@@ -41,17 +46,27 @@ class Watched:
 
     def __call__(self, data: bytes) -> None:
         """Give one input to the target."""
-        began = time.process_time()
-        self._target.run(data)
-        took = time.process_time() - began
+        random.seed(0)
+        try:
+            took = self._measured(data)
+        except Exception:
+            (self._found / f"crash-{hashlib.sha1(data, usedforsecurity=False).hexdigest()}").write_bytes(data)
+            raise
         self._runs += 1
-        if took > _MOST_SECONDS:
-            raise Defect(f"{took:.1f} s of processor time")
         if took > self._slowest:
             self._slowest = took
             _say(f"slowest: {took:.4f} s, execution {self._runs}")
         if not self._runs % _LOOK_EVERY and self._quiet:
             self._look()
+
+    def _measured(self, data: bytes) -> float:
+        """Run one input; the seconds of processor time that it took."""
+        began = time.process_time()
+        self._target.run(data)
+        took = time.process_time() - began
+        if took > _MOST_SECONDS:
+            raise Defect(f"{took:.1f} s of processor time")
+        return took
 
     def _look(self) -> None:
         """End when nothing was new for long: libFuzzer cannot, and counts by wall time."""
@@ -64,7 +79,8 @@ class Watched:
 
 
 def main() -> None:
-    name, planted, quiet, fresh, *flags = sys.argv[1:]
+    name, planted, quiet, fresh, found, *flags = sys.argv[1:]
+    uuid.uuid4 = _uuid4
     with atheris.instrument_imports(include=["haclient", "broker_stub"]):
         from tests.fuzz.targets import make
 
@@ -76,8 +92,8 @@ def main() -> None:
         words = _dictionary(target.words)
         flags.append(f"-dict={words.name}")
     # libFuzzer starts itself anew to merge, by a shell.
-    again = shlex.join([sys.executable, "-m", "tests.fuzz.session", *sys.argv[1:5]])
-    watched = Watched(target, float(quiet), fresh)
+    again = shlex.join([sys.executable, "-m", "tests.fuzz.session", *sys.argv[1:6]])
+    watched = Watched(target, float(quiet), fresh, found)
     with target.planted() if planted == "planted" else nullcontext():
         atheris.Setup([again, *flags], watched, internal_libfuzzer=True, **arguments)
         atheris.Fuzz()
@@ -96,10 +112,14 @@ def _mutate(data: bytes, limit: int, seed: int) -> bytes:
     return script.mutate(data, limit, seed, atheris.Mutate)
 
 
+def _uuid4() -> uuid.UUID:
+    """The same in each run of an input, as ``random`` is."""
+    return uuid.UUID(int=random.getrandbits(128), version=4)
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":
-    random.seed(0)
     main()
