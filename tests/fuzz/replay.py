@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     given = parser.parse_args()
     target = make(given.target)
-    for path in given.files or target.seeds():
+    for path in given.files or target.inputs():
         print(path, flush=True)  # noqa: T201
         target.run(path.read_bytes())
     target.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz.target import CORPUS
+from tests.fuzz.target import CORPUS, is_merged
 
 _FOUND = "crash-", "timeout-", "oom-", "slow-unit-"
 _LARGEST = 4096
@@ -94,6 +95,9 @@ def run(
         *("-len_control=0", "-print_final_stats=1", f"-artifact_prefix={found}/"),
         *(*flags, str(fresh), str(CORPUS / target)),
     ]
+    if planted:
+        # What a merge has added may reach the bug, and to find it there proves nothing.
+        command[-1] = str(_copied_seeds(target, keep / f"{fresh.name}-seeds"))
     session = Session()
     with (
         (keep / f"{fresh.name}.log").open("w") as log,
@@ -125,6 +129,15 @@ def merge(target: str, keep: Path) -> int:
     flags = "-set_cover_merge=1", "-use_counters=0", str(folder), str(keep / target)
     subprocess.run([*command, *flags], check=True, capture_output=True, env=_environment())
     return len(list(folder.iterdir())) - before
+
+
+def _copied_seeds(target: str, folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for path in (CORPUS / target).iterdir():
+        if not is_merged(path):
+            shutil.copy(path, folder)
+    return folder
 
 
 def _environment() -> dict[str, str]:

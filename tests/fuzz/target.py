@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+_LENGTH_OF_HASH = 40
+
 CORPUS = Path(__file__).parent / "corpus"
 
 
@@ -44,6 +46,15 @@ class Target(ABC):
         """Its corpus."""
         return CORPUS / self.name
 
-    def seeds(self) -> list[Path]:
+    def inputs(self) -> list[Path]:
         """The inputs that are kept, by name."""
         return sorted(path for path in self.folder.glob("*") if path.is_file())
+
+    def seeds(self) -> list[Path]:
+        """Those that are valid traffic, and not what a merge has added."""
+        return [path for path in self.inputs() if not is_merged(path)]
+
+
+def is_merged(path: Path) -> bool:
+    """Whether a merge has added an input: libFuzzer names it by its hash."""
+    return len(path.name) == _LENGTH_OF_HASH

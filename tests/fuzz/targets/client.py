@@ -77,12 +77,12 @@ class Client(Target):
             raise error
 
     def planted(self) -> AbstractContextManager[object]:
-        """A message that the primary settles without an outcome is an error of the client."""
+        """A message that the primary releases or rejects without a reason is an error of the client."""
         original = SenderCore.settled
 
         def wrong(self: SenderCore, link: Any, token: Any, outcome: Any) -> None:
-            if outcome is None:
-                raise KeyError("outcome")
+            if outcome is not None and not outcome.accepted and not outcome.description:
+                raise KeyError("reason")
             original(self, link, token, outcome)
 
         return mock.patch.object(SenderCore, "settled", wrong)

@@ -30,6 +30,8 @@ class ReplicationBackup(Target):
 
     def __init__(self) -> None:
         self._members = OneMember()
+        self.followed = False
+        """Whether the last input's primary was followed."""
         self._names = fixed_names()
         self._names.__enter__()
 
@@ -46,6 +48,7 @@ class ReplicationBackup(Target):
             raise Defect("the backup has not dialled")
         loop.wires[0].play(parse(data))
         watch.check(len(data))
+        self.followed = watch.follows
         stopping = loop.create_task(broker.member.stop())
         for wire in loop.wires[1:]:
             wire.drop()
@@ -106,6 +109,11 @@ class Watch:
         generation = self._state.generation
         if self._state.cluster != self._cluster or generation != max(before or 0, record.generation):
             raise Defect(f"it was handed {record}, and has {self._state}")
+
+    @property
+    def follows(self) -> bool:
+        """Whether a primary is followed, or was."""
+        return self._state is not None
 
     def check(self, size: int) -> None:
         """Compare the member with what it was told, after an input of so many bytes."""
