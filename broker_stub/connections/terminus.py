@@ -132,7 +132,9 @@ def answer_source(
 def _answer_settle_modes(link: SenderLink | ReceiverLink) -> None:
     endpoint = link.endpoint
     endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
-    endpoint.rcv_settle_mode = proton.Link.RCV_FIRST
+    endpoint.rcv_settle_mode = proton.Link.RCV_FIRST  # a sender that confirms answers with its own
+    if isinstance(link, ReceiverLink) and endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND:
+        link.settle_second()
 
 
 def _answer_node(asked: proton.Terminus, own: proton.Terminus, node: NodeFacts) -> None:

@@ -27,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-import cproton
 import proton
 from cproton_ffi import ffi, lib
 
 from haclient.engine import peer_fields
+from haclient.engine.proton_objects import write_outcome
 from haclient.outcome import ACCEPTED, Outcome, OutcomeState
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ _pn_delivery_remote_state, _pn_delivery_update = lib.pn_delivery_remote_state, l
 _PN_ACCEPTED: int = lib.PN_ACCEPTED
 _PN_RECEIVED: int = lib.PN_RECEIVED
 _NOT_TERMINAL = (0, _PN_RECEIVED)
+_MOST_UPDATED = 5000  # deliveries of one link that wait for the peer to settle them; the next does not
 # Of a link whose tags have a scope.
 TAG_SIZE = 16
 # Read whole small messages with one call; larger ones are read in pieces as they arrive.
@@ -228,6 +229,7 @@ class ReceiverLink:
         "_limit",
         "_partial",
         "_pn",
+        "_settles_second",
         "_unsettled",
         "_updated",
         "_view",
@@ -250,6 +252,7 @@ class ReceiverLink:
         self._unsettled: set[DeliveryPointer] = set()
         self.confirms = False
         """Whether rcv-settle-mode *second* is asked for."""
+        self._settles_second = False
         self._updated: dict[DeliveryPointer, Any] = {}
         self.peer_unsettled = b""
         """The unsettled map of the peer's answer, if the link confirms: see ``wire.attach_frame``."""
@@ -295,15 +298,22 @@ class ReceiverLink:
         """Give the delivery its outcome and settle it; ``False`` if it is no longer there."""
         if self.dead or delivery not in self._unsettled:
             return False
+        if self._settles_second and len(self._updated) < _MOST_UPDATED:
+            return self.update(delivery, outcome, None) is not None
         self._unsettled.discard(delivery)
         if outcome is not ACCEPTED:
-            _write_outcome(delivery, outcome)
+            write_outcome(delivery, outcome)
             _pn_delivery_update(delivery, outcome.state.value)
         else:
             _pn_delivery_update(delivery, _PN_ACCEPTED)
         _pn_delivery_settle(delivery)
         self._engine.wake()
         return True
+
+    def settle_second(self) -> None:
+        """Answer with rcv-settle-mode *second*, before the link is attached: the peer settles first."""
+        self._settles_second = True
+        self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
 
     def request_confirmations(self) -> None:
         """Ask for rcv-settle-mode *second*, before the link is attached."""
@@ -324,7 +334,7 @@ class ReceiverLink:
             return None
         self._updated[delivery] = token
         if outcome is not ACCEPTED:
-            _write_outcome(delivery, outcome)
+            write_outcome(delivery, outcome)
         lib.pn_delivery_update(delivery, outcome.state.value)
         self._engine.wake()
         tag = lib.pn_delivery_tag(delivery)
@@ -407,7 +417,7 @@ class ReceiverLink:
         self._unsettled.discard(delivery)
         outcome = peer_fields.outcome(delivery, lib.pn_delivery_remote_state(delivery))
         lib.pn_delivery_settle(delivery)
-        if self.owner is not None:
+        if self.owner is not None and not self._settles_second:
             cast("ConfirmedOwner", self.owner).confirmed(self, token, outcome)
 
     def _read(self, delivery: DeliveryPointer) -> bytes | None:
@@ -488,13 +498,3 @@ def _close(link: Link, condition: proton.Condition | None, *, keep: bool = False
 def _is_durable(terminus: proton.Terminus) -> bool:
     """Whether a terminus outlives its link (part 3, sections 3.5.5 and 3.5.6)."""
     return bool(terminus.durability) or terminus.expiry_policy == proton.Terminus.EXPIRE_NEVER
-
-
-def _write_outcome(delivery: DeliveryPointer, outcome: Outcome) -> None:
-    local = lib.pn_delivery_local(delivery)
-    if outcome.condition is not None:
-        condition = lib.pn_disposition_condition(local)
-        cproton.pn_condition_set_name(condition, outcome.condition)
-        cproton.pn_condition_set_description(condition, outcome.description)
-    lib.pn_disposition_set_failed(local, outcome.delivery_failed)
-    lib.pn_disposition_set_undeliverable(local, outcome.undeliverable_here)

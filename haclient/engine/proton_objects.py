@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import cproton
 import proton
 from cproton_ffi import ffi, lib
 from proton import symbol
 
 from haclient.engine import sasl
 from haclient.engine.settings import Settings
+from haclient.outcome import Outcome
 
 
 class ProtonObjects:
@@ -56,3 +58,14 @@ class ProtonObjects:
         self.collector.release()
         lib.pn_connection_collect(self.connection._impl, ffi.NULL)
         lib.pn_connection_release(self.connection._impl)
+
+
+def write_outcome(delivery: Any, outcome: Outcome) -> None:
+    """Give a delivery, by pointer, the fields of an outcome."""
+    local = lib.pn_delivery_local(delivery)
+    if outcome.condition is not None:
+        condition = lib.pn_disposition_condition(local)
+        cproton.pn_condition_set_name(condition, outcome.condition)
+        cproton.pn_condition_set_description(condition, outcome.description)
+    lib.pn_disposition_set_failed(local, outcome.delivery_failed)
+    lib.pn_disposition_set_undeliverable(local, outcome.undeliverable_here)

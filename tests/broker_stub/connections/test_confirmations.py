@@ -362,3 +362,26 @@ async def test_two_receivers_of_one_name_on_two_connections_are_one_link() -> No
             await until(lambda: first._core.error is not None)
             with pytest.raises(LinkClosed, match="amqp:link:stolen"):
                 first._core.check_open()
+
+
+async def test_a_sender_that_asks_for_it_is_settled_after_it_has_settled() -> None:
+    async with running() as broker, raw.raw_client(broker.address) as client:
+        ends = [Described(ulong(0x28), []), Described(ulong(0x29), ["orders"])]
+        await client.open(raw.begin())
+        fields_of_attach = ["s", uint(0), False, None, SECOND, *ends, None, None, uint(0)]
+        await client.write(raw.frame(raw.ATTACH, fields_of_attach))
+        assert (await client.next(raw.ATTACH)).fields[4] == 1
+        await client.next(raw.FLOW)
+        await client.write(raw.transfer(0, 0, raw.message(10)), raw.transfer(0, 1, raw.message(10)))
+        seen: dict[int, tuple[bool, int]] = {}
+        while len(seen) < 2:
+            role, first, last, settled, state = (await client.next(raw.DISPOSITION)).fields[:5]
+            assert role is True
+            ids = range(first, (first if last is None else last) + 1)
+            seen |= dict.fromkeys(ids, (bool(settled), int(state.descriptor)))
+        assert seen == {0: (False, ACCEPTED), 1: (False, ACCEPTED)}
+        settles = raw.frame(raw.DISPOSITION, [False, uint(0), uint(1), True, Described(ulong(ACCEPTED), [])])
+        await client.write(settles)
+        (connection,) = broker._connections
+        (link,) = connection.engine.links.by_pointer.values()
+        await until(lambda: not link._unsettled)
