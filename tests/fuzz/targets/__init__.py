@@ -9,6 +9,7 @@ from tests.fuzz.target import Target
 NAMES = (
     "codec",
     "cluster_url",
+    "selector",
     "store_headers",
     "store",
     "server",
