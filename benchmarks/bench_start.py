@@ -81,6 +81,7 @@ def _start_pair(tree: Path, environment: dict[str, str]) -> dict[str, float]:
             }
         finally:
             process.terminate()
+            process.communicate()  # what it still prints finds a reader
 
 
 def _children(pid: int) -> list[int]:
