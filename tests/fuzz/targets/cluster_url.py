@@ -15,7 +15,6 @@ from haclient.cluster_url.url import ClusterURL
 from tests.fuzz.target import Defect, Target
 
 _LONG_ENOUGH = 7
-_FIVE_DIGITS = 10_000
 
 
 class ClusterURLs(Target):
@@ -47,11 +46,11 @@ class ClusterURLs(Target):
                 raise Defect("a password is shown")
 
     def planted(self) -> AbstractContextManager[object]:
-        """A port of five digits is forgotten after an IPv6 address."""
+        """An odd port is forgotten after an IPv6 address."""
         original = url._format_host
 
         def wrong(endpoint: Endpoint) -> str:
-            if ":" in endpoint.host and endpoint.port >= _FIVE_DIGITS:
+            if ":" in endpoint.host and endpoint.port % 2:
                 return url.format_host(endpoint.host)
             return original(endpoint)
 
