@@ -140,11 +140,9 @@ class SelectiveConsumers:
                     self._requeue(consumer, found)
             if left <= 0:
                 return None, left
-        returned = consumer.returned
-        while returned:
-            message = heapq.heappop(returned)[-1]
-            if _is_available(message) and not self._browse.is_expired(message):
-                return message, left
+        message = self._take_returned(consumer)
+        if message is not None:
+            return message, left
         while left > 0:
             found = self._browse.first_for(consumer, last)
             if found is None:
@@ -154,6 +152,19 @@ class SelectiveConsumers:
             if self._takes(consumer, found):
                 return found, left
         return None, left
+
+    def _take_returned(self, consumer: Consumer) -> Message | None:
+        returned = consumer.returned
+        while returned:
+            message = heapq.heappop(returned)[-1]
+            # Its group may have got another owner since it came back.
+            if (
+                _is_available(message)
+                and not self._browse.is_expired(message)
+                and self._takes(consumer, message)
+            ):
+                return message
+        return None
 
     def _later(self) -> None:
         if not self._scheduled:

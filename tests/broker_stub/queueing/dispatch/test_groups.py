@@ -107,6 +107,18 @@ def test_a_selective_owner_keeps_its_group_from_others() -> None:
     assert owner.bodies == ["a1", "a2"]
 
 
+def test_what_came_back_to_a_selective_consumer_may_have_got_another_owner() -> None:
+    queue = make()
+    first, selective = (Taker(queue, credit, selects=lambda _: True) for credit in (1, 2))
+    put(queue, "a1", "b1", "a2", "b2")
+    plain = Taker(queue, 1)
+    assert (first.bodies, selective.bodies, plain.bodies) == (["a1"], ["b1", "b2"], [])
+    queue.unsubscribe(first.consumer)
+    assert plain.bodies == ["a1"]
+    selective.grant(5)
+    assert selective.bodies == ["b1", "b2"]
+
+
 def test_as_many_groups_as_senders_make_up_are_remembered_in_buckets() -> None:
     queue = make()
     taker = Taker(queue, 10**6)
