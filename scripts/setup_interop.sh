@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what tests/interop speaks with: RabbitMQ, rhea, and further clients of our broker.
+# Installs what tests/interop speaks with: RabbitMQ, rhea, and further clients of our broker.  go-amqp is
+# compiled where there is a Go toolchain.
 #
 # System packages come with apt where it may, otherwise the one line to run is printed.  What is not
 # packaged goes to .interop (clients) and benchmarks/node (rhea, which a benchmark uses too).  The stamp
@@ -10,6 +11,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+go_amqp=github.com/Azure/go-amqp@v1.7.0
 client=rabbitmq-amqp-python-client==1.0.1
 checksum=$( { cat scripts/setup_interop.sh benchmarks/node/package-lock.json; pwd; } | cksum | cut -d ' ' -f 1)
 stamp=.interop/.ready-$checksum
@@ -50,6 +52,14 @@ if [ -d "$examples" ] && [ -e /usr/include/proton/container.hpp ]; then
         # Not by pkg-config: what the package's .pc file requires is in none of Debian's packages.
         c++ -o ".interop/bin/$name" "$examples/$name.cpp" -lqpid-proton-cpp -lpthread
     done
+fi
+
+if command -v go >/dev/null; then
+    say "compiling go-amqp's own tests"
+    bin=$PWD/.interop/bin
+    module=$(GOPATH=$PWD/.interop/go go mod download -modcacherw -json "$go_amqp" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
+    (cd "$module" && GOPATH=${bin%/bin}/go GOFLAGS=-modcacherw go test -c -o "$bin/go_amqp.test" .) ||
+        say "go-amqp cannot be compiled, its tests will be skipped"
 fi
 
 if command -v npm >/dev/null; then
