@@ -18,6 +18,7 @@ Sources: AMQP 1.0 part 2, section 2.6.7 (drain); part 3, sections 3.2.1 and 3.4.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -185,8 +186,12 @@ class OutgoingLink:
                 asyncio.get_running_loop().call_soon(self._take_accepted)
             self._accepted.append((delivery, token))
         elif outcome.state is OutcomeState.REJECTED:
-            self.settled(link, token, outcome)
-            self._queue.confirmations.when_recorded(self._confirm_rejected, delivery)
+            # A dead letter has left when its copy is complete: before that, a failover brings it back.
+            gone = functools.partial(
+                self._queue.confirmations.when_recorded, self._confirm_rejected, delivery
+            )
+            why = outcome.description or outcome.condition or ""
+            self._queue.reject(self._consumer, token, why, gone)
         else:
             # Before the message is available again: it may be the next one on this link, with the same tag.
             link.confirm(delivery, outcome.state, at_once=True)

@@ -33,7 +33,7 @@ from broker_stub.amqp import message_annotations
 from broker_stub.amqp.message_format import DEAD_LETTER_ID, DELIVERY_DELAY, DELIVERY_TIME, inspect
 from broker_stub.amqp.message_header import with_header
 from broker_stub.queueing.exchanges import ExchangeType, Route, UnroutableError
-from broker_stub.queueing.message import DeadLetterReason, Message, MessageState
+from broker_stub.queueing.message import Call, DeadLetterReason, Message, MessageState
 
 if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
@@ -66,6 +66,7 @@ class _DeadLetter:
     message: Message
     reason: DeadLetterReason
     description: str
+    gone: Call
 
     @property
     def is_there(self) -> bool:
@@ -93,10 +94,15 @@ class DeadLetters:
         """How many wait for a dead-letter queue that takes them."""
         return len(self._waiting)
 
-    def move(self, queue: Queue, message: Message, reason: DeadLetterReason, description: str = "") -> None:
-        """Move a message that no consumer holds."""
+    def move(
+        self, queue: Queue, message: Message, reason: DeadLetterReason, description: str, gone: Call
+    ) -> None:
+        """Move a message that no consumer holds.
+
+        :param gone: called when it has left its queue.
+        """
         message.state = MessageState.LEAVING
-        self._move(_DeadLetter(queue, message, reason, description))
+        self._move(_DeadLetter(queue, message, reason, description, gone))
 
     def retry(self) -> None:
         """Try those again that wait, some at a time."""
@@ -143,6 +149,7 @@ def _moved(letter: _DeadLetter) -> None:
     if letter.is_there:
         letter.queue.drop(letter.message)
         letter.queue.counters.dead_lettered += 1
+        letter.gone()
 
 
 def dead_letter(queue: Queue, message: Message, reason: DeadLetterReason, description: str = "") -> bytes:

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from broker_stub.queueing.queue import Queue
 
 Done = Callable[[Any], None]
+Call = Callable[[], None]
+
+
+def nothing() -> None:
+    """Nobody waits for it."""
+
+
 Selects = Callable[["Message"], bool]
 """Whether a consumer takes a message; it is asked once about each."""
 

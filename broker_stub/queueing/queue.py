@@ -39,9 +39,9 @@ from broker_stub.queueing.expiry import Expiry
 from broker_stub.queueing.message import (
     SAFE,
     SEQUENCE_BITS,
+    Call,
     Consumer,
     Counters,
-    DeadLetterReason,
     Done,
     Guard,
     Message,
@@ -51,6 +51,7 @@ from broker_stub.queueing.message import (
     Selects,
     Sink,
     SiteEventListener,
+    nothing,
 )
 from broker_stub.queueing.options import NO_OPTIONS, QueueOptions
 from broker_stub.queueing.queue_limits import DEFAULT_LIMITS, QueueLimits, TotalSize, Watermarks
@@ -349,16 +350,14 @@ class Queue:
             self.drop(message)
             self.counters.dequeued += 1
 
-    def reject(self, consumer: Consumer, message: Message, description: str = "") -> None:
+    def reject(
+        self, consumer: Consumer, message: Message, description: str = "", gone: Call = nothing
+    ) -> None:
         """The consumer found the message invalid: it leaves, to the dead-letter address if there is one.
 
-        :param description: why, as the consumer says.
+        :param description: why, as the consumer says; ``gone`` is called when it has left.
         """
-        if message in consumer.held:
-            consumer.held.discard(message)
-            self.counters.rejected += 1
-            if not self._dispatcher.dead_letter(message, DeadLetterReason.REJECTED, description):
-                self.drop(message)
+        self._dispatcher.reject(consumer, message, description, gone)
 
     def release(self, consumer: Consumer, message: Message) -> None:
         """Back to its place, as if it had not been sent."""

@@ -33,12 +33,14 @@ from broker_stub.queueing.dispatch.ready_list import PriorityReadyList, ReadyLis
 from broker_stub.queueing.dispatch.selective import SelectiveConsumers, selects
 from broker_stub.queueing.message import (
     NO_SINK,
+    Call,
     Consumer,
     DeadLetterReason,
     Message,
     MessageState,
     Selects,
     Sink,
+    nothing,
 )
 
 if TYPE_CHECKING:
@@ -326,19 +328,32 @@ class Dispatcher:
 
     # -- what cannot be delivered ---------------------------------------------------------------
 
-    def dead_letter(self, message: Message, reason: DeadLetterReason, description: str = "") -> bool:
+    def reject(self, consumer: Consumer, message: Message, description: str, gone: Call) -> None:
+        """A consumer found a message invalid; see ``Queue.reject``."""
+        if message not in consumer.held:
+            gone()
+            return
+        consumer.held.discard(message)
+        self._queue.counters.rejected += 1
+        if not self._dead_letter(message, DeadLetterReason.REJECTED, description, gone):
+            self._queue.drop(message)
+            gone()
+
+    def _dead_letter(
+        self, message: Message, reason: DeadLetterReason, description: str = "", gone: Call = nothing
+    ) -> bool:
         """Move a message that no consumer holds to the dead-letter address; whether there is one."""
         queue = self._queue
         if queue.dead_letters is None or not queue.options.dead_letter_address:
             return False
-        queue.dead_letters.move(queue, message, reason, description)
+        queue.dead_letters.move(queue, message, reason, description, gone)
         return True
 
     def _bury_spent(self, message: Message) -> bool:
         """End a message that no consumer holds, if it has reached the limit of deliveries; whether it had."""
         queue = self._queue
         spent = 0 < queue.options.max_delivery_count <= message.delivery_count
-        if spent and not self.dead_letter(message, DeadLetterReason.MAX_DELIVERY_COUNT):
+        if spent and not self._dead_letter(message, DeadLetterReason.MAX_DELIVERY_COUNT):
             if not queue.counters.dropped:
                 logger.warning("%s drops messages at the limit of deliveries", queue.name)
             queue.counters.dropped += 1

@@ -164,6 +164,19 @@ def test_the_message_leaves_when_its_copy_is_complete_and_nobody_gets_it_meanwhi
     assert (queue.depth, queue.counters.dead_lettered) == (0, 1)
 
 
+def test_a_rejection_can_be_confirmed_when_the_message_has_left() -> None:
+    addresses, queue = make()
+    guard = addresses.queue("dead").guard = LateGuard()
+    put(queue, "x")
+    taker = Taker(queue)
+    gone: list[int] = []
+    for number in (1, 2):  # the second time it is settled already
+        queue.reject(taker.consumer, taker.got[0], "", lambda number=number: gone.append(number))
+    assert gone == [2]
+    guard.complete()
+    assert (gone, queue.depth) == ([2, 1], 0)
+
+
 def test_a_move_that_a_failover_interrupted_is_made_again_and_the_copy_is_recognised() -> None:
     """The new primary has both; here it is the same member, in another generation."""
     addresses, queue = make()
