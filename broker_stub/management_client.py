@@ -126,23 +126,26 @@ class AdminClient:
         credentials: Credentials,
         *,
         timeout: float = DEFAULT_TIMEOUT,
+        connect_timeout: float | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> AdminClient:
         """Connect to a member.
 
         :param timeout: seconds for the connection, and for each call.
+        :param connect_timeout: seconds for the connection, where that has more time.
         :param tls: for an address with TLS; ``None`` trusts the system's authorities, and
             excludes PLAIN.
         :raises MemberUnreachableError: when it cannot be reached in time.
         :raises MemberRefusedError: when it refuses the connection.
         """
         client = cls(address, timeout)
+        limit = timeout if connect_timeout is None else connect_timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 await client._open(credentials, tls)
         except TimeoutError:
             client.abort()
-            raise MemberUnreachableError(f"{address}: no answer within {timeout:g} s") from None
+            raise MemberUnreachableError(f"{address}: no answer within {limit:g} s") from None
         except OSError as error:
             raise MemberUnreachableError(f"{address}: {_error_text(error)}") from error
         except BaseException:

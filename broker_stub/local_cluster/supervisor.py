@@ -41,7 +41,13 @@ from broker_stub.local_cluster.state import (
     Member,
     MemberState,
 )
-from broker_stub.management_client import AdminClient, AdminError, Credentials, MemberStatus
+from broker_stub.management_client import (
+    DEFAULT_TIMEOUT,
+    AdminClient,
+    AdminError,
+    Credentials,
+    MemberStatus,
+)
 from broker_stub.permissions import DIRECTORY_MODE
 from haclient.cluster_url.endpoint import Endpoint
 
@@ -316,7 +322,9 @@ class LocalCluster:
 
     async def _connect(self, member: Member) -> None:
         member.follows = member.status = None
-        member.admin = await self._admin_client(member)
+        # The first connection of a process loads what the later ones find: a slow probe would kill it.
+        timeout = max(self.options.probe_timeout, DEFAULT_TIMEOUT)
+        member.admin = await self._admin_client(member, timeout)
         member.status = await member.admin.status()
         self._managed.emit("started", member, f"process {member.pid}")
         self._managed.set_state(member, MemberState(member.status.role))
@@ -364,9 +372,13 @@ class LocalCluster:
             status = await member.admin.status()
         self._take(member, status)
 
-    async def _admin_client(self, member: Member) -> AdminClient:
+    async def _admin_client(self, member: Member, connect_timeout: float | None = None) -> AdminClient:
         return await AdminClient.connect(
-            member.address, self.credentials, timeout=self.options.probe_timeout, tls=self._tls
+            member.address,
+            self.credentials,
+            timeout=self.options.probe_timeout,
+            connect_timeout=connect_timeout,
+            tls=self._tls,
         )
 
     async def _heed(self, member: Member) -> None:
