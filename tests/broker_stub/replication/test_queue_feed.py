@@ -407,3 +407,30 @@ async def test_a_backup_that_says_it_has_millions_costs_no_memory_until_they_are
     finally:
         tracemalloc.stop()
     assert peak < 16 * 1024 * 1024
+
+
+async def test_a_confirmed_dequeue_is_one_event_that_its_consumer_waits_for() -> None:
+    queue, guard = make(), Guard()
+    queue.guard = guard
+    put(queue, "a", "b")
+    replica, feed, link = attached(queue, (1, 2))
+    replica.waiting = True
+    sink: Any = SimpleNamespace(capacity=lambda: 2, deliver=lambda _: None)
+    consumer = queue.subscribe(sink)
+    queue.ready(consumer)
+    messages = [message for number in (1, 2) if (message := queue.message(number)) is not None]
+    owner, done = bytes(range(16)), list[str]()
+    queue.confirmations.accept(consumer, messages, owner, done.append, "both")
+    link.credit = 100
+    replica.data.pump()
+    events = [wire.decode(data) for data, _ in link.sent]
+    operations = [event.operation for event in events if isinstance(event, wire.Event)]
+    assert operations.count("confirmed") == 1
+    assert "dequeued" not in operations
+    [confirmed] = [each for each in events if isinstance(each, wire.Event) and each.operation == "confirmed"]
+    assert wire.decode_confirmed(confirmed) == [(owner, 1), (owner, 2)]
+    assert done == []
+    assert len(feed.waited_for) == 1
+    [completion] = feed.drop()
+    guard.acknowledged(completion)
+    assert done == ["both"]

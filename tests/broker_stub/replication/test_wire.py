@@ -154,3 +154,28 @@ def test_a_backup_keeps_what_it_has_up_to_the_first_that_it_lacks(
     assert kept == len(expected)
     assert [number for piece in pieces for number in piece] == sorted(present - expected)
     assert all(0 < len(piece) <= most for piece in pieces)
+
+
+def test_owners_and_ids_of_confirmed_messages_come_back() -> None:
+    pairs = [(bytes([number]) * 16, number) for number in range(1, 5)]
+    event = wire.decode(wire.encode_confirmed(bytes(16), pairs))
+    assert isinstance(event, wire.Event)
+    assert wire.decode_confirmed(event) == pairs
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"owners": b"", "ids": "text"},
+        {"owners": bytes(16), "ids": bytes(7)},
+        {"owners": bytes(15), "ids": bytes(8)},
+        {"owners": bytes(16), "ids": bytes(8)},
+        {"owners": bytes(16), "ids": b"\xff" * 8},
+    ],
+    ids=str,
+)
+def test_confirmed_messages_that_make_no_sense_are_an_error(arguments: dict[str, object]) -> None:
+    event = wire.Event(wire.CONFIRMED, arguments=arguments)
+    with pytest.raises(ValueError, match="the primary sent"):
+        wire.decode_confirmed(event)
