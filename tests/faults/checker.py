@@ -15,6 +15,10 @@ Rules
 * A message that comes again though nobody gave it back is a *duplicate*.  That is allowed (at least
   once), and counted.  *Twice* is one of them over one link of the drain, where nobody consumed before: then
   the broker has it twice.
+* A consumer that has its accepts confirmed is the only one of its queue.  *Confirmed twice* are messages
+  that were confirmed for two deliveries; *confirmed again*, those that came after that; and *confirmed late*,
+  those that were first confirmed after a later message of the same producer.  A forced promotion may do the
+  first two.
 * *Hung*: a call that did not return within its time, or after its cancellation.
 """
 
@@ -39,6 +43,10 @@ class Verdict:
     received: int
     duplicates: int
     returned: int
+    confirmed: int = 0
+    confirmed_twice: tuple[Name, ...] = ()
+    confirmed_again: tuple[Name, ...] = ()
+    confirmed_late: tuple[str, ...] = ()
     lost_to_force: tuple[Name, ...] = ()
     lost: tuple[Name, ...] = ()
     twice: tuple[Name, ...] = ()
@@ -50,8 +58,9 @@ class Verdict:
     @property
     def holds(self) -> bool:
         """Whether nothing happened that must not."""
+        confirmed = (self.confirmed_twice, self.confirmed_again, self.confirmed_late)
         wrong = (self.lost, self.twice, self.hung, self.unexpected, self.disordered, self.disputes)
-        return not any(wrong)
+        return not any((*confirmed, *wrong))
 
 
 def check(history: History) -> Verdict:
@@ -59,6 +68,7 @@ def check(history: History) -> Verdict:
     fates = Counter(history.fate(name) for name in history.sent)
     times = Counter(receipt.name for receipt in history.receipts)
     missing = [name for name in history.sent if _is_missing(history, name, times)]
+    first = _first_confirmed(history)
     returned = sum(receipt.returned for receipt in history.receipts)
     return Verdict(
         sent=len(history.sent),
@@ -68,6 +78,10 @@ def check(history: History) -> Verdict:
         received=len(times),
         duplicates=times.total() - len(times) - returned,
         returned=returned,
+        confirmed=len(first),
+        confirmed_twice=tuple(_confirmed_twice(history, first)),
+        confirmed_again=tuple(_confirmed_again(history, first)),
+        confirmed_late=tuple(_confirmed_late(history, first)),
         lost_to_force=tuple(name for name in missing if _is_forced(history, name)),
         lost=tuple(name for name in missing if not _is_forced(history, name)),
         twice=tuple(_twice(history)),
@@ -78,13 +92,54 @@ def check(history: History) -> Verdict:
     )
 
 
+def _first_confirmed(history: History) -> dict[Name, Receipt]:
+    """By message, in the order in which they were confirmed."""
+    confirmed = [receipt for receipt in history.receipts if receipt.confirmed_at is not None]
+    first: dict[Name, Receipt] = {}
+    for receipt in sorted(confirmed, key=lambda receipt: receipt.confirmed_at or 0.0):
+        first.setdefault(receipt.name, receipt)
+    return first
+
+
+def _confirmed_twice(history: History, first: dict[Name, Receipt]) -> Iterator[Name]:
+    for receipt in history.receipts:
+        before = first.get(receipt.name)
+        if before is None or before is receipt or receipt.confirmed_at is None:
+            continue
+        if not _in_force(history, before.confirmed_at):
+            yield receipt.name
+
+
+def _confirmed_again(history: History, first: dict[Name, Receipt]) -> Iterator[Name]:
+    for receipt in history.receipts:
+        before = first.get(receipt.name)
+        if before is None or before.confirmed_at is None or receipt.at <= before.confirmed_at:
+            continue
+        if not _in_force(history, before.confirmed_at):
+            yield receipt.name
+
+
+def _confirmed_late(history: History, first: dict[Name, Receipt]) -> Iterator[str]:
+    before: dict[tuple[str, str], int] = defaultdict(lambda: -1)
+    for name, receipt in first.items():
+        if history.fate(name) is Fate.ACKNOWLEDGED:
+            lane = (receipt.queue, name.producer)
+            if name.number < before[lane]:
+                yield f"{name} was confirmed after {before[lane]}"
+            before[lane] = max(before[lane], name.number)
+
+
 def _is_missing(history: History, name: Name, times: Counter[Name]) -> bool:
     return history.fate(name) is Fate.ACKNOWLEDGED and not times[name]
 
 
 def _is_forced(history: History, name: Name) -> bool:
     """Whether a forced promotion may have lost it."""
-    at = history.ended.get(name)
+    return _in_force(history, history.ended.get(name))
+
+
+def _in_force(history: History, at: float | None) -> bool:
+    """Whether a forced promotion may have lost what was known then."""
     return at is not None and any(begin <= at <= end for begin, end in history.forced)
 
 

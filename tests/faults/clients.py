@@ -23,7 +23,7 @@ from typing import Self
 from haclient import Message, aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.core.connection import State
-from haclient.errors import DrainTimeout, ReceiveTimeout, StaleDelivery
+from haclient.errors import ConfirmTimeout, DrainTimeout, ReceiveTimeout, StaleDelivery
 from haclient.events import Connected, Event, Reconnected
 from haclient.outcome import Outcome
 from tests.faults.history import Fate, History, Link, Name, Receipt
@@ -32,12 +32,15 @@ from tests.faults.impatient import BlockingProducer, fate_of, is_impatient, send
 STEADY_QUEUE = "steady"
 RESTLESS_QUEUE = "restless"
 """Its consumers detach and attach again: order says nothing from the first time on."""
+CONFIRMED_QUEUE = "confirmed"
+"""One for each process: its only consumer has its accepts confirmed."""
 KEPT_QUEUE = "kept"
 """Nobody consumes from it before the drain, so that the stores have something to be equal in."""
 BLOCKING_QUEUE = "blocking"
 """The same, filled over the blocking API."""
 
-# Messages a second of one producer: together with the faults, two cores are then half busy.
+# Messages a second of one producer: together with the faults, two cores are then half busy.  The second one
+# is for queues that nobody consumes from, and for what is confirmed, which takes a commit everywhere.
 _BUSY_RATE, _KEPT_RATE = 100, 20
 _WINDOW = 200
 _BURSTS_PER_SECOND = 20
@@ -93,6 +96,9 @@ class Load:
             for number in range(2):
                 await self._add(self._producers, self._produce, f"producer-{number}-of-{queue}", queue)
                 await self._add(self._consumers, self._consume, f"consumer-{number}-of-{queue}", queue)
+        confirmed = f"{CONFIRMED_QUEUE}/{self._prefix}".rstrip("/")
+        await self._add(self._producers, self._produce, "producer-of-confirmed", confirmed)
+        await self._add(self._consumers, self._confirm, "consumer-of-confirmed", confirmed)
         await self._add(self._producers, self._produce, "producer-of-kept", KEPT_QUEUE)
         producer = BlockingProducer(
             f"{self._prefix}producer-of-{BLOCKING_QUEUE}",
@@ -174,7 +180,7 @@ class Load:
 
     async def _produce(self, name: str, queue: str, connection: aio.Connection, rng: random.Random) -> None:
         sender = await connection.create_sender(queue, timeout=math.inf)
-        rate = (_KEPT_RATE if queue == KEPT_QUEUE else _BUSY_RATE) * self._share
+        rate = (_BUSY_RATE if queue in (STEADY_QUEUE, RESTLESS_QUEUE) else _KEPT_RATE) * self._share
         burst = max(1, round(rate / _BURSTS_PER_SECOND))
         pending: dict[asyncio.Future[Outcome], Name] = {}
         number = 0
@@ -231,6 +237,24 @@ class Load:
             # Before it detaches: nothing that it gives back comes to another one earlier.
             self._history.leaves(queue, time.monotonic())
             await receiver.close()
+
+    async def _confirm(self, name: str, queue: str, connection: aio.Connection, rng: random.Random) -> None:
+        """Accepts are confirmed one at a time or together, in little time or in any."""
+        receiver = await connection.create_receiver(queue, credit=50, confirm=True, timeout=math.inf)
+        while not self._consuming.is_set():
+            deliveries = await receiver.receive_many(rng.choice((1, 50)), timeout=_GLANCE)
+            left = {each: note_receipt(self._history, each, name, 0, queue) for each in deliveries}
+            while left:
+                with suppress(ConfirmTimeout):
+                    timeout = rng.choice((0.005, _SETTLING))
+                    stale = await receiver.accept_many(left, confirm=True, timeout=timeout)
+                    for delivery, receipt in left.items():
+                        if delivery not in stale:
+                            self._history.accepts(receipt)
+                            self._history.confirms(receipt, time.monotonic())
+                    left.clear()  # what is stale comes again
+        self._history.leaves(queue, time.monotonic())
+        await receiver.close()
 
 
 async def _settle(delivery: aio.Delivery, receipt: Receipt, chance: float, history: History) -> None:

@@ -50,6 +50,7 @@ class Receipt:
     :param at: when it arrived, in seconds of the monotonic clock, which all processes share.
     :param accepted: whether it was accepted over the connection that it came on.
     :param returned: whether the consumer gave it back: it comes again, out of its order.
+    :param confirmed_at: when the primary had confirmed that it is gone; ``None`` for never.
     """
 
     name: Name
@@ -59,6 +60,7 @@ class Receipt:
     at: float
     accepted: bool = False
     returned: bool = False
+    confirmed_at: float | None = None
 
 
 @dataclass(slots=True)
@@ -108,6 +110,10 @@ class History:
     def accepts(self, receipt: Receipt) -> None:
         """It was accepted over the connection that it came on."""
         receipt.accepted = True
+
+    def confirms(self, receipt: Receipt, at: float) -> None:
+        """The primary has confirmed that the message is gone."""
+        receipt.confirmed_at = at
 
     def returns(self, receipt: Receipt) -> None:
         """Its consumer gives it back."""

@@ -152,6 +152,9 @@ def conclude(result: Result, history: History) -> None:
         text = "acknowledged messages were not received; the queues were not drained"
         result.wrong.append(f"{result.missing} of {verdict.acknowledged} {text}")
     result.wrong += [f"stored twice: {name}" for name in verdict.twice]
+    result.wrong += [f"confirmed twice: {name}" for name in verdict.confirmed_twice]
+    result.wrong += [f"confirmed, and came again: {name}" for name in verdict.confirmed_again]
+    result.wrong += verdict.confirmed_late
     result.wrong += [f"its call did not return: {name}" for name in verdict.hung]
     result.wrong += [*verdict.unexpected, *verdict.disordered, *verdict.disputes]
 

@@ -67,6 +67,39 @@ def test_what_nobody_sent_there_is_unexpected(receipt: Receipt, fate: Fate, word
     assert words in complaint
 
 
+def confirmed(number: int, at: float, **changes: object) -> Receipt:
+    return received(number, at=at, confirmed_at=at + 0.1, **changes)
+
+
+def test_confirmed_once_and_in_order_is_fine() -> None:
+    again = received(2, at=3.0, count=0), confirmed(2, at=4.0, count=1)
+    verdict = check(history(confirmed(0, at=1.0), confirmed(1, at=2.0), *again))
+    assert verdict.holds
+    assert verdict.confirmed == 3
+
+
+def test_a_confirmed_message_that_comes_again_is_found_and_one_that_is_confirmed_again() -> None:
+    verdict = check(history(confirmed(0, at=1.0), received(0, at=2.0, count=1), sent=1))
+    assert not verdict.holds
+    assert (verdict.confirmed_again, verdict.confirmed_twice) == ((name(0),), ())
+    verdict = check(history(confirmed(0, at=1.0), confirmed(0, at=2.0, count=1), sent=1))
+    assert (verdict.confirmed_again, verdict.confirmed_twice) == ((name(0),), (name(0),))
+
+
+def test_a_forced_promotion_may_bring_back_what_was_confirmed() -> None:
+    seen = history(confirmed(0, at=1.0), confirmed(0, at=2.0, count=1), sent=1)
+    seen.forced = [(1.05, 1.15)]
+    assert check(seen).holds
+
+
+def test_a_message_that_is_first_confirmed_after_a_later_one_is_late() -> None:
+    late = confirmed(1, at=1.0), confirmed(0, at=2.0, count=1)
+    verdict = check(history(*late, sent=2))
+    assert not verdict.holds
+    assert len(verdict.confirmed_late) == 1
+    assert check(history(*late, sent=2, fate=Fate.UNKNOWN)).holds, "it may have been sent later"
+
+
 def test_an_overtaken_message_is_disordered() -> None:
     verdict = check(history(received(1), received(0), received(2)))
     assert not verdict.holds

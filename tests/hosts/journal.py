@@ -52,6 +52,11 @@ class Journal(History):
         super().accepts(receipt)
         self._write("accept", id=receipt.name, receipt=self._receipts[id(receipt)])
 
+    def confirms(self, receipt: Receipt, at: float) -> None:
+        """See ``History``."""
+        super().confirms(receipt, at)
+        self._write("confirm", id=receipt.name, receipt=self._receipts[id(receipt)], time=at)
+
     def returns(self, receipt: Receipt) -> None:
         """See ``History``."""
         super().returns(receipt)
@@ -112,6 +117,7 @@ class _Reader:
             "end": lambda line: history.ends(_name(line), Fate(line["fate"]), line["time"]),
             "receive": self._receive,
             "accept": lambda line: history.accepts(self._receipts[line["receipt"]]),
+            "confirm": lambda line: history.confirms(self._receipts[line["receipt"]], line["time"]),
             "return": lambda line: history.returns(self._receipts[line["receipt"]]),
             "hang": lambda line: history.hangs(_name(line)),
             "keep": lambda line: history.keeps(*line["queues"]),
