@@ -64,6 +64,9 @@ fuzz-short:  ## the same for a minute or two: each planted bug once, and a part 
 
 model: setup  ## every state of three members and four generations: some minutes, 1.2 GB of memory
 	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 4 $(MODEL_ARGS)
+	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 2 --consumes --most-states 1000000
+	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --generations 5 --consumes
+	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --messages 2 --generations 2 --consumes
 
 check: setup  ## ruff, ruff format, mypy --strict, the layers, the words
 	@$(PYTHON) -m ruff check .

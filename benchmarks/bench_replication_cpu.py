@@ -6,7 +6,7 @@ The revision is checked out into a temporary worktree.  Both sides take turns, e
 and fresh stores: a pair with stores, warmed up, then the sends of one pipelined client.  Which side begins
 changes from pair to pair.  What is compared is the seconds of the members, so the client of each side does
 not count, and other work on the machine counts little; the mean of the ratios (geometric) has its 95 %
-interval, by Student's t.
+interval, by Student's t.  With ``--deliver early`` the queue of the side behind the change delivers early.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 
 import measure
+import proton
 
 import haclient
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, MemberState
@@ -50,12 +51,16 @@ async def _send(sender: aio.Sender, body: bytes, count: int) -> None:
     assert all(future.result().accepted for future in futures)
 
 
-async def measure_side(messages: int, size: int) -> dict[str, float]:
+def _deliver_early(link: proton.Sender) -> None:
+    link.target.properties.put_dict({proton.symbol("x-deliver"): "early"})
+
+
+async def measure_side(messages: int, size: int, *, early: bool) -> dict[str, float]:
     """Seconds of the members, and on the wall, for ``_UNIT`` sends."""
     body = b"x" * size
     async with LocalCluster(LocalClusterOptions()) as pair, aio.connect(pair.url) as connection:
         await pair.wait_until(lambda _: any(each.state is MemberState.READY for each in pair.members), 60)
-        sender = await connection.create_sender("bench")
+        sender = await connection.create_sender("bench", configure=_deliver_early if early else None)
         await _send(sender, body, _WARM_UP)
         pids = [each.process.pid for each in pair.members]
         assert all(pids), "both members run"
@@ -79,6 +84,8 @@ def run_side(tree: Path, arguments: argparse.Namespace) -> dict[str, float]:
     """Measure the code of a tree."""
     command = [sys.executable, str(Path(__file__).resolve()), "--side"]
     command += ["--messages", str(arguments.messages), "--size", str(arguments.size)]
+    if tree == _TREE:
+        command += ["--deliver", arguments.deliver]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         command, cwd=tree, env=environment, stdout=subprocess.PIPE, timeout=_PATIENCE, check=True
@@ -119,12 +126,14 @@ def compare(before: Path, arguments: argparse.Namespace) -> dict[str, list[float
 def main() -> None:
     parser = measure.argument_parser(__doc__, messages=20_000, rounds=10, size=100)
     parser.add_argument("--before", metavar="REVISION", help="what to compare with; nothing runs without")
+    parser.add_argument("--deliver", choices=("committed", "early"), default="committed")
     parser.add_argument("--side", action="store_true", help=argparse.SUPPRESS)
     arguments = measure.parse_arguments(parser)
     if arguments.side:
         logging.getLogger("haclient").setLevel(logging.ERROR)
         logging.getLogger("broker_stub").setLevel(logging.ERROR)
-        print(json.dumps(asyncio.run(measure_side(arguments.messages, arguments.size))))
+        early = arguments.deliver == "early"
+        print(json.dumps(asyncio.run(measure_side(arguments.messages, arguments.size, early=early))))
         return
     measure.print_header("Both members' processors for 10,000 replicated durable sends", arguments)
     if arguments.before is None:
