@@ -15,7 +15,7 @@ from unittest import mock
 import proton
 
 from haclient import aio
-from haclient.core.sender import SenderCore
+from haclient.engine.sessions_apart import SessionsApart
 from haclient.errors import HaclientError
 from tests.fuzz.script import parse
 from tests.fuzz.target import Defect, Target
@@ -77,15 +77,12 @@ class Client(Target):
             raise error
 
     def planted(self) -> AbstractContextManager[object]:
-        """A message that the primary releases or rejects without a reason is an error of the client."""
-        original = SenderCore.settled
+        """A session that the primary ends is an error of the client."""
 
-        def wrong(self: SenderCore, link: Any, token: Any, outcome: Any) -> None:
-            if outcome is not None and not outcome.accepted and not outcome.description:
-                raise KeyError("reason")
-            original(self, link, token, outcome)
+        def wrong(*_: object) -> None:
+            raise KeyError("session")
 
-        return mock.patch.object(SenderCore, "settled", wrong)
+        return mock.patch.object(SessionsApart, "ended_by_peer", wrong)
 
     def close(self) -> None:
         self._names.__exit__(None, None, None)
