@@ -354,11 +354,16 @@ def with_overrides(options: Options, **overrides: object) -> Options:
     return _checked(options, {name: _value(name, value, name) for name, value in overrides.items()})
 
 
+def _quoted(text: str) -> str:
+    # Behind a comma, "x://" would be the URI of another member.
+    return quote(text, safe=_PLAIN).replace("://", "%3A//")
+
+
 def format_options(options: Options) -> str:
     """The options that differ from their defaults, as the query of a URL; empty when none does."""
     values = {name: getattr(options, name) for name in OPTION_NAMES}
     return "&".join(
-        f"{name}={quote(as_text(value), safe=_PLAIN)}"
+        f"{name}={_quoted(as_text(value))}"
         for name, value in values.items()
         if value != _FIELDS[name].default
     )

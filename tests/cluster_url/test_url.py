@@ -412,3 +412,8 @@ def masked(url: ClusterURL) -> ClusterURL:
         seed if seed.password is None else replace(seed, password=Secret(MASK)) for seed in url.seeds
     )
     return replace(url, seeds=seeds)
+
+
+def test_an_option_that_looks_like_another_uri_is_read_as_it_was_written() -> None:
+    written = ClusterURL.parse("failover:(amqp://a)?nested.amqp.vhost=,p://")
+    assert ClusterURL.parse(str(written)) == written
