@@ -60,10 +60,10 @@ async def _restore_content(queue: Queue, store: Store, key: int) -> None:
         for message in chunk:
             envelope = inspect(message.data)
             queue.insert(message.id, message.data, envelope, message.delivery_count, message.expires_at or 0)
-    # The store has them in order of arrival, including those of messages that have left.
+    # The store has them in order of arrival, including those of messages that have left.  The place of one
+    # that it has twice is the last one.
     queue.duplicates.clear()
-    for duplicate_id, number in await store.duplicates(key):
-        queue.duplicates.add(duplicate_id, number)
+    queue.duplicates.renew(await store.duplicates(key))
     for owner, number in await store.confirmed(key):
         queue.confirmations.add(owner, number)
 

@@ -9,6 +9,7 @@ Source: ActiveMQ Artemis, "Duplicate Message Detection" (``id-cache-size``).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 # Artemis's default of id-cache-size: far more than a sender has unsettled at once.
 DEFAULT_WINDOW = 20_000
@@ -41,6 +42,20 @@ class DuplicateWindow:
         if new:
             self.remember(duplicate_id, message)
         return new
+
+    def renew(self, pairs: Iterable[tuple[bytes, int]]) -> None:
+        """Note ids as the newest ones, those too that are in the window already; the last of two counts."""
+        newest: dict[bytes, int] = {}
+        for duplicate_id, message in pairs:
+            newest.pop(duplicate_id, None)
+            newest[duplicate_id] = message
+        known = newest.keys() & self._messages.keys()
+        if known:
+            for duplicate_id in known:
+                del self._messages[duplicate_id]
+            self._ids = deque(self._messages)
+        for duplicate_id, message in newest.items():
+            self.remember(duplicate_id, message)
 
     def clear(self) -> None:
         """Forget every id."""

@@ -296,9 +296,10 @@ class Applier:
         return self._persister.put_confirmed(queue, pairs)
 
     def _remember(self, queue: Queue, event: wire.Event) -> int:
-        pairs = _pairs(event.arguments, ("ids", bytes), ("of", int))
-        new = [(key, number) for key, number in pairs if queue.duplicates.add(key, number)]
-        return self._persister.put_duplicates(queue, new)
+        # The window comes behind the messages that were missing, whose ids are its newest ones.
+        pairs = list(_pairs(event.arguments, ("ids", bytes), ("of", int)))
+        queue.duplicates.renew(pairs)
+        return self._persister.put_duplicates(queue, pairs)
 
 
 def _pairs(

@@ -42,3 +42,14 @@ def test_a_window_that_was_cleared_is_as_new() -> None:
     for number, name in enumerate((b"c", b"d", b"e"), start=3):
         assert window.add(name, number)
     assert window.pairs() == [(b"d", 4), (b"e", 5)]
+
+
+def test_renewed_ids_leave_last_and_the_last_of_two_counts() -> None:
+    window = DuplicateWindow(3)
+    for number, each in enumerate((b"a", b"b", b"c")):
+        window.remember(each, number)
+    window.renew([(b"b", 7), (b"a", 8), (b"b", 9)])
+    assert window.pairs() == [(b"c", 2), (b"a", 8), (b"b", 9)]
+    window.remember(b"d", 10)
+    window.remember(b"e", 11)
+    assert window.pairs() == [(b"b", 9), (b"d", 10), (b"e", 11)]

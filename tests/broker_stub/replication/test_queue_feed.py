@@ -166,6 +166,20 @@ async def test_a_replica_remembers_what_its_primary_does_and_each_id_once() -> N
     assert sorted(stored) == sorted(queue.duplicates.pairs())
 
 
+async def test_after_catch_up_the_oldest_id_leaves_first() -> None:
+    """Ids of what a backup lacked are the newest ones, though they come before the window of its primary."""
+    queue = make()
+    put(queue, "a", "b")
+    queue.discard(queue.ids()[:1])
+    _, _, link = attached(queue)
+    grant(link, 10)
+    put(queue, "c")
+    await asyncio.sleep(0)
+    backup, stored = await replicated(link)
+    assert known(backup) == known(queue) == ["b", "c"]
+    assert stored == backup.duplicates.pairs() == queue.duplicates.pairs()
+
+
 async def test_a_queue_that_is_deleted_reports_to_its_feed_no_more() -> None:
     queue = make()
     replica, feed, link = attached(queue)
