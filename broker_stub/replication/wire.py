@@ -116,6 +116,7 @@ class Event(NamedTuple):
 
 def other_version(who: str, version: object) -> str:
     """Why a member that speaks another version is refused."""
+    version = int(version) if isinstance(version, int) else version  # proton's numbers show their type
     return (
         f"{who} speaks version {version} of the replication protocol, and this member version {VERSION}:"
         " all members of a cluster run the same release"

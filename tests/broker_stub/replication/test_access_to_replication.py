@@ -11,6 +11,7 @@ import pytest
 from proton import Message, symbol, uint
 
 from broker_stub.admission.user_database import PASSWORD_MECHANISMS
+from broker_stub.replication import wire
 from broker_stub.replication.backup import CAPABILITY
 from haclient.outcome import OutcomeState
 from tests.broker_stub.clients import Client, LinkRefusedError
@@ -125,7 +126,7 @@ async def test_a_backup_that_reports_nonsense_is_dropped_and_nobody_else_is(
     a, _ = pair
     client = await connected(a, CLUSTER_ADMIN, **REPLICATES)
     who = {symbol("haclient:member"): "c", symbol("haclient:member-identity"): str(uuid.uuid4())}
-    version = {symbol("haclient:replication-version"): uint(2)}
+    version = {symbol("haclient:replication-version"): uint(wire.VERSION)}
     await client.attach("receiver", "control", "$replication", link_properties={**who, **version})
     link = await client.attach("sender", "reports", "$replication/have")
     link.send(bytes(Message(body=body, inferred=True).encode()), None)
