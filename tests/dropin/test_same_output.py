@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from proton import Message
+from proton.utils import BlockingConnection
 
 from broker_stub.local_cluster.member_process import free_addresses
 from haclient.cluster_url.endpoint import Endpoint
@@ -119,10 +122,18 @@ def test_a_queue_browser(programs: Programs, broker: Member) -> None:
     assert broker.depth("orders") == 5
 
 
-def test_a_selector_is_refused_in_the_same_words(programs: Programs, broker: Member) -> None:
-    theirs, ours = run_both(programs, "selected_recv", broker.address, "orders")
+def test_a_selector(programs: Programs, broker: Member) -> None:
+    printed = []
+    for program in (programs.theirs("selected_recv"), programs.ours("selected_recv")):
+        with closing(BlockingConnection(broker.address)) as connection:
+            sender = connection.create_sender("colours")
+            for properties in ({"colour": "red"}, {"colour": "green"}, {"colour": "green", "last": True}):
+                sender.send(Message(body=str(properties), properties=properties))
+        printed.append(run(program, broker.address, "colours"))
+    theirs, ours = printed
     assert ours == theirs
-    assert "refused: amqp:not-implemented" in ours
+    assert "opened, filter {symbol('selector'): Described(" in ours
+    assert ours.endswith("{'colour': 'green'}\n{'colour': 'green', 'last': True}\n")
 
 
 @pytest.mark.parametrize("name", ["tx_send", "tx_recv"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from broker_stub.local_cluster.supervisor import LocalCluster
+from haclient import Message, aio
 from tests.examples.program import Program
 from tests.interop.installed import CPP_PROGRAMS, needs_cpp
 from tests.members import Member
@@ -36,9 +37,13 @@ async def test_requests_and_responses(broker: Member) -> None:
     assert "TWAS BRILLIG" in answers
 
 
-async def test_a_selector_is_refused(broker: Member) -> None:
+async def test_a_selector(broker: Member) -> None:
     async with cpp("selected_recv", broker.url, "examples") as program:
-        await program.line("amqp:not-implemented")
+        async with aio.connect(broker.url) as connection:
+            sender = await connection.create_sender("examples")
+            for colour in ("red", "green"):
+                await sender.send(Message(body=f"a {colour} one", properties={"colour": colour}))
+        assert "red" not in (await program.line("a .* one")).string
 
 
 async def test_its_reconnect_finds_the_new_primary(pair: LocalCluster) -> None:
