@@ -132,9 +132,10 @@ def answer_source(
 def _answer_settle_modes(link: SenderLink | ReceiverLink) -> None:
     endpoint = link.endpoint
     endpoint.snd_settle_mode = endpoint.remote_snd_settle_mode
-    endpoint.rcv_settle_mode = proton.Link.RCV_FIRST  # a sender that confirms answers with its own
-    if isinstance(link, ReceiverLink) and endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND:
-        link.settle_second()
+    # A sender that confirms answers with its own.  A receiver settles at once in either mode: what it accepts
+    # is safe then, and senders that ask for *second*, and wait to be settled, would wait for ever.
+    is_receiver = isinstance(link, ReceiverLink)
+    endpoint.rcv_settle_mode = endpoint.remote_rcv_settle_mode if is_receiver else proton.Link.RCV_FIRST
 
 
 def _answer_node(asked: proton.Terminus, own: proton.Terminus, node: NodeFacts) -> None:

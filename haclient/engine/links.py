@@ -52,7 +52,6 @@ _pn_delivery_remote_state, _pn_delivery_update = lib.pn_delivery_remote_state, l
 _PN_ACCEPTED: int = lib.PN_ACCEPTED
 _PN_RECEIVED: int = lib.PN_RECEIVED
 _NOT_TERMINAL = (0, _PN_RECEIVED)
-_MOST_UPDATED = 5000  # deliveries of one link that wait for the peer to settle them; the next does not
 # Of a link whose tags have a scope.
 TAG_SIZE = 16
 # Read whole small messages with one call; larger ones are read in pieces as they arrive.
@@ -229,7 +228,6 @@ class ReceiverLink:
         "_limit",
         "_partial",
         "_pn",
-        "_settles_second",
         "_unsettled",
         "_updated",
         "_view",
@@ -252,7 +250,6 @@ class ReceiverLink:
         self._unsettled: set[DeliveryPointer] = set()
         self.confirms = False
         """Whether rcv-settle-mode *second* is asked for."""
-        self._settles_second = False
         self._updated: dict[DeliveryPointer, Any] = {}
         self.peer_unsettled = b""
         """The unsettled map of the peer's answer, if the link confirms: see ``wire.attach_frame``."""
@@ -298,8 +295,6 @@ class ReceiverLink:
         """Give the delivery its outcome and settle it; ``False`` if it is no longer there."""
         if self.dead or delivery not in self._unsettled:
             return False
-        if self._settles_second and len(self._updated) < _MOST_UPDATED:
-            return self.update(delivery, outcome, None) is not None
         self._unsettled.discard(delivery)
         if outcome is not ACCEPTED:
             write_outcome(delivery, outcome)
@@ -309,11 +304,6 @@ class ReceiverLink:
         _pn_delivery_settle(delivery)
         self._engine.wake()
         return True
-
-    def settle_second(self) -> None:
-        """Answer with rcv-settle-mode *second*, before the link is attached: the peer settles first."""
-        self._settles_second = True
-        self.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
 
     def request_confirmations(self) -> None:
         """Ask for rcv-settle-mode *second*, before the link is attached."""
@@ -417,7 +407,7 @@ class ReceiverLink:
         self._unsettled.discard(delivery)
         outcome = peer_fields.outcome(delivery, lib.pn_delivery_remote_state(delivery))
         lib.pn_delivery_settle(delivery)
-        if self.owner is not None and not self._settles_second:
+        if self.owner is not None:
             cast("ConfirmedOwner", self.owner).confirmed(self, token, outcome)
 
     def _read(self, delivery: DeliveryPointer) -> bytes | None:

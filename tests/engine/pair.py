@@ -27,7 +27,6 @@ class Owner:
     :ivar deliveries: deliveries and their data, in order.
     :ivar confirms: answer rcv-settle-mode *second* with the same.
     :ivar given: what the peer gave an outcome on such a link: the link, the delivery, its token and outcome.
-    :ivar settles_second: settle what comes after its sender.
     :ivar states: the unsettled map of the answers to attaches.
     :ivar confirmed_tokens: the tokens and outcomes that the peer confirmed, in order.
     :ivar outcomes: tokens and their outcomes, in order.
@@ -36,7 +35,6 @@ class Owner:
     server: bool = False
     grants: int = 10
     confirms: bool = True
-    settles_second: bool = False
     states: Mapping[bytes, int] = field(default_factory=dict)
     refusal: proton.Condition | None = None
     engine: Engine | None = None
@@ -84,8 +82,6 @@ class Owner:
         link.endpoint.target.address = link.endpoint.remote_target.address
         if isinstance(link, SenderLink) and link.is_asked_to_confirm and self.confirms:
             link.confirm_outcomes()
-        if isinstance(link, ReceiverLink) and self.settles_second:
-            link.settle_second()
         unsettled.attach(engine, link, self.states)
         if isinstance(link, ReceiverLink):
             link.grant(self.grants)

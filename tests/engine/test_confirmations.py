@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import proton
 import pytest
 from proton import Described, ubyte, uint, ulong
 
@@ -245,26 +243,3 @@ async def test_both_ends_confirm_on_one_connection_that_is_aborted() -> None:
         link.confirm(of, outcome.state)  # proton's objects are gone
         await both.client.until(lambda: both.client.close_reasons)
         assert receiver.update(delivery, ACCEPTED, "again") is None
-
-
-async def test_a_receiver_that_was_asked_to_settles_after_the_sender_and_waits_for_so_many() -> None:
-    async with pair() as both:
-        assert both.client.engine is not None
-        assert both.client.session is not None
-        link = both.client.engine.sender(both.client.session, "s", both.client)
-        link.endpoint.rcv_settle_mode = proton.Link.RCV_SECOND
-        both.server.settles_second = True
-        both.client.engine.attach(link)
-        await both.client.until(lambda: link in both.client.links_opened and link.credit)
-        assert link.endpoint.remote_rcv_settle_mode == proton.Link.RCV_SECOND
-        link.send(b"data", "token")
-        await both.server.until(lambda: both.server.deliveries)
-        receiver, delivery, _ = both.server.deliveries[0]
-        assert receiver.settle(delivery)
-        assert delivery in receiver._unsettled
-        await both.client.until(lambda: both.client.outcomes)
-        assert both.client.outcomes == [("token", ACCEPTED)]
-        async with asyncio.timeout(10):
-            while receiver._unsettled:  # noqa: ASYNC110 - nobody is told
-                await asyncio.sleep(0.001)
-        assert both.server.confirmed_tokens == []

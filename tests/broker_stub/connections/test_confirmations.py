@@ -364,7 +364,8 @@ async def test_two_receivers_of_one_name_on_two_connections_are_one_link() -> No
                 first._core.check_open()
 
 
-async def test_a_sender_that_asks_for_it_is_settled_after_it_has_settled() -> None:
+async def test_a_sender_that_asks_for_it_has_its_answer_and_is_settled_at_once() -> None:
+    """Some senders refuse another answer; some of those that ask, as uAMQP, wait to be settled."""
     async with running() as broker, raw.raw_client(broker.address) as client:
         ends = [Described(ulong(0x28), []), Described(ulong(0x29), ["orders"])]
         await client.open(raw.begin())
@@ -379,9 +380,4 @@ async def test_a_sender_that_asks_for_it_is_settled_after_it_has_settled() -> No
             assert role is True
             ids = range(first, (first if last is None else last) + 1)
             seen |= dict.fromkeys(ids, (bool(settled), int(state.descriptor)))
-        assert seen == {0: (False, ACCEPTED), 1: (False, ACCEPTED)}
-        settles = raw.frame(raw.DISPOSITION, [False, uint(0), uint(1), True, Described(ulong(ACCEPTED), [])])
-        await client.write(settles)
-        (connection,) = broker._connections
-        (link,) = connection.engine.links.by_pointer.values()
-        await until(lambda: not link._unsettled)
+        assert seen == {0: (True, ACCEPTED), 1: (True, ACCEPTED)}
