@@ -4,7 +4,7 @@
 //     node rhea_client.js send    MEMBERS ADDRESS COUNT   until COUNT are settled after a loss
 //     node rhea_client.js receive MEMBERS ADDRESS COUNT   until COUNT different numbers came, with a loss between
 //     node rhea_client.js echo    MEMBERS ADDRESS         answers requests until it is killed
-//     node rhea_client.js select  MEMBERS ADDRESS         what a selector gets
+//     node rhea_client.js select  MEMBERS ADDRESS COUNT   until COUNT came that a selector selects
 //     node rhea_client.js browse  MEMBERS ADDRESS COUNT   looks at COUNT messages and leaves them there
 //
 // A passive member's redirect is not followed by rhea, and ends a connection for good unless the application
@@ -99,11 +99,12 @@ const roles = {
     },
 
     select() {
-        container.on('receiver_error', (context) => {
-            say('receiver', context.receiver.error.condition);
-            context.connection.close();
+        let left = Number(count);
+        container.on('message', (context) => {
+            say('message', context.message.body);
+            context.delivery.accept();
+            if (--left === 0) context.connection.close();
         });
-        container.on('message', ({ message }) => say('message', message.body));
         connect().open_receiver({ source: { address, filter: rhea.filter.selector("colour = 'green'") } });
     },
 

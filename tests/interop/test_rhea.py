@@ -75,9 +75,15 @@ async def test_a_message_is_the_same_after_a_round_trip_through_rhea(broker: Mem
     assert {name: reply.properties[name] for name in ("colour", "n")} == {"colour": "green", "n": 7}
 
 
-async def test_a_selector_is_refused(broker: Member) -> None:
-    async with rhea("select", broker.address, "orders") as program:
-        assert await program.end() == "receiver amqp:not-implemented\n"
+async def test_a_selector(broker: Member) -> None:
+    async with aio.connect(broker.url) as connection:
+        sender = await connection.create_sender("orders")
+        for number in range(4):
+            properties = {"colour": "green" if number % 2 else "red"}
+            await sender.send(haclient.Message(body=number, properties=properties))
+    async with rhea("select", broker.address, "orders", 2) as program:
+        assert await program.end() == "message 1\nmessage 3\n"
+    assert broker.depth("orders") == 2
 
 
 async def test_a_browser_leaves_the_messages(broker: Member) -> None:
