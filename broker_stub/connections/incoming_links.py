@@ -104,23 +104,51 @@ class RequestHandler(Protocol):
         """Take one encoded message."""
 
 
-class IncomingLink:
+class _MessageLink:
+    """The receiving end of a link on which a client sends messages.
+
+    :param inspect: checks a message, and reads what a queue needs of it.
+    """
+
+    __slots__ = ("_inspect", "_intake", "_kept", "_owner", "_producer", "_window", "link")
+
+    def __init__(
+        self, link: ReceiverLink, owner: LinkOwner, window: CreditWindow, intake: Intake, inspect: Inspect
+    ) -> None:
+        self._inspect = inspect
+        self._producer = owner.client_id
+        self._intake = intake
+        self._kept = KeptDeliveries(intake)
+        self.link = link
+        self._owner = owner
+        self._window = window
+
+    def start(self) -> None:
+        """Give the client credit."""
+        self._change_credit(self._window.due())
+
+    def link_opened(self, link: ReceiverLink) -> None:
+        """The peer attached first; nothing is left to do."""
+
+    def end(self) -> None:
+        """Drop what waits: its client knows that it was not settled."""
+        self._kept.end()
+
+    def _change_credit(self, change: int) -> None:
+        raise NotImplementedError
+
+    def _done(self, delivery: DeliveryPointer | None) -> None:
+        if delivery is not None:
+            self.link.settle(delivery)
+
+
+class IncomingLink(_MessageLink):
     """The receiving end of a link to one target.
 
     :param inspect: checks a message, and reads what a queue needs of it.
     """
 
-    __slots__ = (
-        "_inspect",
-        "_intake",
-        "_kept",
-        "_owner",
-        "_producer",
-        "_stalled",
-        "_target",
-        "_window",
-        "link",
-    )
+    __slots__ = ("_stalled", "_target")
 
     def __init__(
         self,
@@ -132,22 +160,9 @@ class IncomingLink:
         *,
         inspect: Inspect = inspect_new,
     ) -> None:
-        self._inspect = inspect
-        self._producer = owner.client_id
-        self._intake = intake if _is_stored(target) else Intake()
-        self._kept = KeptDeliveries(self._intake)
-        self.link = link
-        self._owner = owner
+        super().__init__(link, owner, window, intake if _is_stored(target) else Intake(), inspect)
         self._target = target
-        self._window = window
         self._stalled = False
-
-    def start(self) -> None:
-        """Give the client credit."""
-        self._change_credit(self._window.due())
-
-    def link_opened(self, link: ReceiverLink) -> None:
-        """The peer attached first; nothing is left to do."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """Report the closed link to the connection; its messages stay where they are."""
@@ -155,7 +170,7 @@ class IncomingLink:
 
     def end(self) -> None:
         """Wait for the target no longer, and drop what waits: its client knows that it was not settled."""
-        self._kept.end()
+        super().end()
         self._intake.stop_waiting(self._grant_again)
         self._target.stop_waiting(self._grant_again)
 
@@ -187,10 +202,6 @@ class IncomingLink:
         except UnroutableError as error:
             release(link, delivery, error)
 
-    def _done(self, delivery: DeliveryPointer | None) -> None:
-        if delivery is not None:
-            self.link.settle(delivery)
-
     def _change_credit(self, change: int) -> None:
         if self._window.violated:
             self.end()
@@ -208,23 +219,13 @@ class IncomingLink:
         self._change_credit(self._window.due())
 
 
-class AnonymousIncomingLink:
+class AnonymousIncomingLink(_MessageLink):
     """The receiving end of a link without an address: every message names its target.
 
     :param inspect: as for ``IncomingLink``.
     """
 
-    __slots__ = (
-        "_inspect",
-        "_intake",
-        "_kept",
-        "_owner",
-        "_producer",
-        "_resolve",
-        "_waiting",
-        "_window",
-        "link",
-    )
+    __slots__ = ("_resolve", "_waiting")
 
     def __init__(
         self,
@@ -236,22 +237,9 @@ class AnonymousIncomingLink:
         *,
         inspect: Inspect = inspect_new,
     ) -> None:
-        self._inspect = inspect
-        self._producer = owner.client_id
-        self._intake = intake
-        self._kept = KeptDeliveries(intake)
-        self.link = link
-        self._owner = owner
+        super().__init__(link, owner, window, intake, inspect)
         self._resolve = resolve
-        self._window = window
         self._waiting: dict[Queue | Route | Intake, Callable[[], None]] = {}
-
-    def start(self) -> None:
-        """Give the client credit."""
-        self._change_credit(self._window.due())
-
-    def link_opened(self, link: ReceiverLink) -> None:
-        """The peer attached first; nothing is left to do."""
 
     def link_closed(self, link: ReceiverLink, condition: proton.Condition | None) -> None:
         """Report the closed link to the connection; its messages stay where they are."""
@@ -259,7 +247,7 @@ class AnonymousIncomingLink:
 
     def end(self) -> None:
         """Wait for the targets no longer, and drop what waits: its client knows that it was not settled."""
-        self._kept.end()
+        super().end()
         for target, call in self._waiting.items():
             target.stop_waiting(call)
         self._waiting.clear()
@@ -302,10 +290,6 @@ class AnonymousIncomingLink:
             reject(link, delivery, refused.condition, refused.description)
         except UnroutableError as error:
             release(link, delivery, error)
-
-    def _done(self, delivery: DeliveryPointer | None) -> None:
-        if delivery is not None:
-            self.link.settle(delivery)
 
     def _hold(self, target: Queue | Route | Intake) -> None:
         """Give one credit less until a target is no longer full."""

@@ -34,34 +34,26 @@ def _is_number(value: Value) -> bool:
 
 def any_of(terms: list[Expression]) -> Expression:
     """``OR``: of all that is not true, unknown wins."""
-
-    def either(lookup: Lookup) -> Value:
-        found: Value = False
-        for term in terms:
-            value = term(lookup)
-            if value is True:
-                return True
-            if value is not False:
-                found = None
-        return found
-
-    return either
+    return _decided(terms, by=True)
 
 
 def all_of(terms: list[Expression]) -> Expression:
     """``AND``: of all that is not false, unknown wins."""
+    return _decided(terms, by=False)
 
-    def both(lookup: Lookup) -> Value:
-        found: Value = True
+
+def _decided(terms: list[Expression], *, by: bool) -> Expression:
+    def decided(lookup: Lookup) -> Value:
+        found: Value = not by
         for term in terms:
             value = term(lookup)
-            if value is False:
-                return False
-            if value is not True:
+            if value is by:
+                return by
+            if value is not (not by):
                 found = None
         return found
 
-    return both
+    return decided
 
 
 def negated(term: Expression) -> Expression:
