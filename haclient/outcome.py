@@ -23,6 +23,8 @@ class Outcome:
     :param description: the text beside it.
     :param delivery_failed: (modified) counts as a failed delivery attempt.
     :param undeliverable_here: (modified) must not be delivered to this receiver again.
+    :param annotations: (modified) what to combine with the message's annotations: an encoded AMQP map with
+        symbols as keys (section 3.4.5); empty for nothing.
     """
 
     state: OutcomeState
@@ -30,6 +32,7 @@ class Outcome:
     description: str | None = None
     delivery_failed: bool = False
     undeliverable_here: bool = False
+    annotations: bytes = b""
 
     @property
     def accepted(self) -> bool:

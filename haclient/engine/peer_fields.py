@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import proton
+from cproton_ffi import ffi, lib
 
 from haclient.outcome import Outcome, OutcomeState
 
@@ -95,6 +96,7 @@ def outcome(delivery: Any, state: int) -> Outcome | None:
         return None
     remote = proton.Delivery(delivery).remote
     rejected = _OUTCOMES[state] is OutcomeState.REJECTED
+    modified = _OUTCOMES[state] is OutcomeState.MODIFIED
     condition = remote.condition if rejected else None
     return Outcome(
         _OUTCOMES[state],
@@ -102,7 +104,18 @@ def outcome(delivery: Any, state: int) -> Outcome | None:
         description=condition.description if condition else None,
         delivery_failed=bool(remote.failed),
         undeliverable_here=bool(remote.undeliverable),
+        annotations=_encoded(lib.pn_disposition_annotations(remote._impl)) if modified else b"",
     )
+
+
+def _encoded(data: Any) -> bytes:
+    """What proton's C data holds; empty for nothing."""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return b""
+    buffer = ffi.new("char[]", size)
+    written = lib.pn_data_encode(data, buffer, size)
+    return bytes(ffi.buffer(buffer, written)) if written > 0 else b""
 
 
 def _value(data: proton.Data) -> Any:

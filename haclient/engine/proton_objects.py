@@ -69,3 +69,7 @@ def write_outcome(delivery: Any, outcome: Outcome) -> None:
         cproton.pn_condition_set_description(condition, outcome.description)
     lib.pn_disposition_set_failed(local, outcome.delivery_failed)
     lib.pn_disposition_set_undeliverable(local, outcome.undeliverable_here)
+    if outcome.annotations:
+        lib.pn_data_decode(
+            lib.pn_disposition_annotations(local), outcome.annotations, len(outcome.annotations)
+        )
