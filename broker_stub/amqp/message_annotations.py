@@ -26,7 +26,8 @@ from broker_stub.amqp.message_format import (
 )
 
 _SECTION = b"\x00\x53\x72\xd1"
-_SYMBOL32 = 0xB3
+_SYMBOL8, _SYMBOL32 = 0xA3, 0xB3
+_LONG_SYMBOL = bytes([_SYMBOL32])
 _MAX_UINT8 = 255
 
 
@@ -71,23 +72,37 @@ def read(section: bytes) -> dict[bytes, bytes]:
     """
     if not section:
         return {}
-    found: dict[bytes, bytes] = {}
     try:
-        position, count = items(section, descriptor(section, 0)[1])
-        for _ in range(count // 2):
-            after_key = value_end(section, position)
-            after = value_end(section, after_key)
-            found[_shortest(section[position:after_key])] = section[after_key:after]
-            position = after
+        return read_map(section, descriptor(section, 0)[1])
+    except IndexError as error:
+        raise MalformedMessageError("the annotations end within a value") from error
+
+
+def read_map(data: bytes, start: int = 0) -> dict[bytes, bytes]:
+    """The same, of the encoded map at ``start``.
+
+    :raises MalformedMessageError: when it is no map.
+    """
+    try:
+        return _read_pairs(data, *items(data, start))
     except (IndexError, struct.error) as error:
         raise MalformedMessageError("the annotations end within a value") from error
-    if position > len(section):
+
+
+def _read_pairs(data: bytes, position: int, count: int) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for _ in range(count // 2):
+        after_key = value_end(data, position)
+        after = value_end(data, after_key)
+        found[_shortest(data[position:after_key])] = data[after_key:after]
+        position = after
+    if position > len(data):
         raise MalformedMessageError("the annotations end within a value")
     return found
 
 
 def _shortest(key: bytes) -> bytes:
-    return symbol(key[5:]) if key[0] == _SYMBOL32 else key
+    return symbol(key[5:]) if key[:1] == _LONG_SYMBOL else key
 
 
 def section_of(values: Mapping[bytes, bytes]) -> bytes:
@@ -107,6 +122,11 @@ def changed(section: bytes, changes: Mapping[bytes, bytes], removed: Iterable[by
     for key in removed:
         values.pop(key, None)
     return section_of({**values, **changes})
+
+
+def is_symbol(key: bytes) -> bool:
+    """Whether an encoded key is a symbol, in its shortest encoding."""
+    return key[0] == _SYMBOL8 or key[0] == _SYMBOL32
 
 
 # -- encoded values -------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from broker_stub.amqp.conditions import DECODE_ERROR, INVALID_FIELD
 DUPLICATE_ID = b"_AMQ_DUPL_ID"
 DELIVERY_TIME, DELIVERY_DELAY = b"x-opt-delivery-time", b"x-opt-delivery-delay"
 """Annotations: when a message may be delivered, or how long after its enqueue, in milliseconds."""
+REPLICATE = b"x-qpid-replicate"
+"""The annotation by which a message is in no backup."""
 DEAD_LETTER_ID = b"x-opt-dead-letter-id"
 """The annotation of a dead letter that says which message it was: its duplicate-detection id."""
 MAX_DUPLICATE_ID = 256
@@ -43,7 +45,7 @@ _LIST0, _LIST8, _LIST32, _MAP8, _MAP32 = 0x45, 0xC0, 0xD0, 0xC1, 0xD1
 # Key of the property in the two encodings of a string (str8-utf8, str32-utf8).
 _DUPLICATE_KEYS = (b"\xa1\x0c" + DUPLICATE_ID, b"\xb1\x00\x00\x00\x0c" + DUPLICATE_ID)
 # What the annotations that a queue heeds begin with: most messages have none of them.
-_ANNOTATION_PREFIX, _REPLICATE = b"x-opt-de", b"x-qpid-replicate"
+_ANNOTATION_PREFIX = b"x-opt-de"
 _UINT_CODES = {0x70: 4, 0x52: 1, 0x43: 0, 0x50: 1}
 _TIMESTAMP = 0x83
 # Constructor and size of str8-utf8 and str32-utf8.
@@ -161,7 +163,7 @@ def _inspect(data: bytes) -> Envelope:
     envelope = _envelope(header, expiry, duplicate)
     if heeded or group is not None:
         at, delay = (_whole(heeded.get(name, _NULL)) for name in (DELIVERY_TIME, DELIVERY_DELAY))
-        replicated = heeded.get(_REPLICATE) not in _FALSEHOODS
+        replicated = heeded.get(REPLICATE) not in _FALSEHOODS
         return Envelope(*envelope[:-4], at, delay, replicated, group)
     return envelope
 
@@ -217,7 +219,7 @@ def _walk(data: bytes) -> tuple[list[bytes] | None, int, int, bytes | None]:
         elif code == PROPERTIES:
             properties = start
         elif code == MESSAGE_ANNOTATIONS and (
-            data.find(_ANNOTATION_PREFIX, start, position) >= 0 or data.find(_REPLICATE, start, position) >= 0
+            data.find(_ANNOTATION_PREFIX, start, position) >= 0 or data.find(REPLICATE, start, position) >= 0
         ):
             annotations = start
     if position > size or not size:

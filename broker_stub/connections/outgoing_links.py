@@ -2,7 +2,8 @@
 
 Rules
 -----
-* A message leaves unchanged; only a redelivery and a message with a TTL get a new header.
+* A message leaves unchanged; only a redelivery and a message with a TTL get a new header, and what consumers
+  have added is in its annotations.
 * A client that does not read delays its own connection only: ``OutgoingConnection`` takes no messages
   while a burst waits inside proton, and resumes the links afterwards.
 * A link that is closed in order returns its messages unchanged; one that died returns them with the delivery
@@ -32,6 +33,7 @@ from broker_stub.amqp.conditions import (
     RESOURCE_DELETED,
 )
 from broker_stub.amqp.message_header import with_header
+from broker_stub.queueing.annotations import annotated
 from broker_stub.queueing.message import Consumer, Message, Selects
 from broker_stub.queueing.queue import Queue
 from haclient.engine.links import DeliveryPointer, SenderLink
@@ -115,8 +117,10 @@ class OutgoingLink:
         """Send the message."""
         try:
             data = message.data
+            if message.annotations:
+                data = annotated(data, message.annotations)
             if message.delivery_count or message.expires_at is not None:
-                data = self._with_header(message)
+                data = self._with_header(message, data)
             if 0 < self._max_size < len(data):
                 self._refuse(len(data))
                 return
@@ -139,11 +143,11 @@ class OutgoingLink:
         """The queue is gone."""
         self._close(RESOURCE_DELETED, f"{self._queue.name} is deleted", died=False)
 
-    def _with_header(self, message: Message) -> bytes:
+    def _with_header(self, message: Message, data: bytes) -> bytes:
         ttl_ms = None
         if message.envelope.ttl_ms is not None:
             ttl_ms = min(int((self._queue.expiry.remaining(message) or 0) * 1000), _MAX_UINT)
-        return with_header(message.data, delivery_count=message.delivery_count, ttl_ms=ttl_ms)
+        return with_header(data, delivery_count=message.delivery_count, ttl_ms=ttl_ms)
 
     # -- for the engine -------------------------------------------------------------------------
 
@@ -175,6 +179,7 @@ class OutgoingLink:
                 token,
                 delivery_failed=outcome.delivery_failed,
                 undeliverable_here=outcome.undeliverable_here,
+                annotations=outcome.annotations,
             )
 
     def outcome_given(

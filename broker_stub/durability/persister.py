@@ -21,6 +21,7 @@ from typing import Protocol
 
 from broker_stub.amqp.message_format import PLAIN
 from broker_stub.durability.guard import Guard
+from broker_stub.queueing.annotations import stored
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
@@ -210,6 +211,23 @@ class Persister:
     def acquired(self, queue: Queue, message: Message) -> None:
         """A message was given to a consumer."""
         self.counted(queue, (message.number,))
+
+    def annotated(self, queue: Queue, message: Message) -> None:
+        """A consumer has added annotations."""
+        self.rewrite(queue, (message,))
+
+    def rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
+        """Write messages anew that a queue has, as they are now; the store's sequence of it."""
+        self.flush()
+        for message in messages:
+            self._store.put_message(
+                self._keys[queue.identity],
+                message.number,
+                stored(message.data, message.annotations),
+                delivery_count=message.failover_delivery_count,
+                expires_at=message.expires_at_ms,
+            )
+        return self._store.sequence
 
     def counted(self, queue: Queue, numbers: Iterable[int]) -> None:
         """Messages were given to consumers, here or at the primary."""

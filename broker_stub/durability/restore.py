@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Persister
+from broker_stub.queueing.annotations import restored
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.message import Replicate
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY, Addresses
@@ -58,8 +59,10 @@ async def _restore_queue(
 async def _restore_content(queue: Queue, store: Store, key: int) -> None:
     async for chunk in store.messages(key):
         for message in chunk:
-            envelope = inspect(message.data)
-            queue.insert(message.id, message.data, envelope, message.delivery_count, message.expires_at or 0)
+            data, annotations = restored(message.data)
+            queue.insert(message.id, data, inspect(data), message.delivery_count, message.expires_at or 0)
+            if annotations:
+                queue.annotate(message.id, annotations)
     # The store has them in order of arrival, including those of messages that have left.  The place of one
     # that it has twice is the last one.
     queue.duplicates.clear()

@@ -30,8 +30,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker_stub.amqp import message_annotations
-from broker_stub.amqp.message_format import DEAD_LETTER_ID, DELIVERY_DELAY, DELIVERY_TIME, inspect
+from broker_stub.amqp.message_format import (
+    DEAD_LETTER_ID,
+    DELIVERY_DELAY,
+    DELIVERY_TIME,
+    MalformedMessageError,
+    inspect,
+)
 from broker_stub.amqp.message_header import with_header
+from broker_stub.queueing.annotations import MOST_BYTES
 from broker_stub.queueing.exchanges import ExchangeType, Route, UnroutableError
 from broker_stub.queueing.message import Call, DeadLetterReason, Message, MessageState
 
@@ -166,6 +173,23 @@ def dead_letter(queue: Queue, message: Message, reason: DeadLetterReason, descri
     }
     if description:
         changes[_DESCRIPTION] = message_annotations.string(description[:_MAX_DESCRIPTION])
-    section = message_annotations.changed(parts.message_annotations, changes, _REMOVED)
+    try:
+        section = message_annotations.changed(
+            _with_added(parts.message_annotations, message), changes, _REMOVED
+        )
+    except MalformedMessageError:
+        # Most annotations are not read when a message comes, and it must not stay for ever now.
+        section = message_annotations.section_of(changes)
     # Delivery annotations are for one hop: AMQP 1.0 part 3, section 3.2.2.
     return parts.header + section + parts.rest
+
+
+def _with_added(section: bytes, message: Message) -> bytes:
+    """The annotations of a message with those of its consumers.
+
+    A dead letter that becomes one again does not grow by them beyond ``MOST_BYTES``: it may do so for ever.
+    """
+    if not message.annotations:
+        return section
+    whole = message_annotations.changed(section, message_annotations.read_map(message.annotations))
+    return whole if len(whole) <= MOST_BYTES or _ID not in message_annotations.read(section) else section

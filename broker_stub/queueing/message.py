@@ -48,6 +48,7 @@ class DeadLetterReason(enum.StrEnum):
 class Message:
     """One message of one queue.  Changes only through its queue, or a backup's copy of it.
 
+    :ivar annotations: what consumers have added (see ``annotations``): an encoded map; empty for nothing.
     :ivar due_at: when it may be delivered, by the queue's clock; ``None`` for at once.
     :ivar expires_at: by the queue's clock; ``expires_at_ms``: where its time to live ends, in milliseconds
         since the epoch by this member's wall clock, for its store.
@@ -59,6 +60,7 @@ class Message:
     """
 
     __slots__ = (
+        "annotations",
         "data",
         "delivery_count",
         "due_at",
@@ -78,6 +80,7 @@ class Message:
         self.number = number
         self.data = data
         self.envelope = envelope
+        self.annotations = b""
         self.due_at: float | None = None
         self.expires_at: float | None = None
         self.expires_at_ms: int | None = None
@@ -191,6 +194,9 @@ class Observer(Protocol):
 
     def acquired(self, queue: Queue, message: Message) -> None:
         """A consumer was given the message: another delivery will be a redelivery."""
+
+    def annotated(self, queue: Queue, message: Message) -> None:
+        """A consumer has added annotations to the message, which nobody waits for."""
 
     def progress_changed(self, queue: Queue, completion: Message) -> None:
         """The queue's site progress has changed; ``completion`` counts acknowledgements as a message does."""

@@ -80,6 +80,9 @@ class NodeLifetime:
     def acquired(self, queue: Queue, message: Message) -> None:
         """It is still in the queue."""
 
+    def annotated(self, queue: Queue, message: Message) -> None:
+        """It is still in the queue."""
+
     def confirmed(self, queue: Queue, numbers: Sequence[int], owner: bytes, completion: Message) -> None:
         """Nothing but a message more or less changes it."""
 

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker_stub.amqp.message_format import PLAIN, Envelope
+from broker_stub.queueing.annotations import combined
 from broker_stub.queueing.confirmations import Confirmations
 from broker_stub.queueing.dispatch.delayed import CallAt, DelayedMessages, never
 from broker_stub.queueing.dispatch.dispatcher import Dispatcher
@@ -302,13 +303,6 @@ class Queue:
             message.state = MessageState.AVAILABLE
             self._dispatcher.add(message)
 
-    def record_progress(self) -> Message:
-        """Have the observers write the changed site progress; the result completes when all have it."""
-        completion = Message(0, b"", PLAIN)
-        for observer in self.observers:
-            observer.progress_changed(self, completion)
-        return completion
-
     # -- consumers ------------------------------------------------------------------------------
 
     def subscribe(
@@ -370,25 +364,31 @@ class Queue:
         *,
         delivery_failed: bool = False,
         undeliverable_here: bool = False,
+        annotations: bytes = b"",
     ) -> None:
-        """Back to its place, with what the consumer says about it."""
-        if message not in consumer.held:
-            return
-        consumer.held.discard(message)
-        if delivery_failed:
-            message.delivery_count += 1
-        if undeliverable_here:
-            message.refused_by = (message.refused_by or set()) | {consumer}
-        self._dispatcher.requeue(message)
+        """Back to its place, with what the consumer says about it; see ``Outcome``."""
+        if annotations and message in consumer.held:
+            self.annotate(message.number, combined(message.annotations, annotations))
+            for observer in self.observers:
+                observer.annotated(self, message)
+        self._dispatcher.modify(consumer, message, failed=delivery_failed, refused=undeliverable_here)
+
+    def annotate(self, number: int, annotations: bytes) -> Message | None:
+        """Set what consumers have added to a message; the message, if it is still there."""
+        message = self._messages.get(number)
+        if message is not None:
+            growth = len(annotations) - len(message.annotations)
+            message.annotations = annotations
+            self.size += growth
+            self._watermarks.total.remove(-growth)
+        return message
 
     # -- copies ---------------------------------------------------------------------------------
 
     def start_generation(self, generation: int) -> None:
         """Number later messages as messages of this generation; those of former ones are available."""
-        for message in self._messages.values() if self.options.dead_letter_address else ():
-            if message.state is MessageState.LEAVING:
-                message.state = MessageState.AVAILABLE
-                self._dispatcher.ready_list.requeue(message)
+        if self.options.dead_letter_address:
+            self._dispatcher.restore_leaving(self._messages.values())
         self._last_number = max(self._last_number, generation << SEQUENCE_BITS)
 
     def ids(self) -> list[int]:
@@ -481,7 +481,7 @@ class Queue:
         """Remove a message that no consumer holds, and report it."""
         message.state = MessageState.REMOVED
         del self._messages[message.number]
-        size = len(message.data)
+        size = len(message.data) + len(message.annotations)
         self.size -= size
         self._watermarks.total.remove(size)
         for observer in self.observers:

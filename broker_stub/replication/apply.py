@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.persister import Persister
 from broker_stub.election import generation as rules
+from broker_stub.queueing.annotations import checked
 from broker_stub.queueing.dispatch.delayed import with_delivery_time
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
@@ -99,6 +100,7 @@ class Applier:
             "discard": self._discard,
             "dequeued": self._discard,
             "acquired": self._count,
+            "annotated": self._annotate,
             "counts": self._set_counts,
             "duplicate": self._remember,
             wire.CONFIRMED: self._confirm,
@@ -246,12 +248,17 @@ class Applier:
         if any(count > _MOST_DELIVERIES for count in counts.values()):
             raise ValueError("the primary sent a delivery count that no message has")
         first, last = wire.argument(of, "first", int), wire.argument(of, "last", int)
-        return self._rewrite(queue, set_counts(queue, counts, first=first, last=last))
+        return self._persister.rewrite(queue, set_counts(queue, counts, first=first, last=last))
+
+    def _annotate(self, queue: Queue, event: wire.Event) -> int:
+        pairs = _pairs(event.arguments, ("ids", int), ("annotations", bytes))
+        annotated = [queue.annotate(number, checked(annotations)) for number, annotations in pairs]
+        return self._persister.rewrite(queue, filter(None, annotated))
 
     def _correct_lifetimes(self, queue: Queue, event: wire.Event) -> int:
         pairs = _pairs(event.arguments, ("ids", int), ("left", int))
         left = ((number, min(lifetime, wire.MAX_LIFETIME)) for number, lifetime in pairs)
-        return self._rewrite(queue, queue.correct_lifetimes(left))
+        return self._persister.rewrite(queue, queue.correct_lifetimes(left))
 
     def _insert_delayed(self, queue: Queue, event: wire.Event) -> int:
         """A message with a delay, which is due by this member's clock."""
@@ -268,16 +275,7 @@ class Applier:
 
     def _correct_delays(self, queue: Queue, event: wire.Event) -> int:
         pairs = _pairs(event.arguments, ("ids", int), ("left", int))
-        return self._rewrite(queue, queue.delays.correct(pairs))
-
-    def _rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
-        for message in messages:
-            expiry = message.expires_at_ms or 0
-            row = wire.ReplicatedMessage(
-                message.number, message.failover_delivery_count, expiry, message.data
-            )
-            self._persister.put(queue, row, None)
-        return self._store.sequence
+        return self._persister.rewrite(queue, queue.delays.correct(pairs))
 
     def _merge_progress(self, queue: Queue, event: wire.Event) -> int:
         plain = event.arguments
@@ -333,7 +331,9 @@ def count(queue: Queue, numbers: Iterable[int]) -> None:
 
 
 def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int) -> list[Message]:
-    """Take the counts of a span from the primary; the messages that had another one.
+    """Take the counts of a span from the primary; the messages that are other ones now.
+
+    What consumers have added to them is what the primary says next, if it says anything.
 
     :param counts: by number; 0 for a message of that span that is not in it.
     """
@@ -345,8 +345,11 @@ def set_counts(queue: Queue, counts: Mapping[int, int], *, first: int, last: int
         span = ids[bisect.bisect_left(ids, first) : bisect.bisect_right(ids, last)]
     present = [message for number in span if (message := queue.message(number)) is not None]
     changed = [
-        message for message in present if message.failover_delivery_count != counts.get(message.number, 0)
+        message
+        for message in present
+        if message.annotations or message.failover_delivery_count != counts.get(message.number, 0)
     ]
     for message in changed:
         message.set_count(counts.get(message.number, 0))
+        queue.annotate(message.number, b"")
     return changed

@@ -26,8 +26,9 @@ Rules
   primary's window, but not its queue, are the first to leave the replica's.
 * So does the site progress: a replica that messages wait for must not have it before its cause.
 * The delivery counts of what the replica keeps are sent anew: it may have missed some, or have
-  counted what no other member did.  So is what its messages have left to live, and what is left of their
-  delays: its clock may be another.
+  counted what no other member did.  So are the annotations that consumers have added, what its messages have
+  left to live, and what is left of their delays: its clock may be another.
+* A message that is sent late is followed by what consumers have added to it.
 
 Source: the replicating browser of Apache Qpid's hot-standby design.
 """
@@ -62,6 +63,7 @@ class QueueFeed:
 
     __slots__ = (
         "_acquired",
+        "_annotated",
         "_begun",
         "_consumed",
         "_corrections",
@@ -103,6 +105,7 @@ class QueueFeed:
         """The duplicate-detection ids of messages that left before they were sent."""
         self._dequeued: list[int] = []
         self._acquired: list[int] = []
+        self._annotated: dict[int, None] = {}
         self._flush: asyncio.Handle | None = None
         self._sent_to = 0
         self._corrections = 0
@@ -115,6 +118,7 @@ class QueueFeed:
         self._clear_outbox()
         self._dequeued.clear()
         self._acquired.clear()
+        self._annotated.clear()
         ids = [number for number in self.queue.ids() if self._is_replicated(number)]
         kept, surplus = wire.compare(have, ids)
         kept_to = ids[kept - 1] if kept else 0
@@ -177,6 +181,7 @@ class QueueFeed:
         """What of the kept messages may have changed at either side."""
         for chunk in _chunks(kept):
             yield self._counts(chunk)
+            yield from self._annotations(chunk)
         for lifetimes in _chunks(self._lifetimes(kept)):
             yield self._columns("lifetimes", lifetimes, "ids", "left")
         for delays in _chunks(self._delays(kept)):
@@ -191,6 +196,11 @@ class QueueFeed:
         }
         arguments = {"ids": list(counts), "counts": list(counts.values()), "first": kept[0], "last": kept[-1]}
         return wire.encode_event(self.key, "counts", arguments)
+
+    def _annotations(self, numbers: Iterable[int]) -> Iterator[bytes]:
+        messages = filter(None, map(self.queue.message, numbers))
+        for pairs in _pieces((each.annotations, each.number) for each in messages if each.annotations):
+            yield self._columns("annotated", pairs, "annotations", "ids")
 
     def _lifetimes(self, kept: list[int]) -> list[tuple[int, int]]:
         messages = filter(None, map(self.queue.message, kept))
@@ -315,6 +325,12 @@ class QueueFeed:
             self._acquired.append(message.number)
             self._later()
 
+    def annotated(self, queue: Queue, message: Message) -> None:
+        """A consumer has added annotations; they follow a message that is not sent yet."""
+        if message.number <= self._sent_to and message.envelope.is_replicated:
+            self._annotated[message.number] = None
+            self._later()
+
     def _later(self) -> None:
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_soon(self._flush_ids)
@@ -331,6 +347,9 @@ class QueueFeed:
             for chunk in _chunks(ids):
                 append(wire.encode_ids(self.key, operation, chunk))
             ids.clear()
+        for event in self._annotations(self._annotated):
+            append(event)
+        self._annotated.clear()
 
     # -- the outbox -----------------------------------------------------------------------------
 
@@ -409,6 +428,8 @@ class QueueFeed:
             return
         self._sent_to = message.number
         self._data.send(self, message.number, event)
+        if message.annotations:
+            self.annotated(self.queue, message)
 
     def settled(self, number: int | None, outcome: Outcome | None) -> None:
         """The replica has the event durably, or refuses to."""

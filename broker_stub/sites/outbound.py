@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from broker_stub.queueing.message import Message, Replicate
 from broker_stub.queueing.queue import Queue
-from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress
+from broker_stub.queueing.site_state import REPLICATION_QUEUE, SiteMode, SiteProgress, record_progress
 from broker_stub.sites.event import Encoder, Numbers, Op, decode
 
 
@@ -176,7 +176,7 @@ class Outbound:
 
     def record(self) -> Message:
         """A message that completes when every event so far is complete."""
-        return self._open_held().log.record_progress()
+        return record_progress(self._open_held().log)
 
     def _put(self, held: _HeldEvents, queue: Queue, op: Op, message: Message) -> _HeldEvent:
         log, now = held.log, self._now_ms()

@@ -5,6 +5,7 @@
 //     node rhea_client.js receive MEMBERS ADDRESS COUNT   until COUNT different numbers came, with a loss between
 //     node rhea_client.js echo    MEMBERS ADDRESS         answers requests until it is killed
 //     node rhea_client.js select  MEMBERS ADDRESS COUNT   until COUNT came that a selector selects
+//     node rhea_client.js modify  MEMBERS ADDRESS COUNT   returns a message COUNT times, each with annotations
 //     node rhea_client.js browse  MEMBERS ADDRESS COUNT   looks at COUNT messages and leaves them there
 //
 // A passive member's redirect is not followed by rhea, and ends a connection for good unless the application
@@ -106,6 +107,25 @@ const roles = {
             if (--left === 0) context.connection.close();
         });
         connect().open_receiver({ source: { address, filter: rhea.filter.selector("colour = 'green'") } });
+    },
+
+    modify() {
+        let attempt = 0;
+        container.on('message', (context) => {
+            say('message', JSON.stringify(context.message.message_annotations || {}));
+            if (++attempt > Number(count)) {
+                context.delivery.accept();
+                context.connection.close();
+            } else {
+                context.delivery.modified({
+                    delivery_failed: true,
+                    message_annotations: { 'x-attempt': attempt, ['x-of-' + attempt]: 'rhea' },
+                });
+                context.receiver.add_credit(1);
+            }
+        });
+        container.on('receiver_open', (context) => context.receiver.add_credit(1));
+        connect().open_receiver({ source: address, credit_window: 0, autoaccept: false });
     },
 
     browse() {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
+
+from proton import symbol
 
 import haclient
 from broker_stub.local_cluster.supervisor import LocalCluster
@@ -84,6 +87,20 @@ async def test_a_selector(broker: Member) -> None:
     async with rhea("select", broker.address, "orders", 2) as program:
         assert await program.end() == "message 1\nmessage 3\n"
     assert broker.depth("orders") == 2
+
+
+async def test_annotations_of_modified_come_with_the_next_delivery(broker: Member) -> None:
+    async with aio.connect(broker.url) as connection:
+        sender = await connection.create_sender("orders")
+        await sender.send(haclient.Message(body="x", annotations={symbol("x-mine"): 1}))
+    async with rhea("modify", broker.address, "orders", 2) as program:
+        lines = (await program.end()).splitlines()
+    assert [json.loads(line.removeprefix("message ")) for line in lines] == [
+        {"x-mine": 1},
+        {"x-mine": 1, "x-attempt": 1, "x-of-1": "rhea"},
+        {"x-mine": 1, "x-attempt": 2, "x-of-1": "rhea", "x-of-2": "rhea"},
+    ]
+    assert broker.depth("orders") == 0
 
 
 async def test_a_browser_leaves_the_messages(broker: Member) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker_stub.amqp.message_format import DEFAULT_PRIORITY
@@ -225,10 +225,24 @@ class Dispatcher:
         self.ready_list.compact(depth)
         self._deferred.compact(depth)
 
-    def requeue(self, message: Message) -> None:
-        """A message that a consumer held is available again, at its position."""
+    def modify(self, consumer: Consumer, message: Message, *, failed: bool, refused: bool) -> None:
+        """A message that a consumer held is available again, at its position; see ``Queue.modify``."""
+        if message not in consumer.held:
+            return
+        consumer.held.discard(message)
+        if failed:
+            message.delivery_count += 1
+        if refused:
+            message.refused_by = (message.refused_by or set()) | {consumer}
         self._requeue(message)
         self.pump()
+
+    def restore_leaving(self, messages: Iterable[Message]) -> None:
+        """Messages that nobody copies to a dead-letter queue any more are available again."""
+        for message in messages:
+            if message.state is MessageState.LEAVING:
+                message.state = MessageState.AVAILABLE
+                self.ready_list.requeue(message)
 
     def add(self, message: Message) -> None:
         """A message has become available, at its position."""

@@ -52,6 +52,8 @@ class Store:
         completion.pending_acks += 1
         self.waiting.append(completion)
 
+    def annotated(self, queue: Queue, message: Message) -> None: ...
+
     def progress_changed(self, queue: Queue, completion: Message) -> None: ...
 
 

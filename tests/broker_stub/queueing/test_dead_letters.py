@@ -103,6 +103,18 @@ def test_a_rejected_message_goes_to_the_dead_letter_address_with_where_it_was_an
     assert (queue.counters.rejected, queue.counters.dead_lettered) == (1, 1)
 
 
+def test_a_message_with_annotations_that_cannot_be_read_is_moved_without_them() -> None:
+    addresses, queue = make()
+    data = b"\x00\x53\x72\xc1\x04\x02\xa3\xffx" + bytes(proton.Message(body="bad").encode())
+    queue.enqueue(data, lambda _: None, None, inspect_new(data))
+    taker = Taker(queue)
+    queue.reject(taker.consumer, taker.got[0], "unreadable")
+    assert queue.depth == 0
+    [letter] = Taker(addresses.queue("dead")).got
+    assert decoded(letter.data).body == "bad"
+    assert annotations_of(letter.data)["x-opt-dead-letter-reason"] == "rejected"
+
+
 @pytest.mark.parametrize("gone", [True, False], ids=["the consumer died", "modified"])
 def test_a_message_that_failed_as_often_as_allowed_is_a_dead_letter(*, gone: bool) -> None:
     addresses, queue = make()

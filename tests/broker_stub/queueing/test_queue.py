@@ -10,6 +10,7 @@ from broker_stub.amqp.message_format import Envelope
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import QueueLimits
+from broker_stub.queueing.site_state import record_progress
 
 
 class Clock:
@@ -322,6 +323,9 @@ class Watcher:
     def acquired(self, _queue: Queue, message: Message) -> None:
         self.seen.append(("given", message.number))
 
+    def annotated(self, _queue: Queue, message: Message) -> None:
+        self.seen.append(("annotated", message.number))
+
     def confirmed(self, _queue: Queue, numbers: Any, owner: bytes, completion: Message) -> None: ...
 
     def progress_changed(self, _queue: Queue, completion: Message) -> None:
@@ -335,7 +339,7 @@ def test_an_observer_learns_of_every_message_that_comes_and_goes() -> None:
     taker, consumer = take(queue, 2)
     queue.reject(consumer, taker.got[1])
     queue.accept(consumer, taker.got[0])
-    queue.record_progress()
+    record_progress(queue)
     assert watcher.seen[:4] == [("in", 1), ("in", 2), ("given", 1), ("given", 2)]
     assert watcher.seen[4:] == [("out", 2), ("out", 1), ("marked", 0)]
 

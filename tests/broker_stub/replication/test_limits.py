@@ -10,8 +10,13 @@ import proton
 import pytest
 from proton import Message
 
+from broker_stub.amqp.message_format import inspect
 from broker_stub.amqp.node_names import QUEUE_TYPE
+from broker_stub.queueing.annotations import MOST_BYTES, checked
+from broker_stub.queueing.dead_letters import dead_letter
+from broker_stub.queueing.message import DeadLetterReason
 from broker_stub.queueing.options import MAX_NAME
+from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.site_state import SITE_PROPERTY, SiteMode
 from broker_stub.replication import wire
 from broker_stub.sites.event import Encoder, Numbers, Op, Origin, annotate
@@ -93,6 +98,24 @@ def test_whatever_a_message_is_wrapped_in_is_less_than_a_backup_takes_more_than_
     event = annotate(encoder.encode(Op.ENQUEUE, Numbers(1, 2, 3, 4), annotate(sized(size), origin)), origin)
     replicated = wire.encode_message(wire.message_head(identity), 2**63, 2**32, 2**63, event)
     assert size + 4 * MAX_NAME < len(replicated) <= size + wire.MOST_OVERHEAD
+
+
+def test_so_is_what_a_dead_letter_has_more_that_consumers_have_added_to() -> None:
+    queue = Queue(LONGEST_NAME, lambda: 0.0)
+    data, added = sized(2000), proton.Data()
+    added.put_object({proton.symbol("x-a"): "a" * (MOST_BYTES - 19)})
+    queued = queue.enqueue(data, lambda _: None, None, inspect(data))
+    assert queued is not None
+    queue.annotate(queued.number, checked(bytes(added.encode())))
+    assert len(queued.annotations) == MOST_BYTES
+    letter = dead_letter(queue, queued, DeadLetterReason.REJECTED, "\U0001f422" * 1000)
+    identity, origin = uuid.uuid4().bytes, Origin(bytes(16), 2**63, bytes(16), 2**63)
+    event = Encoder(LONGEST_NAME, identity, SiteMode.ALL, identity).encode(
+        Op.ENQUEUE, Numbers(1, 2, 3, 4), annotate(letter, origin)
+    )
+    assert (
+        2000 + MOST_BYTES + 3 * 4 * MAX_NAME < len(annotate(event, origin)) <= 2000 + wire.MOST_OVERHEAD - 100
+    )
 
 
 async def test_a_message_of_the_largest_size_is_copied_and_a_larger_one_is_refused(tmp_path: Path) -> None:

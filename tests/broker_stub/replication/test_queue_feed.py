@@ -18,6 +18,7 @@ from broker_stub.amqp.message_format import inspect
 from broker_stub.durability.guard import Guard
 from broker_stub.durability.persister import Persister
 from broker_stub.election.generation import GenerationState
+from broker_stub.queueing.annotations import MOST_BYTES, checked
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.queue import Queue
@@ -178,6 +179,64 @@ async def test_after_catch_up_the_oldest_id_leaves_first() -> None:
     backup, stored = await replicated(link)
     assert known(backup) == known(queue) == ["b", "c"]
     assert stored == backup.duplicates.pairs() == queue.duplicates.pairs()
+
+
+async def test_a_replica_gets_what_consumers_add_before_and_after_its_messages_are_sent() -> None:
+    queue = make()
+    put(queue, "a", "b", "c")
+    one, two, three = queue.ids()
+    _, feed, link = attached(queue, (one, one))
+    annotated(queue, feed, one, two)
+    grant(link, 100)
+    await asyncio.sleep(0)
+    annotated(queue, feed, three)
+    await asyncio.sleep(0)
+    backup = await replicated_into(link, queue, (one,))
+    messages = map(backup.message, queue.ids())
+    assert [each.annotations for each in messages if each is not None] == [ADDED] * 3
+
+
+async def test_what_consumers_have_added_to_many_messages_comes_in_pieces() -> None:
+    queue = make()
+    put(queue, *map(str, range(600)))
+    _, feed, link = attached(queue)
+    grant(link, 1000)
+    annotated(queue, feed, *queue.ids())
+    link.sent.clear()
+    await asyncio.sleep(0)
+    assert len(link.sent) == 3
+    assert max(len(data) for data, _ in link.sent) < 1.1 * 2**20
+
+
+ADDED = bytes.fromhex("d100000ffb00000002a303782d61b100000fed") + b"x" * 4077
+assert len(ADDED) == MOST_BYTES
+
+
+def annotated(queue: Queue, feed: QueueFeed, *numbers: int) -> None:
+    """Consumers have added the most that they may."""
+    for number in numbers:
+        message = queue.annotate(number, checked(ADDED))
+        assert message is not None
+        feed.annotated(queue, message)
+
+
+async def replicated_into(link: Link, primary: Queue, have: tuple[int, ...]) -> Queue:
+    """What a backup that has those messages makes of what was sent."""
+    store = MemoryStore(duplicates=LIMITS.duplicates)
+    persister = Persister(store, Guard())
+    addresses = Addresses(lambda: 0.0, limits=LIMITS)
+    addresses.watcher = persister
+    queue = addresses.declare("q")
+    host: Any = BackupHost()
+    applier = Applier(host, addresses, persister, store, BackupState)
+    for number in have:
+        message = primary.message(number)
+        assert message is not None
+        applier.apply(queue, wire.ReplicatedMessage(number, 0, 0, message.data))
+    applier.begin_queue(queue)
+    for data, _ in link.sent:
+        await applier.committed(applier.apply(queue, wire.decode(data)))
+    return queue
 
 
 async def test_a_queue_that_is_deleted_reports_to_its_feed_no_more() -> None:
