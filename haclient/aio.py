@@ -26,14 +26,13 @@ import proton
 
 from haclient.api.asyncio_receiver import Delivery, Receiver
 from haclient.api.asyncio_sender import Sender
+from haclient.api.bases import BaseConnection, BaseFactory
 from haclient.api.deadlines import flush, limit, wait_opened
 from haclient.api.descriptions import describe_connection, describe_factory
 from haclient.api.loop_affinity import check_loop
 from haclient.api.opening import Opening
-from haclient.api.pickling import not_picklable
 from haclient.api.receiving import unsubscribe
 from haclient.api.unclosed import is_ours, warn_unclosed
-from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.url_list import URLArgument
 from haclient.connect_params import CredentialsProvider, GivenCredentials
@@ -41,10 +40,8 @@ from haclient.core.attach.source import source_params
 from haclient.core.connection import ConnectionCore, State
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
-from haclient.discovery.topology import Topology
 from haclient.event_log import AsyncEvents
-from haclient.factory import FactoryArguments, FactoryCore, check_one_timeout
-from haclient.telemetry.redact import Redactor
+from haclient.factory import FactoryCore, check_one_timeout
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.sink import EventCallback, Sink
 
@@ -99,7 +96,7 @@ def connect(
     return factory._connect(timeout, own_factory=True)
 
 
-class ConnectionFactory:
+class ConnectionFactory(BaseFactory):
     """Makes connections to one cluster that share what they know about it.
 
     Takes the arguments of ``connect``, but for ``timeout``, which its own ``connect`` has.  As a context
@@ -107,9 +104,7 @@ class ConnectionFactory:
     """
 
     # Not for memory: tracemalloc of Python 3.11 does not know where an object with a dictionary was made.
-    __slots__ = ("__weakref__", "_closed", "_core")
-
-    __reduce__ = not_picklable
+    __slots__ = ("__weakref__", "_closed")
 
     def __init__(
         self,
@@ -138,51 +133,6 @@ class ConnectionFactory:
             **options,
         )
         self._closed = False  # by the application
-
-    @classmethod
-    def from_env(
-        cls, environ: Mapping[str, str] | None = None, **arguments: Unpack[FactoryArguments]
-    ) -> Self:
-        """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
-
-        :param environ: the variables; ``None`` for those of the process.
-        :param arguments: those of ``ConnectionFactory``, which win.
-        :raises ConfigurationError: for a variable that is unknown, missing or wrong.
-        """
-        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
-
-        return configuration.from_env(environ).make(cls, arguments)
-
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
-        """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
-        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
-
-        return configuration.from_mapping(mapping).make(cls, arguments)
-
-    @classmethod
-    def from_file(
-        cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
-    ) -> Self:
-        """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
-        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
-
-        return configuration.from_file(path).make(cls, arguments)
-
-    @property
-    def topology(self) -> Topology | None:
-        """What is known about the cluster; ``None`` before the first connect."""
-        return self._core.topology
-
-    @property
-    def client_id(self) -> str:
-        """The container id of its connections."""
-        return self._core.client_id
-
-    @property
-    def redactor(self) -> Redactor:
-        """Knows the credentials in use, for observers that write hosts or errors somewhere."""
-        return self._core.redactor
 
     def connect(self, *, timeout: float | None = None) -> Opening[Connection]:
         """A new connection, when it is usable.
@@ -226,16 +176,14 @@ class ConnectionFactory:
         return Opening(connect, "connect")
 
 
-class Connection:
+class Connection(BaseConnection):
     """One connection to whichever member is primary.
 
     As a context manager it flushes its senders at the end of the block, all within one ``call_timeout``, and
     closes; after an exception or a cancellation it only closes.
     """
 
-    __slots__ = ("__weakref__", "_closed", "_core", "_factory", "_loop", "_own_factory", "_pid")
-
-    __reduce__ = not_picklable
+    __slots__ = ("__weakref__", "_closed", "_factory", "_loop", "_own_factory", "_pid")
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore, *, own_factory: bool) -> None:
         self._factory = factory
@@ -249,21 +197,6 @@ class Connection:
     def factory(self) -> ConnectionFactory:
         """The factory that made it."""
         return self._factory
-
-    @property
-    def state(self) -> State:
-        """Connecting, connected, reconnecting, closed or failed."""
-        return self._core.state
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """The member it is, or was last, connected to."""
-        return self._core.endpoint
-
-    @property
-    def generation(self) -> int | None:
-        """The generation of that member, if it announces one; after parking, its first Attach does."""
-        return self._core.generation
 
     def create_sender(
         self,
@@ -371,6 +304,7 @@ class Connection:
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
         strict: bool = True,
+        confirm: bool = False,
         timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Opening[Receiver]:
@@ -386,6 +320,7 @@ class Connection:
         :raises ValueError: when the name or the ``client_id`` is missing.
         :raises LinkRefused: when the primary refuses it.
         :raises FilterNotSupported: when the primary ignores the selector or a filter.
+        :raises ConfirmNotSupported: when the primary does not confirm what is accepted.
         :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
@@ -396,6 +331,7 @@ class Connection:
             durable=durable,
             shared=shared,
             credit=credit,
+            confirm=confirm,
             source=source_params(selector, filters, capabilities, strict=strict),
             configure=configure,
         )

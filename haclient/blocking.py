@@ -34,14 +34,13 @@ from typing import Any, Self, TypeVar, Unpack
 
 import proton
 
+from haclient.api.bases import BaseConnection, BaseFactory
 from haclient.api.blocking_receiver import Delivery, Receiver
 from haclient.api.blocking_sender import Sender
 from haclient.api.deadlines import flush, limit, wait_opened
 from haclient.api.descriptions import describe_connection, describe_factory
-from haclient.api.pickling import not_picklable
 from haclient.api.receiving import unsubscribe
 from haclient.api.unclosed import is_ours, warn_unclosed
-from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.option_types import OptionArguments
 from haclient.cluster_url.url_list import URLArgument
 from haclient.connect_params import CredentialsProvider, GivenCredentials
@@ -50,12 +49,10 @@ from haclient.core.connection import ConnectionCore, State
 from haclient.core.message_encoder import EncodeHook, MessageEncoder
 from haclient.core.receiver import ReceiverCore
 from haclient.core.sender import SenderCore
-from haclient.discovery.topology import Topology
 from haclient.errors import ConnectionClosed
 from haclient.event_log import BlockingEvents
-from haclient.factory import FactoryArguments, FactoryCore, check_one_timeout
+from haclient.factory import FactoryCore, check_one_timeout
 from haclient.loop_thread import LoopThread
-from haclient.telemetry.redact import Redactor
 from haclient.telemetry.settings import TelemetrySettings
 from haclient.telemetry.sink import EventCallback, Sink
 
@@ -118,7 +115,7 @@ def connect(
     return connection
 
 
-class ConnectionFactory:
+class ConnectionFactory(BaseFactory):
     """Makes connections to one cluster that share what they know about it.
 
     Takes the arguments of ``connect``, but for ``timeout``, which its own ``connect`` has.  As a context
@@ -126,9 +123,7 @@ class ConnectionFactory:
     """
 
     # Not for memory: tracemalloc of Python 3.11 does not know where an object with a dictionary was made.
-    __slots__ = ("__weakref__", "_closed", "_core", "_of_connection", "_thread")
-
-    __reduce__ = not_picklable
+    __slots__ = ("__weakref__", "_closed", "_of_connection", "_thread")
 
     def __init__(
         self,
@@ -158,51 +153,6 @@ class ConnectionFactory:
         )
         self._thread = LoopThread(self._core.close_if_open)
         self._closed = self._of_connection = False  # closed by the application
-
-    @classmethod
-    def from_env(
-        cls, environ: Mapping[str, str] | None = None, **arguments: Unpack[FactoryArguments]
-    ) -> Self:
-        """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
-
-        :param environ: the variables; ``None`` for those of the process.
-        :param arguments: those of ``ConnectionFactory``, which win.
-        :raises ConfigurationError: for a variable that is unknown, missing or wrong.
-        """
-        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
-
-        return configuration.from_env(environ).make(cls, arguments)
-
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
-        """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
-        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
-
-        return configuration.from_mapping(mapping).make(cls, arguments)
-
-    @classmethod
-    def from_file(
-        cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
-    ) -> Self:
-        """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
-        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
-
-        return configuration.from_file(path).make(cls, arguments)
-
-    @property
-    def topology(self) -> Topology | None:
-        """What is known about the cluster; ``None`` before the first connect."""
-        return self._core.topology
-
-    @property
-    def client_id(self) -> str:
-        """The container id of its connections."""
-        return self._core.client_id
-
-    @property
-    def redactor(self) -> Redactor:
-        """Knows the credentials in use, for observers that write hosts or errors somewhere."""
-        return self._core.redactor
 
     def connect(self, *, timeout: float | None = None) -> Connection:
         """A new connection, when it is usable.
@@ -246,16 +196,14 @@ class ConnectionFactory:
         warn_unclosed(self)
 
 
-class Connection:
+class Connection(BaseConnection):
     """One connection to whichever member is primary.
 
     As a context manager it flushes its senders at the end of the block, all within one ``call_timeout``, and
     closes; after an exception or a cancellation it only closes.
     """
 
-    __slots__ = ("__weakref__", "_closed", "_core", "_factory", "_own_factory", "_pid", "_thread")
-
-    __reduce__ = not_picklable
+    __slots__ = ("__weakref__", "_closed", "_factory", "_own_factory", "_pid", "_thread")
 
     def __init__(self, factory: ConnectionFactory, core: ConnectionCore) -> None:
         self._factory = factory
@@ -269,21 +217,6 @@ class Connection:
     def factory(self) -> ConnectionFactory:
         """The factory that made it."""
         return self._factory
-
-    @property
-    def state(self) -> State:
-        """Connecting, connected, reconnecting, closed or failed."""
-        return self._core.state
-
-    @property
-    def endpoint(self) -> Endpoint | None:
-        """The member it is, or was last, connected to."""
-        return self._core.endpoint
-
-    @property
-    def generation(self) -> int | None:
-        """The generation of that member, if it announces one; after parking, its first Attach does."""
-        return self._core.generation
 
     def create_sender(
         self,
@@ -386,6 +319,7 @@ class Connection:
         filters: Mapping[str, Any] | None = None,
         capabilities: Sequence[str] = (),
         strict: bool = True,
+        confirm: bool = False,
         timeout: float | None = None,
         configure: Callable[[proton.Receiver], None] | None = None,
     ) -> Receiver:
@@ -401,6 +335,7 @@ class Connection:
         :raises ValueError: when the name or the ``client_id`` is missing.
         :raises LinkRefused: when the primary refuses it.
         :raises FilterNotSupported: when the primary ignores the selector or a filter.
+        :raises ConfirmNotSupported: when the primary does not confirm what is accepted.
         :raises LinkTimeout: when it is not attached in time.
         :raises ConnectionClosed: when the connection is closed.
         """
@@ -411,6 +346,7 @@ class Connection:
             durable=durable,
             shared=shared,
             credit=credit,
+            confirm=confirm,
             source=source_params(selector, filters, capabilities, strict=strict),
             configure=configure,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from typing import Self
 
-from haclient.api.base_delivery import BaseDelivery
+from haclient.api.bases import BaseDelivery
 from haclient.api.deadlines import limit
 from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.loop_affinity import check_loop, running_loop, wrong_loop

@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import Self
 
-from haclient.api.base_delivery import BaseDelivery
+from haclient.api.bases import BaseDelivery
 from haclient.api.deadlines import limit
 from haclient.api.descriptions import describe_delivery, describe_receiver
 from haclient.api.pickling import not_picklable

@@ -180,7 +180,12 @@ def blocking_connection() -> None:
             "news", name="mine", durable=True, shared=True, credit=0, selector="a = 1", timeout=5
         )
         connection.subscribe(
-            "news", filters=FILTERS, capabilities=["x"], strict=False, configure=configure_receiver
+            "news",
+            filters=FILTERS,
+            capabilities=["x"],
+            strict=False,
+            confirm=True,
+            configure=configure_receiver,
         )
         connection.unsubscribe("mine", topic="news", timeout=5)
         stream: Iterator[events.Event] = connection.events()

@@ -127,6 +127,8 @@ async def test_without_the_option_or_with_a_primary_that_does_not_confirm_it_is_
         await one.accept()
         with pytest.raises(ConfirmNotSupported, match="another rcv-settle-mode"):
             await connection.create_receiver("other", confirm=True)
+        with pytest.raises(ConfirmNotSupported, match="another rcv-settle-mode"):
+            await connection.subscribe("other", confirm=True)
         peer.put("other", 1)
         assert len(peer.queues["other"]) == 1  # no credit was given before the answer
 

@@ -105,6 +105,24 @@ async def test_durable_and_shared_subscriptions(api: API, members: Members) -> N
     assert not [each for each in member.status().facts["queues"] if each["name"].startswith("subscription/")]
 
 
+async def test_a_subscription_whose_accepts_are_confirmed(api: API, members: Members) -> None:
+    member = members.start("alone", role="primary")
+    member.ask(lambda admin: admin.create("haclient.exchange", "prices", type="fanout"))
+    connection = await api.connect(f"amqp://{member.address}?client_id=me")
+    durable = await connection.subscribe("prices", name="audit", durable=True, confirm=True)
+    team = [await connection.subscribe("prices", name="team", shared=True, confirm=True) for _ in range(2)]
+    sender = await connection.create_sender("prices")
+    for number in range(4):
+        await sender.send(number)
+    for receiver, count in ((durable, 4), (team[0], 2), (team[1], 2)):
+        await receiver.accept_many(
+            await receiver.receive_many(count, min_count=count, timeout=10), confirm=True
+        )
+    depths = {queue["name"]: queue["depth"] for queue in member.status().facts["queues"]}
+    assert [depth for name, depth in depths.items() if name.startswith("subscription/")] == [0, 0]
+    await connection.close()
+
+
 async def test_each_subscription_of_an_exchange_gets_every_message(api: API, members: Members) -> None:
     member = members.start("alone", role="primary")
     member.ask(lambda admin: admin.create("haclient.exchange", "prices", type="fanout"))

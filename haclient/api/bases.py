@@ -1,0 +1,135 @@
+"""What a factory, a connection and a delivery say of themselves, and how a factory is configured.
+
+It is the same in both APIs; what waits is theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self, Unpack
+
+import proton
+
+from haclient.api.pickling import not_picklable
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.core.connection import ConnectionCore, State
+from haclient.core.delivery import DeliveryCore
+from haclient.discovery.topology import Topology
+from haclient.factory import FactoryArguments, FactoryCore
+from haclient.telemetry.redact import Redactor
+
+
+class BaseFactory:
+    """A connection factory."""
+
+    __slots__ = ("_core",)
+
+    __reduce__ = not_picklable
+
+    _core: FactoryCore
+
+    @classmethod
+    def from_env(
+        cls, environ: Mapping[str, str] | None = None, **arguments: Unpack[FactoryArguments]
+    ) -> Self:
+        """A factory by the variables ``HACLIENT_URL``, ``HACLIENT_USER`` and so on; see ``configuration``.
+
+        :param environ: the variables; ``None`` for those of the process.
+        :param arguments: those of ``ConnectionFactory``, which win.
+        :raises ConfigurationError: for a variable that is unknown, missing or wrong.
+        """
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
+        return configuration.from_env(environ).make(cls, arguments)
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], **arguments: Unpack[FactoryArguments]) -> Self:
+        """A factory by the keys ``url``, ``user`` and so on; see ``configuration``."""
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
+        return configuration.from_mapping(mapping).make(cls, arguments)
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str] | None = None, **arguments: Unpack[FactoryArguments]
+    ) -> Self:
+        """A factory by a TOML or JSON file, by default proton's ``connect.json``; see ``configuration``."""
+        from haclient import configuration  # noqa: PLC0415 - loads TOML, JSON and proton's reactor
+
+        return configuration.from_file(path).make(cls, arguments)
+
+    @property
+    def topology(self) -> Topology | None:
+        """What is known about the cluster; ``None`` before the first connect."""
+        return self._core.topology
+
+    @property
+    def client_id(self) -> str:
+        """The container id of its connections."""
+        return self._core.client_id
+
+    @property
+    def redactor(self) -> Redactor:
+        """Knows the credentials in use, for observers that write hosts or errors somewhere."""
+        return self._core.redactor
+
+
+class BaseConnection:
+    """A connection."""
+
+    __slots__ = ("_core",)
+
+    __reduce__ = not_picklable
+
+    _core: ConnectionCore
+
+    @property
+    def state(self) -> State:
+        """Connecting, connected, reconnecting, closed or failed."""
+        return self._core.state
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The member it is, or was last, connected to."""
+        return self._core.endpoint
+
+    @property
+    def generation(self) -> int | None:
+        """The generation of that member, if it announces one; after parking, its first Attach does."""
+        return self._core.generation
+
+
+class BaseDelivery:
+    """One received message."""
+
+    __slots__ = ("_core",)
+
+    __reduce__ = not_picklable
+
+    _core: DeliveryCore
+
+    @property
+    def message(self) -> proton.Message:
+        """The message without its duplicate-detection id, so that it can be sent on."""
+        return self._core.message
+
+    @property
+    def body(self) -> Any:
+        """The body of the message, whatever its sender put there; ``Any`` for type checkers."""
+        return self._core.message.body
+
+    @property
+    def duplicate_id(self) -> Any:
+        """The duplicate-detection id that it was sent with; ``None`` for one that haclient made."""
+        return self._core.duplicate_id
+
+    @property
+    def data(self) -> bytes:
+        """The message as received, encoded."""
+        return self._core.data
+
+    @property
+    def settled(self) -> bool:
+        """Whether it was settled here."""
+        return self._core.settled
