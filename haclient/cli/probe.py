@@ -22,10 +22,13 @@ from haclient.core.attempt import Attempt, AttemptCallbacks
 from haclient.core.cluster import PendingSearch
 from haclient.core.connection import Shared
 from haclient.discovery.evidence import Claimed, Failure, FailureReason, Pushed
-from haclient.engine import sasl
+from haclient.engine import peer_fields, sasl
 
+SOLE_CONNECTION = "sole-connection-for-container"
+"""A capability: a broker offers it in its Open, and a client may ask for it (``identity``)."""
 # How long a member may take to answer the Close of a session that was usable.
 _PEER_CLOSE_TIMEOUT = 0.25
+_FOREIGN = "it would be given the credentials, and the URL does not name it (redirects=any allows it)"
 _ANSWERS = frozenset(
     {
         FailureReason.AUTHENTICATION,
@@ -43,7 +46,10 @@ class Finding:
 
     :param reachable: whether it answered in AMQP.
     :param primary: whether it serves, and not as a stale primary.
+    :param second_site: whether it is of the second site (``dr``).
     :param role: as it reports it.
+    :param container: the container id of its Open: the identity of the broker, or of its data.
+    :param sole_connection: whether it offers to enforce the uniqueness of connections.
     :param tcp_seconds: from the dial to the TCP connection; ``open_seconds``: to its Open.
     :param tls: the version of TLS; ``mechanism``: that of SASL.
     :param kind: the reason that it is not usable, see ``FailureReason``; ``why``: as a sentence.
@@ -52,9 +58,12 @@ class Finding:
     endpoint: Endpoint
     reachable: bool = False
     primary: bool = False
+    second_site: bool = False
     role: str | None = None
     generation: int | None = None
     cluster: str | None = None
+    container: str | None = None
+    sole_connection: bool = False
     product: str | None = None
     version: str | None = None
     tls: str | None = None
@@ -63,6 +72,18 @@ class Finding:
     open_seconds: float | None = None
     kind: str | None = None
     why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotAsked:
+    """An endpoint that a member named, and that was not asked.
+
+    :param reason: why not, as a sentence.
+    """
+
+    endpoint: Endpoint
+    source: Endpoint
+    reason: str
 
 
 class _Probe:
@@ -82,6 +103,8 @@ class _Probe:
         self._open: float | None = None
         self._tls: str | None = None
         self._mechanism: str | None = None
+        self._container: str | None = None
+        self._sole_connection = False
         reports = AttemptCallbacks(self._connected, self._opened, lambda _: None, self._usable, self._failed)
         self.attempt = Attempt(number, endpoint, shared.params_provider, shared.cluster.resolver, reports)
         self.task = self._loop.create_task(self.attempt.run(), name=f"haclient probe {endpoint}")
@@ -96,6 +119,8 @@ class _Probe:
         self._open = self._loop.time() - self._began
         self._tls, self._mechanism = engine.tls_version, sasl.mechanism(engine.transport)
         self.announced = dict(engine.peer_properties)
+        self._container = peer_fields.container_id(engine.connection)
+        self._sole_connection = SOLE_CONNECTION in peer_fields.offered_capabilities(engine.connection)
         self._notify(self)
 
     def _usable(self, _: int) -> None:
@@ -155,7 +180,7 @@ class _Probe:
         """The cluster id that it reported."""
         return episode.cluster_of(self.announced)
 
-    def finding(self, stale: str | None) -> Finding:
+    def finding(self, stale: str | None, *, second_site: bool) -> Finding:
         """What is known in the end.
 
         :param stale: why it is no primary although it serves.
@@ -167,9 +192,12 @@ class _Probe:
             endpoint=self.endpoint,
             reachable=self.opened or (failure is not None and failure.kind in _ANSWERS),
             primary=stale is None and (self.usable or (failure is not None and failure.is_reservation)),
+            second_site=second_site,
             role=_text(self.announced.get("haclient:role")),
             generation=self.generation,
             cluster=self.cluster,
+            container=self._container,
+            sole_connection=self._sole_connection,
             product=_text(self.announced.get("product")),
             version=_text(self.announced.get("version")),
             tls=self._tls,
@@ -192,6 +220,12 @@ class ClusterProbe:
         self._probes: dict[Endpoint, _Probe] = {}
         self._asked: set[Endpoint] = set()
         self._unresolved: dict[Endpoint, str] = {}
+        self._not_asked: dict[Endpoint, NotAsked] = {}
+
+    @property
+    def not_asked(self) -> tuple[NotAsked, ...]:
+        """What members named, and the redirect policy kept from being asked."""
+        return tuple(each for each in self._not_asked.values() if each.endpoint not in self._probes)
 
     async def run(self, timeout: float) -> tuple[Finding, ...]:
         """Ask, and wait for the answers.
@@ -237,6 +271,8 @@ class ClusterProbe:
         if not probe.finished:
             members = episode.pushed_members(probe.attempt)
             if members:
+                for refused in self._cluster.newly_refused(members):
+                    self._note_refused(probe.endpoint, refused, _FOREIGN)
                 self._cluster.learn(Pushed(members, topology.version))
         elif probe.usable:
             self._cluster.learn(Claimed(probe.endpoint, probe.generation, probe.cluster, topology.version))
@@ -247,8 +283,13 @@ class ClusterProbe:
     def _follow(self, source: Endpoint, target: Endpoint) -> None:
         topology, policy = self._cluster.topology, self._shared.options.policy()
         refusal = topology.may_follow(source, target, policy, credentials=self._shared.credentials)
-        if refusal is None and not topology.is_member(target):
+        if refusal is not None:
+            self._note_refused(source, target, refusal)
+        elif not topology.is_member(target):
             self._ask(target)
+
+    def _note_refused(self, source: Endpoint, target: Endpoint, reason: str) -> None:
+        self._not_asked.setdefault(target, NotAsked(target, source, reason))
 
     def _give_up(self, seconds: float) -> None:
         for probe in self._probes.values():
@@ -264,7 +305,13 @@ class ClusterProbe:
             Finding(endpoint=name, kind=FailureReason.UNRESOLVED.value, why=reason)
             for name, reason in self._unresolved.items()
         )
-        return (*(probe.finding(self._stale(probe)) for probe in self._probes.values()), *names)
+        probes = (
+            probe.finding(
+                self._stale(probe), second_site=self._cluster.topology.is_dr(probe.endpoint) is True
+            )
+            for probe in self._probes.values()
+        )
+        return (*probes, *names)
 
     def _stale(self, probe: _Probe) -> str | None:
         topology = self._cluster.topology

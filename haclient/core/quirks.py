@@ -1,4 +1,9 @@
-"""What a broker needs beyond the specification.
+"""What brokers do beyond the specification, by product, and what the client does about it.
+
+``PRODUCTS`` has what was measured, or what a manual says, and ``Quirk`` what each means.  A broker is known
+by the ``product`` in the properties of its Open.
+
+Two of them change what the client sends:
 
 RabbitMQ keeps a receiver's credit with the leader of the queue, and forgets it when the leader moves to
 another node, whether this connection was to that node or not (measured with 3.10 and mirrored queues: one
@@ -9,7 +14,7 @@ A broker with duplicate detection may keep the id of a message over a failover a
 was not durable: Apache ActiveMQ Artemis does, and drops the copy that a client sends again, with the answer
 accepted (500 answers held back, broker killed: of 500 messages with ids none was there).  So messages that
 are not durable have ids only where the peer's Open says that both live and die together, as that of
-``broker_stub`` does.
+``broker_stub`` does: ``IDS_OUTLIVE_MESSAGES`` is the rule, and no product is asked for by its name.
 
 Source: AMQP 1.0 part 2, section 2.6.7: a Flow states the credit, it does not add to it.
 """
@@ -17,7 +22,9 @@ Source: AMQP 1.0 part 2, section 2.6.7: a Flow states the credit, it does not ad
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from haclient.engine.link_table import repeat_credit
@@ -25,10 +32,79 @@ from haclient.engine.link_table import repeat_credit
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
-_FORGETS_CREDIT = frozenset({"RabbitMQ"})
 _INTERVAL = 5.0
 IDS_LIVE_WITH_MESSAGES = "haclient:ids-live-with-messages"
 """A property of the Open, true or absent."""
+
+
+class Quirk(enum.Enum):
+    """What a product does; the value is its name in docs/brokers.md."""
+
+    FORGETS_CREDIT = "forgets-credit"
+    """A receiver's credit is gone when the leader of its queue moves; the client repeats it."""
+    IDS_OUTLIVE_MESSAGES = "ids-outlive-messages"
+    """It remembers the id of a message that it has lost, and drops the copy that is sent again."""
+    TOPIC_BY_DEFAULT = "topic-by-default"
+    """It makes a topic of an unknown address, unless the link asks for the capability ``queue``."""
+    ACCEPTS_UNROUTABLE = "accepts-unroutable"
+    """It accepts messages for which there is no queue, and drops them."""
+    EVERY_NODE_SERVES = "every-node-serves"
+    """There is no passive member: all nodes of a cluster serve at once."""
+    ROUTER = "router"
+    """It is no broker: it stores nothing, and what it accepts a broker behind it has accepted."""
+    ID_NAMES_PROCESS = "id-names-process"
+    """Its container id is that of one process; elsewhere the members of a pair may have one in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A broker or router.
+
+    :param announced: the ``product`` of its Open.
+    :param version: the version that was measured; empty where only its manual was read.
+    """
+
+    name: str
+    announced: str
+    version: str
+    quirks: frozenset[Quirk] = frozenset()
+
+
+PRODUCTS = (
+    Product(
+        "Apache ActiveMQ Artemis",
+        "apache-activemq-artemis",
+        "2.56.0",
+        frozenset({Quirk.IDS_OUTLIVE_MESSAGES, Quirk.TOPIC_BY_DEFAULT, Quirk.ACCEPTS_UNROUTABLE}),
+    ),
+    Product("Apache Qpid Broker-J", "Apache Qpid Broker-J Core", "10.1.0"),
+    Product(
+        "RabbitMQ",
+        "RabbitMQ",
+        "3.10.8",
+        frozenset(
+            {
+                Quirk.FORGETS_CREDIT,
+                Quirk.ACCEPTS_UNROUTABLE,
+                Quirk.EVERY_NODE_SERVES,
+                Quirk.ID_NAMES_PROCESS,
+            }
+        ),
+    ),
+    Product("broker_stub", "haclient-broker-stub", "", frozenset({Quirk.ID_NAMES_PROCESS})),
+    Product(
+        "Apache Qpid Dispatch Router",
+        "qpid-dispatch-router",
+        "",
+        frozenset({Quirk.ROUTER, Quirk.ID_NAMES_PROCESS}),
+    ),
+    Product("Skupper Router", "skupper-router", "", frozenset({Quirk.ROUTER, Quirk.ID_NAMES_PROCESS})),
+)
+
+
+def quirks_of(product: object) -> frozenset[Quirk]:
+    """Those of a product, by what its Open announces; none for an unknown one."""
+    return next((known.quirks for known in PRODUCTS if known.announced == product), frozenset())
 
 
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
@@ -38,8 +114,7 @@ def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
 
 def apply(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
     """Work around the quirks of this connection's peer, until the connection ends."""
-    product = engine.peer_properties.get("product")
-    if isinstance(product, str) and product in _FORGETS_CREDIT:
+    if Quirk.FORGETS_CREDIT in quirks_of(engine.peer_properties.get("product")):
         loop.call_later(_INTERVAL, _remind, engine, loop)
 
 

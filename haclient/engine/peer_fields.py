@@ -28,6 +28,12 @@ def properties(endpoint: proton.Connection | proton.Link) -> dict[str, Any]:
     return {sys.intern(str(key)): _shared(value) for key, value in found.items()}
 
 
+def container_id(connection: proton.Connection) -> str | None:
+    """The container id of the peer's Open; ``None`` if it is empty."""
+    found = _read(lambda: connection.remote_container)
+    return str(found) if found else None
+
+
 def offered_capabilities(connection: proton.Connection) -> frozenset[str]:
     """The capabilities that the peer's Open offers."""
     found = _read(lambda: connection.remote_offered_capabilities)

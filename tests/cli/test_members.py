@@ -23,8 +23,8 @@ from tests.members import Members
 NONE = dict.fromkeys(("HACLIENT_URL", "HACLIENT_USER", "HACLIENT_PASSWORD", "HACLIENT_CONFIG"))
 SECRET = "correct horse battery staple"
 KEYS = (
-    "endpoint name origin reachable primary role generation cluster product version tls mechanism "
-    "tcp_seconds open_seconds kind why"
+    "endpoint name origin reachable primary second_site role generation cluster container product version "
+    "tls mechanism tcp_seconds open_seconds kind why"
 )
 
 
@@ -39,7 +39,10 @@ def asked(*arguments: str, code: int = 0, **variables: str) -> tuple[dict[str, A
 def test_each_member_is_described_and_the_primary_named(members: Members) -> None:
     primary, passive = members.pair()
     document, found = asked(f"amqp://{primary.address},{passive.address}")
-    assert set(document) == {"url", "primary", "generation", "cluster", "seconds", "members"}
+    assert set(document) == {
+        *("url", "primary", "generation", "cluster", "seconds"),
+        *("members", "remarks"),
+    }
     assert all(set(member) == set(KEYS.split()) for member in found.values())
     assert (document["primary"], document["generation"]) == (primary.url, 1)
     first, second = found[primary.url], found[passive.url]

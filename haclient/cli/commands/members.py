@@ -16,11 +16,14 @@ from rich.table import Table
 
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.formatting import WIDE, wide_console
+from haclient.cli.identity import processes
 from haclient.cli.probe import ClusterProbe, Finding
+from haclient.cli.remarks import Remark, remarks
 from haclient.cli.target import OVERRIDES, URL_ARGUMENT, Target, target_of
 from haclient.discovery.attempt_summary import endpoint_text
 
 _INDENT = "    "
+_HIDDEN = {"endpoint", "sole_connection"}
 # Columns; a terminal that is narrower breaks lines by itself.
 _NARROWEST = 20
 _EXAMPLES = examples(
@@ -52,30 +55,38 @@ def members(
     of redirects.  Of each: whether it answers, its role and generation, the time to the TCP connection and
     to its AMQP Open, TLS, SASL mechanism, product, and why it is not usable.
 
+    Then what is wrong with the whole: several brokers that claim to be the primary, one broker under several
+    addresses, a router.  Telling the first two apart may take as long once more.
+
     Exits with 0 when one of them is the primary, and with 1 when none is.
     """
     target = target_of(url, overrides)
     began = time.monotonic()
     with client_errors():
-        found = asyncio.run(_probe(target, timeout))
+        found, said = asyncio.run(_probe(target, timeout))
     seconds = time.monotonic() - began
     if as_json and not quiet:
-        click.echo(json.dumps(_document(target, found, seconds), indent=2))
+        click.echo(json.dumps(_document(target, found, said, seconds), indent=2))
     elif not quiet:
-        _show(found, seconds)
+        _show(found, said, seconds)
     if not any(each.primary for each in found):
         raise click.exceptions.Exit(LESS)
 
 
-async def _probe(target: Target, timeout: float) -> tuple[Finding, ...]:
+async def _probe(target: Target, timeout: float) -> tuple[tuple[Finding, ...], tuple[Remark, ...]]:
     core = target.core()
     try:
-        return await ClusterProbe(core.shared()).run(timeout)
+        probe = ClusterProbe(core.shared())
+        found = await probe.run(timeout)
+        brokers = await processes(found, core.shared(), timeout)
+        return found, remarks(found, brokers, probe.not_asked)
     finally:
         await core.close()
 
 
-def _document(target: Target, found: Sequence[Finding], seconds: float) -> dict[str, Any]:
+def _document(
+    target: Target, found: Sequence[Finding], said: Sequence[Remark], seconds: float
+) -> dict[str, Any]:
     primary = next((each for each in found if each.primary), None)
     return {
         "url": str(target.url),
@@ -84,12 +95,21 @@ def _document(target: Target, found: Sequence[Finding], seconds: float) -> dict[
         "cluster": None if primary is None else primary.cluster,
         "seconds": round(seconds, 6),
         "members": [_facts(each) for each in found],
+        "remarks": [
+            {
+                "kind": each.kind.value,
+                "warning": each.is_warning,
+                "endpoints": list(map(str, each.endpoints)),
+                "text": each.text,
+            }
+            for each in said
+        ],
     }
 
 
 def _facts(finding: Finding) -> dict[str, Any]:
     endpoint = finding.endpoint
-    facts = {each.name: getattr(finding, each.name) for each in fields(finding) if each.name != "endpoint"}
+    facts = {each.name: getattr(finding, each.name) for each in fields(finding) if each.name not in _HIDDEN}
     where = {"endpoint": str(endpoint), "name": endpoint.tls_name, "origin": endpoint.origin.value}
     return {**where, **{name: _rounded(value) for name, value in facts.items()}}
 
@@ -98,7 +118,7 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _show(found: Sequence[Finding], seconds: float) -> None:
+def _show(found: Sequence[Finding], said: Sequence[Remark], seconds: float) -> None:
     """Print a row for each member if that fits, and else two lines."""
     console = wide_console()
     table = _table(found)
@@ -109,6 +129,10 @@ def _show(found: Sequence[Finding], seconds: float) -> None:
             for line in _lines(each, console.width):
                 console.print(line, style=_style(each))
     console.print(_verdict(found, seconds))
+    for remark in said:
+        word, style = ("warning", "bold red") if remark.is_warning else ("note", None)
+        for line in _filled(f"{word}: {remark.text}", console.width, ""):
+            console.print(line, style=style)
 
 
 def _style(finding: Finding) -> str | None:

@@ -1,0 +1,151 @@
+"""What ``haclient members`` says of a cluster as a whole: too many primaries, one broker twice, routers.
+
+Rules
+-----
+* Pure: from findings, and from what brokers said of their identity, to sentences.
+* Endpoints with different container ids are different brokers.  With one in common they are as many as was
+  found out (``identity.Process``); where nobody could say, the sentence says so.
+* Each of two sites has a primary of its own.
+* The addresses that DNS gives for one name are expected to be one broker's, as those of both IP versions are.
+* A product whose nodes all serve has no primary, so it cannot have two.
+* A member that redirects and reports a role is passive.  One that reports none is a connection router, which
+  stores nothing (Artemis), or at least behaves like one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from haclient.cli.identity import Process
+from haclient.cli.probe import Finding, NotAsked
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.core.quirks import Quirk, quirks_of
+from haclient.discovery.attempt_summary import endpoint_text
+from haclient.discovery.evidence import FailureReason
+
+_SEVERAL = 2
+
+
+class RemarkKind(enum.Enum):
+    """What a remark is about, as ``--json`` names it."""
+
+    SEVERAL_PRIMARIES = "several-primaries"
+    SAME_BROKER = "same-broker"
+    PERHAPS_SAME_BROKER = "perhaps-same-broker"
+    ROUTER = "router"
+    EVERY_NODE_SERVES = "every-node-serves"
+    NOT_ASKED = "not-asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A sentence about some endpoints.
+
+    :param is_warning: whether somebody should act.
+    """
+
+    kind: RemarkKind
+    endpoints: tuple[Endpoint, ...]
+    text: str
+    is_warning: bool = True
+
+
+def remarks(
+    found: Sequence[Finding], processes: Sequence[Process], not_asked: Sequence[NotAsked]
+) -> tuple[Remark, ...]:
+    """What there is to say.
+
+    :param processes: those that serve, over both sites.
+    """
+    return (
+        *_several(processes, second_site=False),
+        *_several(processes, second_site=True),
+        *_same_broker(processes),
+        *_routers(found),
+        *(_unasked(each) for each in not_asked),
+    )
+
+
+def _several(processes: Sequence[Process], *, second_site: bool) -> Iterator[Remark]:
+    brokers = [
+        each
+        for each in processes
+        if each.is_certain
+        and each.members[0].second_site is second_site
+        and Quirk.ROUTER not in quirks_of(each.members[0].product)
+    ]
+    if len(brokers) < _SEVERAL:
+        return
+    endpoints = tuple(each.members[0].endpoint for each in brokers)
+    named = _names(endpoints)
+    if all(Quirk.EVERY_NODE_SERVES in quirks_of(each.members[0].product) for each in brokers):
+        text = f"{named} all serve, as all nodes of {brokers[0].members[0].product} do: none is passive"
+        yield Remark(RemarkKind.EVERY_NODE_SERVES, endpoints, text, is_warning=False)
+        return
+    yield Remark(
+        RemarkKind.SEVERAL_PRIMARIES,
+        endpoints,
+        f"{len(brokers)} brokers claim to be the primary: {named}. {_identities(brokers)}: what is sent to "
+        "one is not at the other",
+    )
+
+
+def _identities(brokers: Sequence[Process]) -> str:
+    shared = {each.container for each in brokers}
+    if len(shared) == 1:
+        return f"They have one identity ({shared.pop()}), so their cluster has split; stop all but one"
+    return "Each has its own identity, so the URL names more than one cluster, or theirs has split"
+
+
+def _same_broker(processes: Sequence[Process]) -> Iterator[Remark]:
+    for each in processes:
+        endpoints = tuple(member.endpoint for member in each.members)
+        if not each.is_certain:
+            yield Remark(
+                RemarkKind.PERHAPS_SAME_BROKER,
+                endpoints,
+                f"{_names(endpoints)} serves with the identity of another ({each.container}), and says no "
+                "more: it is the same broker under another address, or two serve at once",
+            )
+        elif len({(endpoint.tls_name, endpoint.port) for endpoint in endpoints}) > 1:
+            yield Remark(
+                RemarkKind.SAME_BROKER,
+                endpoints,
+                f"{_names(endpoints)} are one broker under several addresses ({each.container}): they fail "
+                "together",
+                is_warning=False,
+            )
+
+
+def _routers(found: Sequence[Finding]) -> Iterator[Remark]:
+    for each in found:
+        name = endpoint_text(each.endpoint)
+        if Quirk.ROUTER in quirks_of(each.product):
+            text = (
+                f"{name} is a router ({each.product}): it stores no message, and the brokers behind it are "
+                "not seen from here"
+            )
+        elif each.kind == FailureReason.REDIRECTED.value and each.role is None:
+            text = (
+                f"{name} redirects and reports no role: it is a connection router, which stores no message. "
+                "Name the brokers behind it in the URL too: without it nobody else is known at the start"
+            )
+        else:
+            continue
+        yield Remark(RemarkKind.ROUTER, (each.endpoint,), text, is_warning=False)
+
+
+def _unasked(each: NotAsked) -> Remark:
+    return Remark(
+        RemarkKind.NOT_ASKED,
+        (each.endpoint,),
+        f"{each.endpoint}, named by {each.source}, was not asked: {each.reason}",
+        is_warning=False,
+    )
+
+
+def _names(endpoints: Sequence[Endpoint]) -> str:
+    *first, last = map(endpoint_text, endpoints)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,89 @@
+"""A broker that enforces the uniqueness of connections, at as many ports as a test wants.
+
+    broker = Broker("one")
+    async with broker.listen() as first, broker.listen() as second: ...
+
+It serves sessions and nothing more.  Two of the same name are a pair that has split.
+
+Source: OASIS, "AMQP Enforcing Connection Uniqueness Version 1.0".
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import proton
+
+from haclient.core.failures import ESTABLISHMENT_FAILED
+from haclient.engine import peer_fields
+from haclient.engine.links import Link
+from haclient.engine.owner import CloseReason
+from haclient.testing.peers.listening import Peer, PeerEngine, listening, settings
+
+SOLE_CONNECTION = "sole-connection-for-container"
+
+
+@dataclass(slots=True)
+class Broker:
+    """One process.
+
+    :param name: the container id of its Open.
+    :param product: as in the properties of its Open.
+    :param enforces: whether it offers to enforce uniqueness.
+    :param stalls: whether it answers nothing once it is asked to enforce it.
+    :param refuses_with: what a second connection is refused with.
+    :ivar taken: the container ids of the connections that asked for uniqueness, and of all in ``seen``.
+    """
+
+    name: str
+    product: str = "test"
+    enforces: bool = True
+    stalls: bool = False
+    refuses_with: proton.Condition = field(
+        default_factory=lambda: proton.Condition(
+            "amqp:invalid-field", "taken", {proton.symbol("invalid-field"): proton.symbol("container-id")}
+        )
+    )
+    taken: dict[Any, str] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
+
+    def listen(self) -> AbstractAsyncContextManager[Peer]:
+        """Listen at one more port."""
+        return listening(lambda _: PeerEngine(self, settings(container_id=self.name)))
+
+    def opened(self, engine: Any) -> None:
+        """Refuse a container id that is taken, if the client asks for that."""
+        client = peer_fields.container_id(engine.connection) or ""
+        asked = SOLE_CONNECTION in peer_fields.desired_capabilities(engine.connection)
+        self.seen.append(client)
+        if asked and self.stalls:
+            return
+        if asked and self.enforces and client in self.taken.values():
+            engine.open(properties={ESTABLISHMENT_FAILED: True})
+            engine.close(self.refuses_with)
+            return
+        if asked:
+            self.taken[engine] = client
+        offered = (SOLE_CONNECTION,) if self.enforces else ()
+        engine.open(offered=offered, properties={"product": self.product})
+
+    def session_opened(self, engine: Any, session: proton.Session) -> None:
+        """Answer the Begin."""
+        session.open()
+        engine.wake()
+
+    def link_requested(self, engine: Any, link: Link) -> None:
+        """No link is expected."""
+
+    def peer_closed(self, engine: Any, condition: proton.Condition | None) -> None:
+        """The engine answers the Close."""
+        engine.close()
+
+    def writable_again(self, engine: Any) -> None:
+        """Nothing waits."""
+
+    def ended(self, engine: Any, reason: CloseReason) -> None:
+        """Forget the container id."""
+        self.taken.pop(engine, None)
