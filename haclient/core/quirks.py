@@ -38,7 +38,7 @@ IDS_LIVE_WITH_MESSAGES = "haclient:ids-live-with-messages"
 
 
 class Quirk(enum.Enum):
-    """What a product does; the value is its name in docs/brokers.md."""
+    """What a product does."""
 
     FORGETS_CREDIT = "forgets-credit"
     """A receiver's credit is gone when the leader of its queue moves; the client repeats it."""
