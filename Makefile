@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-pacemaker test-pacemaker-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million fuzz fuzz-short model check format bench clean
+.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million fuzz fuzz-short model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,12 @@ test: setup  ## the whole test suite, by two processes
 test-interop: setup  ## install RabbitMQ, rhea and other clients, and test with them
 	@scripts/setup_interop.sh
 	@$(PYTHON) -m pytest tests/interop $(PYTEST_ARGS)
+
+test-clients: setup  ## six clients of five languages through ten failovers; CLIENTS_ARGS="--only rhea"
+	@$(PYTHON) -m tests.interop.clients --kills 10 $(CLIENTS_ARGS)
+
+test-clients-short: setup  ## the same for Qpid JMS and go-amqp, two failovers: a minute
+	@$(PYTHON) -m tests.interop.clients --kills 2 --only qpid-jms go-amqp
 
 test-pacemaker: setup  ## install Pacemaker and Corosync, and test with clusters of two and three nodes: 20 minutes, root
 	@scripts/setup_pacemaker.sh
@@ -86,5 +92,5 @@ bench: setup  ## every benchmark in turn; each prints its own ratio against its 
 	done
 
 clean:  ## remove caches, build products and .venv
-	rm -rf .venv .interop benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .interop .clients benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find haclient broker_stub tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

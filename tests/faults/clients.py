@@ -330,7 +330,8 @@ def encode(name: Name, filling: int) -> str:
 def decode(body: object) -> Name:
     """The name in a body; a body that is not as it was sent has a name that nobody sent."""
     try:
-        producer, number, size, filling = str(body).split(" ", 3)
+        text = body.decode() if isinstance(body, bytes) else str(body)
+        producer, number, size, filling = text.split(" ", 3)
         name = Name(producer, int(number))
         if filling == _filling(name, int(size)):
             return name
