@@ -5,24 +5,45 @@ A product that is not installed is no error here: ``missing`` says why, and the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tests.brokers.products import installed, rabbitmq
+from tests.brokers.products.artemis import Artemis
+from tests.brokers.products.artemis_config import Kind
+from tests.brokers.products.broker_j import BrokerJ
 from tests.brokers.topology import BrokerCluster, Launch
 
-NAMES = (
-    "artemis-locked",
-    "artemis-shared",
-    "artemis-quorum",
-    "artemis-single",
-    "broker-j",
-    "rabbitmq",
-    "pair",
-)
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """How to start a cluster, and why it may be impossible."""
+
+    missing: Callable[[], str]
+    launch: Callable[[Launch], BrokerCluster]
+
+
+def _artemis(kind: Kind) -> _Product:
+    return _Product(partial(installed.missing, "Artemis", installed.ARTEMIS), partial(Artemis, kind))
+
+
+_PRODUCTS = {
+    "artemis-locked": _artemis(Kind.LOCKED),
+    "artemis-shared": _artemis(Kind.SHARED),
+    "artemis-quorum": _artemis(Kind.QUORUM),
+    "artemis-single": _artemis(Kind.SINGLE),
+    "broker-j": _Product(partial(installed.missing, "Broker-J", installed.BROKER_J), BrokerJ),
+    "rabbitmq": _Product(rabbitmq.missing, rabbitmq.OneRabbitMQ),
+}
+NAMES = tuple(_PRODUCTS)
 
 
 def missing(name: str) -> str:
     """Why a cluster cannot be started here; empty when it can."""
-    raise NotImplementedError(name)
+    return _PRODUCTS[name].missing()
 
 
 def launch(name: str, how: Launch) -> BrokerCluster:
     """A cluster that is not started yet; see ``missing``."""
-    raise NotImplementedError(name, how)
+    return _PRODUCTS[name].launch(how)

@@ -63,11 +63,16 @@ def durable(link: proton.Link) -> None:
 
 
 class RabbitMQ:
-    """A cluster of so many nodes, in a folder of its own."""
+    """A cluster of so many nodes, in a folder of its own.
 
-    def __init__(self, nodes: int = 1) -> None:
+    :param folder: is kept; by default one is made, and removed when it stops.
+    """
+
+    def __init__(self, nodes: int = 1, folder: Path | None = None) -> None:
         assert installed(), "RabbitMQ is not installed"
-        self._folder = Path(tempfile.mkdtemp(prefix="rabbitmq-"))
+        self._keeps = folder is not None
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="rabbitmq-"))
+        self._folder.mkdir(parents=True, exist_ok=True)
         cookie = self._folder / ".erlang.cookie"
         cookie.write_text("COOKIEOFTHESETESTS")
         cookie.chmod(0o400)
@@ -97,12 +102,13 @@ class RabbitMQ:
             node.start()
 
     def stop(self) -> None:
-        """End everything, and remove what was written."""
+        """End everything, and remove what was written, unless the folder was given."""
         for node in self.nodes:
             node.kill()
         if self._epmd is not None:
             _kill(self._epmd)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._keeps:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         try:
@@ -164,16 +170,30 @@ class Node:
         )
         (self._folder / "rabbitmq.conf").write_text(_CONFIGURATION + "".join(peers))
 
+    @property
+    def running(self) -> bool:
+        """Whether there is a process; a paused one counts."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start it, and wait until it serves."""
+        process = self.launch()
+        try:
+            _wait_until_open(self.port, process)
+        except RuntimeError as error:
+            raise RuntimeError(f"{self.name}: {error}\n{self.tail()}") from error
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start it, and wait for nothing."""
+        self.kill()  # what an end by itself leaves to be waited for
         with (self._folder / "console").open("ab") as console:
             server = str(_PROGRAMS / "rabbitmq-server")
             self._process = _on_a_leash(server, env=self._environment, output=console)
-        try:
-            _wait_until_open(self.port, self._process)
-        except RuntimeError as error:
-            said = (self._folder / "console").read_text(errors="replace")
-            raise RuntimeError(f"{self.name}: {error}\n{said[-2000:]}") from error
+        return self._process
+
+    def tail(self) -> str:
+        """The end of what it printed."""
+        return f"{self._folder}: ..." + (self._folder / "console").read_text(errors="replace")[-2000:]
 
     def control(self, *arguments: str, program: str = "rabbitmqctl") -> str:
         """Run ``rabbitmqctl``, or another program of the package, for this node.
@@ -198,6 +218,19 @@ class Node:
         assert self._process is not None
         self._process.communicate(timeout=_PATIENCE)
         self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP, to all of its processes."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
         """SIGKILL, if it is there."""

@@ -1,0 +1,151 @@
+"""Artemis on this machine: a pair in one of three ways, or one broker.
+
+    cluster = Artemis(Kind.LOCKED, Launch(tmp_path))
+    try:
+        await cluster.start()
+        ...
+    finally:
+        await cluster.stop()
+
+The passive member refuses TCP.  It is in sync when its log says so after it began to wait for the last time:
+AMQ221024 (replication), AMQ221031 (a shared store, where there is nothing to sync).
+"""
+
+from __future__ import annotations
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.testing.peers.listening import loopback_host
+from tests.brokers.bare import Account
+from tests.brokers.products import installed
+from tests.brokers.products.artemis_config import PASSWORD, USER, Instance, Kind, Settings, write
+from tests.brokers.products.group import COMMON, Group, Member
+from tests.brokers.products.member_process import MemberProcess
+from tests.brokers.topology import Fault, Launch, Stored
+from tests.dnsmasq import free_port
+
+# A heap for some ten thousand messages; two members and clients share the machine.
+_JAVA = ("-Xms256M", "-Xmx512M", "-XX:+UseSerialGC", "-Dlog4j2.disableJmx=true")
+_MAIN = "org.apache.activemq.artemis.boot.Artemis"
+_IN_SYNC = {Kind.LOCKED: "AMQ221024", Kind.QUORUM: "AMQ221024", Kind.SHARED: "AMQ221031"}
+# It becomes active, or a passive one begins again.
+_NOT_IN_SYNC = "AMQ221007|AMQ221010|AMQ221032|AMQ221037|AMQ221109|awaiting connection"
+# After SIGSTOP or a partition both members of a pair with a vote are active, for good: it has no majority.
+_SPLITS = frozenset({Fault.PAUSE})
+
+
+class Artemis:
+    """See ``BrokerCluster``.
+
+    :param settings: what is to differ from the usual.
+    """
+
+    detects_duplicates = True
+    version = installed.ARTEMIS_VERSION
+
+    def __init__(self, kind: Kind, launch: Launch, settings: Settings = Settings()) -> None:  # noqa: B008 - frozen
+        self.name = f"artemis-{kind.value}"
+        self._kind = kind
+        self._launch = launch
+        self._settings = settings
+        self._processes = [self._process(number) for number in range(1 if kind is Kind.SINGLE else 2)]
+        self.members = [_listening(process) for process in self._processes]
+        self.group = Group(self.members, Account(USER, PASSWORD), alone=kind is Kind.SINGLE)
+
+    @property
+    def faults(self) -> frozenset[Fault]:
+        """See ``BrokerCluster``."""
+        if self._kind is Kind.SINGLE:
+            return COMMON - {Fault.SILENCE, Fault.VIP}
+        faults = COMMON | {Fault.FAILBACK}
+        return faults - _SPLITS if self._kind is Kind.QUORUM else faults
+
+    @property
+    def url(self) -> str:
+        """See ``BrokerCluster``."""
+        return f"amqp://{USER}:{PASSWORD.replace(' ', '%20')}@{self.group.addresses}"
+
+    async def start(self) -> None:
+        """See ``BrokerCluster``."""
+        await self.group.open_routes(self._launch.fault)
+        for number in range(len(self.members)):
+            write(self._instance(number))
+        self.members[0].process.start()
+        if self._kind is Kind.SHARED:
+            await self.group.primary()  # or the backup might be first to have the journal
+        await self.whole()
+
+    async def stop(self) -> None:
+        """See ``BrokerCluster``."""
+        await self.group.stop()
+
+    async def inject(self, fault: Fault) -> float:
+        """See ``BrokerCluster``."""
+        if fault is not Fault.FAILBACK:
+            return await self.group.inject(fault)
+        await self.group.inject(Fault.KILL)
+        backup = await self.group.primary()
+        self.group.start_all()
+        return await self.group.refusing(backup)
+
+    async def serving(self) -> float:
+        """See ``BrokerCluster``."""
+        return await self.group.serving()
+
+    async def whole(self) -> None:
+        """See ``BrokerCluster``."""
+        await self.group.whole()
+        if self._kind is Kind.SINGLE:
+            return
+        primary = await self.group.primary()
+        (passive,) = (process for process in self._processes if process is not primary.process)
+
+        async def in_sync() -> bool:
+            return passive.last(_IN_SYNC[self._kind]) > passive.last(_NOT_IN_SYNC)
+
+        await self.group.until(in_sync, f"sync of {passive.name}")
+
+    def queue(self, name: str) -> str:
+        """See ``BrokerCluster``."""
+        return name
+
+    async def drain(self, name: str) -> list[Stored]:
+        """See ``BrokerCluster``."""
+        return await self.group.drain(name)
+
+    def _process(self, number: int) -> MemberProcess:
+        folder = self._launch.folder / f"member-{number}"
+        folder.mkdir(parents=True)
+        home = installed.ARTEMIS
+        properties = {
+            "artemis.home": home,
+            "artemis.instance": folder,
+            "artemis.instance.etc": folder / "etc",
+            "data.dir": folder / "data",
+            "java.io.tmpdir": folder / "tmp",
+            "java.security.auth.login.config": folder / "etc" / "login.config",
+            "log4j2.configurationFile": f"file:{folder}/etc/log4j2.properties",
+        }
+        defined = (f"-D{name}={value}" for name, value in properties.items())
+        boot = ("-classpath", str(home / "lib" / "artemis-boot.jar"), _MAIN, "run")
+        command = ("java", *_JAVA, *defined, *boot)
+        return MemberProcess(f"{self.name} member-{number}", command, folder / "log")
+
+    def _instance(self, number: int) -> Instance:
+        folder = self._launch.folder
+        own = folder / f"member-{number}" / "data"
+        return Instance(
+            kind=self._kind,
+            number=number,
+            folder=folder / f"member-{number}",
+            store=folder / "shared" if self._kind is Kind.SHARED else own,
+            locks=folder / "locks",
+            listen=self.members[number].endpoint,
+            connectors=tuple(member.seen.authority for member in self.members),
+            failback=self._launch.fault is Fault.FAILBACK,
+            settings=self._settings,
+        )
+
+
+def _listening(process: MemberProcess) -> Member:
+    host = loopback_host()
+    return Member(process, Endpoint(host, free_port(host)))

@@ -1,0 +1,302 @@
+"""The files of an Artemis instance, as ``artemis create`` lays them out, with no more in them than is used.
+
+Each function returns a part of ``broker.xml``.  What a matrix run needs differs from the defaults in this:
+
+* Addresses that a client makes are ANYCAST: the default for a bare AMQP client is MULTICAST.
+* ``check-period`` and ``connection-ttl`` of the cluster connection are short: members give up a silent host
+  after seconds, not after a minute.
+* The members know each other by static connectors: there is no multicast on loopback.
+* Replication keeps few old journals, or the twentieth failover would find a full disk.
+
+Source: the schema ``artemis-configuration.xsd`` of the distribution, and its user manual, chapters "High
+Availability and Failover", "Network Isolation" and "Broker Connections".
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
+
+from haclient.cluster_url.endpoint import Endpoint
+
+USER, PASSWORD = "admin", "secret of admin"
+_CLUSTER_USER, _CLUSTER_PASSWORD = "cluster", "secret of cluster"
+_LOCK_MANAGER = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
+# Milliseconds.  A JVM on two busy cores may well say nothing for a second.
+_CHECK_PERIOD, _CONNECTION_TTL = 500, 4000
+
+
+class Kind(enum.Enum):
+    """How two members share one role."""
+
+    LOCKED = "locked"
+    """Replication; whoever holds a file lock is active."""
+    SHARED = "shared"
+    """One journal; whoever holds its lock is active."""
+    QUORUM = "quorum"
+    """Replication; a backup that loses its primary asks the others, and in a single pair there are none."""
+    SINGLE = "single"
+    """One broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a test wants otherwise.
+
+    :ivar anycast: what addresses made by clients are; ``False`` leaves Artemis' default, MULTICAST.
+    :ivar guests: let in clients without a known name.
+    :ivar full_policy: PAGE, BLOCK, DROP or FAIL when an address has ``max_bytes``.
+    :ivar max_bytes: of an address; -1 is without a limit.
+    :ivar id_cache: how many ids the duplicate detection of an address remembers.
+    :ivar advertised: what each member tells of itself to the others and to clients, in their order; where it
+        listens by default.
+    :ivar redirects_to: a connection router sends clients to one of these; in their order of members.
+    :ivar mirror_to: where everything is mirrored to, ``tcp://host:port``.
+    """
+
+    anycast: bool = True
+    guests: bool = False
+    full_policy: str = "PAGE"
+    max_bytes: int = -1
+    id_cache: int = 20_000
+    advertised: tuple[str, ...] = ()
+    redirects_to: tuple[str, ...] = ()
+    mirror_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One member's part in the configuration.
+
+    :ivar number: 0 is the one that starts as the primary.
+    :ivar store: the folder of its journal; one for both members with a shared store.
+    :ivar listen: the address of its acceptor.
+    :ivar connectors: ``host:port`` of all members, as they reach each other.
+    """
+
+    kind: Kind
+    number: int
+    folder: Path
+    store: Path
+    locks: Path
+    listen: Endpoint
+    connectors: tuple[str, ...]
+    failback: bool
+    settings: Settings = Settings()
+
+
+def write(instance: Instance) -> None:
+    """Make the folder of the instance."""
+    for name in ("etc", "data", "tmp"):
+        (instance.folder / name).mkdir(parents=True, exist_ok=True)
+    instance.store.mkdir(parents=True, exist_ok=True)
+    instance.locks.mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("broker.xml", broker(instance)),
+        ("bootstrap.xml", _bootstrap(instance.folder)),
+        ("management.xml", '<management-context xmlns="http://activemq.apache.org/schema"/>\n'),
+        ("login.config", _login(guests=instance.settings.guests)),
+        ("artemis-users.properties", f"{USER} = {PASSWORD}\n"),
+        ("artemis-roles.properties", f"amq = {USER}\n"),
+        ("log4j2.properties", _LOG),
+    ):
+        (instance.folder / "etc" / name).write_text(text)
+
+
+def broker(instance: Instance) -> str:
+    """The whole ``broker.xml``."""
+    store = escape(str(instance.store))
+    clustered = instance.kind is not Kind.SINGLE
+    return f"""\
+<?xml version="1.0"?>
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>member-{instance.number}</name>
+    <persistence-enabled>true</persistence-enabled>
+    <journal-type>NIO</journal-type>
+    <paging-directory>{store}/paging</paging-directory>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <journal-directory>{store}/journal</journal-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <journal-datasync>true</journal-datasync>
+    <journal-min-files>2</journal-min-files>
+    <journal-pool-files>4</journal-pool-files>
+    <max-disk-usage>98</max-disk-usage>
+    <id-cache-size>{instance.settings.id_cache}</id-cache-size>
+    <cluster-user>{_CLUSTER_USER}</cluster-user>
+    <cluster-password>{_CLUSTER_PASSWORD}</cluster-password>
+{_ha_policy(instance) if clustered else ""}{_connectors(instance)}{_acceptors(instance)}
+{_cluster(instance) if clustered else ""}{_router(instance)}{_mirror(instance)}{_SECURITY}
+{_address_settings(instance.settings)}
+  </core>
+</configuration>
+"""
+
+
+def _ha_policy(instance: Instance) -> str:
+    primary = instance.number == 0
+    failback = str(instance.failback).lower()
+    if instance.kind is Kind.SHARED:
+        backup = "" if primary else f"<allow-failback>{failback}</allow-failback>"
+        terms = f"<failover-on-shutdown>true</failover-on-shutdown>{backup}"
+        return _policy("shared-store", "primary" if primary else "backup", terms)
+    if instance.kind is Kind.LOCKED:
+        locks = quoteattr(str(instance.locks))
+        terms = (
+            f"<manager><class-name>{_LOCK_MANAGER}</class-name>"
+            f'<properties><property key="locks-folder" value={locks}/></properties></manager>'
+        )
+    else:
+        terms = "<vote-retries>2</vote-retries><vote-retry-wait>500</vote-retry-wait>"
+        terms += "<check-for-active-server>true</check-for-active-server>" if primary else ""
+    if not primary:
+        saved = "<max-saved-replicated-journals-size>2</max-saved-replicated-journals-size>"
+        terms = f"{terms}{saved}<allow-failback>{failback}</allow-failback>"
+    return _policy("replication", "primary" if primary else "backup", terms)
+
+
+def _policy(way: str, role: str, terms: str) -> str:
+    return f"    <ha-policy><{way}><{role}>{terms}</{role}></{way}></ha-policy>\n"
+
+
+def _connectors(instance: Instance) -> str:
+    made = [
+        f'<connector name="member-{number}">tcp://{address}</connector>'
+        for number, address in enumerate(instance.connectors)
+    ]
+    if instance.settings.advertised:
+        advertised = instance.settings.advertised[instance.number]
+        made.append(f'<connector name="advertised">tcp://{advertised}</connector>')
+    return f"    <connectors>{''.join(made)}</connectors>\n"
+
+
+def _acceptors(instance: Instance) -> str:
+    router = ";router=redirect" if instance.settings.redirects_to else ""
+    options = f"protocols=CORE,AMQP;amqpDuplicateDetection=true;amqpMinLargeMessageSize=102400{router}"
+    # Listening alone is not asked for by an HA policy: a passive member refuses TCP.
+    acceptor = f'<acceptor name="amqp">tcp://{instance.listen.authority}?{options}</acceptor>'
+    return f"    <acceptors>{acceptor}</acceptors>\n"
+
+
+def _cluster(instance: Instance) -> str:
+    own = "advertised" if instance.settings.advertised else f"member-{instance.number}"
+    others = "".join(
+        f"<connector-ref>member-{number}</connector-ref>"
+        for number in range(len(instance.connectors))
+        if number != instance.number
+    )
+    return f"""\
+    <cluster-connections>
+      <cluster-connection name="members">
+        <connector-ref>{own}</connector-ref>
+        <check-period>{_CHECK_PERIOD}</check-period>
+        <connection-ttl>{_CONNECTION_TTL}</connection-ttl>
+        <retry-interval>200</retry-interval>
+        <max-retry-interval>1000</max-retry-interval>
+        <message-load-balancing>OFF</message-load-balancing>
+        <static-connectors>{others}</static-connectors>
+      </cluster-connection>
+    </cluster-connections>
+"""
+
+
+def _router(instance: Instance) -> str:
+    if not instance.settings.redirects_to:
+        return ""
+    raise NotImplementedError
+
+
+def _mirror(instance: Instance) -> str:
+    if not instance.settings.mirror_to:
+        return ""
+    uri = quoteattr(f"tcp://{instance.settings.mirror_to}")
+    attributes = f'name="mirror" user={quoteattr(USER)} password={quoteattr(PASSWORD)} retry-interval="200"'
+    return f"""\
+    <broker-connections>
+      <amqp-connection uri={uri} {attributes} reconnect-attempts="-1"><mirror/></amqp-connection>
+    </broker-connections>
+"""
+
+
+def _address_settings(settings: Settings) -> str:
+    anycast = (
+        "<default-address-routing-type>ANYCAST</default-address-routing-type>"
+        "<default-queue-routing-type>ANYCAST</default-queue-routing-type>"
+        if settings.anycast
+        else ""
+    )
+    return f"""\
+    <address-settings>
+      <address-setting match="#">
+        <redelivery-delay>0</redelivery-delay>
+        <max-delivery-attempts>-1</max-delivery-attempts>
+        <max-size-bytes>{settings.max_bytes}</max-size-bytes>
+        <address-full-policy>{settings.full_policy}</address-full-policy>
+        {anycast}
+        <auto-create-queues>true</auto-create-queues>
+        <auto-create-addresses>true</auto-create-addresses>
+        <auto-delete-queues>false</auto-delete-queues>
+        <auto-delete-addresses>false</auto-delete-addresses>
+      </address-setting>
+    </address-settings>"""
+
+
+def _bootstrap(folder: Path) -> str:
+    configuration = quoteattr(f"file:{folder}/etc/broker.xml")
+    return f"""\
+<?xml version="1.0"?>
+<broker xmlns="http://activemq.apache.org/schema">
+  <jaas-security domain="activemq"/>
+  <server configuration={configuration}/>
+</broker>
+"""
+
+
+def _login(*, guests: bool) -> str:
+    security = "org.apache.activemq.artemis.spi.core.security.jaas"
+    guest = f"""
+  {security}.GuestLoginModule sufficient
+    org.apache.activemq.jaas.guest.user="{USER}"
+    org.apache.activemq.jaas.guest.role="amq";"""
+    return f"""\
+activemq {{
+  {security}.PropertiesLoginModule {"sufficient" if guests else "required"}
+    org.apache.activemq.jaas.properties.user="artemis-users.properties"
+    org.apache.activemq.jaas.properties.role="artemis-roles.properties";{guest if guests else ""}
+}};
+"""
+
+
+_PERMISSIONS = (
+    "createNonDurableQueue",
+    "deleteNonDurableQueue",
+    "createDurableQueue",
+    "deleteDurableQueue",
+    "createAddress",
+    "deleteAddress",
+    "consume",
+    "browse",
+    "send",
+    "manage",
+)
+_SECURITY = f"""\
+    <security-settings>
+      <security-setting match="#">
+        {"".join(f'<permission type="{name}" roles="amq"/>' for name in _PERMISSIONS)}
+      </security-setting>
+    </security-settings>"""
+
+_LOG = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+logger.audit.name = org.apache.activemq.audit
+logger.audit.level = OFF
+logger.probes.name = org.apache.activemq.artemis.core.client
+logger.probes.level = ERROR
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{ISO8601} %-5level [%logger] %msg%n
+"""

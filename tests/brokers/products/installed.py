@@ -1,0 +1,21 @@
+"""Where the brokers are that ``scripts/setup_brokers.sh`` unpacks, and what is missing of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.examples.program import ROOT
+
+CACHE = ROOT / ".brokers"
+ARTEMIS_VERSION, BROKER_J_VERSION = "2.56.0", "10.1.0"
+ARTEMIS = CACHE / f"apache-artemis-{ARTEMIS_VERSION}"
+BROKER_J = CACHE / "qpid-broker" / BROKER_J_VERSION
+
+
+def missing(product: str, folder: Path) -> str:
+    """Why a product of Java cannot be started here; empty when it can."""
+    if not folder.is_dir():
+        return f"{product} is not installed: scripts/setup_brokers.sh installs it"
+    absent = [tool for tool in ("java", "setpriv") if shutil.which(tool) is None]
+    return f"{product} needs {' and '.join(absent)}: scripts/setup_brokers.sh installs it" if absent else ""
