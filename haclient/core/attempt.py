@@ -228,8 +228,19 @@ class Attempt:
 
     def peer_closed(self, engine: Engine, condition: proton.Condition | None) -> None:
         """Handle the peer's Close.  Do not wait for the socket: the peer may leave it open for ever."""
-        self._fail(failures.from_close(condition, self.endpoint))
+        self._fail(self._refusal(engine, condition))
         engine.abort()
+
+    def _refusal(self, engine: Engine, condition: proton.Condition | None) -> Failure:
+        params = self.params
+        assert params is not None
+        if self.session is not None:  # not adopted yet, but usable: one loss
+            return failures.from_close(condition, self.endpoint)
+        mechanism = sasl.mechanism(engine.transport)
+        failure = failures.from_early_close(condition, self.endpoint, mechanism=mechanism, fresh=params.fresh)
+        if failure.kind is FailureReason.AUTHENTICATION_TEMPORARY:
+            params.on_refused(mechanism)
+        return failure
 
     def writable_again(self, engine: Engine) -> None:
         """Do nothing: an attempt queues no output."""

@@ -327,8 +327,10 @@ def _at(record: AttemptRecord | None, verdict: decide.GiveUp) -> str:
     failure = record.failure
     if failure.mechanism is None:
         return f" at {record.endpoint}: {failure.detail}"
-    because = _REFUSALS.get(failure.mechanism, "it does not accept the user and the password")
-    return f" at {record.endpoint} ({failure.mechanism}): {because}"
+    by_close = failure.exact_code == failures.REFUSED_BY_CLOSE
+    because = "it refuses this user" if by_close else "it does not accept the user and the password"
+    text = f" at {record.endpoint} ({failure.mechanism}): {_REFUSALS.get(failure.mechanism, because)}"
+    return f"{text}: {failure.detail}" if by_close else text
 
 
 # What a refusal means with a mechanism that has no password.

@@ -10,6 +10,7 @@ import errno
 import math
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import proton
@@ -26,6 +27,8 @@ REDIRECT = "amqp:connection:redirect"
 INVALID_FIELD = "amqp:invalid-field"
 ESTABLISHMENT_FAILED = "amqp:connection-establishment-failed"
 UNAUTHORIZED = "amqp:unauthorized-access"
+REFUSED_BY_CLOSE = "unauthorized"
+"""The code of a peer that refuses the user by a Close, after SASL."""
 _MAX_PORT = 65535
 _UNREACHABLE = frozenset(
     {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EADDRNOTAVAIL, errno.EHOSTDOWN}
@@ -95,6 +98,25 @@ def from_close(condition: proton.Condition | None, source: Endpoint) -> Failure:
         retry_after=retry_after,
         id_in_use=condition.name == INVALID_FIELD and _names_container_id(info),
     )
+
+
+def from_early_close(
+    condition: proton.Condition | None, source: Endpoint, *, mechanism: str | None, fresh: bool
+) -> Failure:
+    """Classify the peer's Close before the session was usable.
+
+    ``unauthorized-access`` is then what a failure of SASL is: Artemis lets everybody pass as ANONYMOUS, and
+    refuses the user by the Close.  With a ``retry-after`` the peer asks the client to come back, which is
+    another answer.
+
+    :param mechanism: what SASL let the client in with.
+    :param fresh: a callable supplied the credentials, and may supply others next time.
+    """
+    failure = from_close(condition, source)
+    if failure.condition != UNAUTHORIZED or failure.retry_after is not None:
+        return failure
+    kind = FailureReason.AUTHENTICATION_TEMPORARY if fresh else FailureReason.AUTHENTICATION
+    return replace(failure, kind=kind, mechanism=mechanism, exact_code=REFUSED_BY_CLOSE)
 
 
 def redirect_target(info: Mapping[Any, Any], source: Endpoint) -> Endpoint | None:

@@ -179,6 +179,13 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "The client tries again. Look at the broker's user directory, or at the function that "
             "supplies the credentials.",
         ),
+        "unauthorized": Entry(
+            "The peer refuses the user by a Close with `amqp:unauthorized-access`, after SASL let it in. "
+            "The text has the peer's words.",
+            "Artemis refuses a client without a user so: write a user and a password. Others mean the rights "
+            "of the user: may it use this virtual host (option `vhost`)? A function as `credentials` is "
+            "asked again for others.",
+        ),
         "no-common-mechanism": Entry(
             "No SASL mechanism is offered by the peer and allowed to this client. The text lists both.",
             "Without a user the client may use ANONYMOUS alone: write a user and a password. The option "

@@ -7,11 +7,11 @@ import asyncio
 import proton
 import pytest
 
-from haclient import Message, State
+from haclient import Credentials, Message, State
 from haclient.discovery.evidence import FailureReason
 from haclient.engine.settings import SaslServer
 from haclient.errors import AuthenticationFailed
-from haclient.events import GaveUp
+from haclient.events import Disconnected, GaveUp, Reconnected
 from tests.peers import primary, url
 from tests.peers.apis import API
 from tests.peers.watch import Watch
@@ -53,3 +53,104 @@ async def test_nobody_else_serves_for_long_enough(api: API) -> None:
         assert connection.state is State.FAILED
     assert serving.refused >= 3
     assert len(wrong.accepted) == 1
+
+
+# What a secured Artemis says in its Open to a client that SASL let in as nobody.
+NOBODY = proton.Condition(
+    "amqp:unauthorized-access",
+    "AMQ229031: Unable to validate user from 127.0.0.1:40866. Username: null; "
+    "SSL certificate subject DN: unavailable",
+)
+
+
+async def test_an_unauthorized_open_is_one_attempt_at_each_member_and_one_error(api: API) -> None:
+    """It passed SASL, and is refused as if it had not."""
+    watch = Watch()
+    async with primary(refuses_opens=NOBODY) as first, primary(refuses_opens=NOBODY) as second:
+        with pytest.raises(AuthenticationFailed) as caught:
+            await asyncio.wait_for(api.connect(url(first, second, stagger=10, **FAST), on_event=watch), 20)
+    assert [first.refused, second.refused] == [1, 1]
+    assert watch.kinds() == [FailureReason.AUTHENTICATION] * 2
+    error = caught.value
+    assert (error.code, error.mechanism, error.safe_to_retry) == ("unauthorized", "ANONYMOUS", False)
+    first_line = str(error).splitlines()[0]
+    said = f"amqp:unauthorized-access: {NOBODY.description}"
+    assert f"(ANONYMOUS): it lets nobody in without a user: {said}" in first_line
+
+
+async def test_an_unauthorized_open_bars_that_member_after_a_loss(api: API) -> None:
+    watch = Watch()
+    async with primary() as serving, primary(refuses_opens=NOBODY) as wrong:
+        connection = await api.connect(url(serving, wrong, **FAST), on_event=watch)
+        sender = await connection.create_sender("q")
+        serving.refuses_opens = STARTING
+        serving.drop()
+        waiting = asyncio.ensure_future(sender.send(Message(body="after")))
+        await serving.until(lambda: serving.refused >= 10)
+        serving.refuses_opens = None
+        await asyncio.wait_for(waiting, 20)
+        await connection.close()
+    assert wrong.refused == 1
+
+
+async def test_a_function_gets_another_chance_after_an_unauthorized_open(api: API) -> None:
+    """The token that was refused is not sent again, and the next one is."""
+    token, asked = "old", 0
+
+    def ask() -> Credentials:
+        nonlocal asked
+        asked += 1
+        return Credentials("app", token)
+
+    watch = Watch()
+    async with primary() as serving, primary(refuses_opens=NOBODY) as other:
+        listed = url(serving, other, sasl_mechanisms="ANONYMOUS", **FAST)
+        connection = await api.connect(listed, credentials=ask, on_event=watch)
+        serving.refuses_opens = STARTING
+        serving.drop()
+        await serving.until(lambda: serving.refused >= 10)
+        assert other.refused == 1
+        other.refuses_opens = None
+        assert not watch.of(Reconnected)
+        token = "new"
+        (reconnected,) = await watch.until(Reconnected)
+        await connection.close()
+    assert reconnected.endpoint.port == other.port
+    assert asked > 10, "in each round, for each member"
+    assert FailureReason.AUTHENTICATION_TEMPORARY in watch.kinds()
+
+
+async def test_an_unauthorized_close_of_a_connection_in_use_is_one_loss(api: API) -> None:
+    """RabbitMQ says so when a token has expired; the function is asked for the next one."""
+    expired = proton.Condition("amqp:unauthorized-access", "credential expired")
+    asked: list[int] = []
+
+    def ask() -> Credentials:
+        asked.append(len(asked))
+        return Credentials("app", f"token-{len(asked)}")
+
+    watch = Watch()
+    async with primary() as peer:
+        connection = await api.connect(
+            url(peer, sasl_mechanisms="ANONYMOUS", **FAST), credentials=ask, on_event=watch
+        )
+        sender = await connection.create_sender("q")
+        peer.close(expired)
+        await watch.until(Reconnected)
+        await asyncio.wait_for(sender.send(Message(body="after")), 20)
+        await connection.close()
+    assert peer.bodies == ["after"]
+    assert len(asked) == 2
+    assert len(watch.of(Disconnected)) == 1
+    assert not watch.failures()
+
+
+async def test_an_unauthorized_open_with_a_time_to_come_back_is_no_refusal_of_the_user(api: API) -> None:
+    """It says when to ask again."""
+    busy = proton.Condition("amqp:unauthorized-access", "directory away", {proton.symbol("retry-after"): 1})
+    async with primary(refuses_opens=busy) as peer:
+        opening = asyncio.ensure_future(api.connect(url(peer, **FAST)))
+        await peer.until(lambda: peer.refused >= 2)
+        peer.refuses_opens = None
+        connection = await asyncio.wait_for(opening, 20)
+        await connection.close()

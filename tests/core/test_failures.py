@@ -87,6 +87,27 @@ def test_the_hostname_of_a_redirect_is_the_name_to_verify() -> None:
     assert (target.host, target.tls_name) == ("10.0.0.7", "broker-b.example")
 
 
+EARLY_CLOSES = [
+    (failures.UNAUTHORIZED, False, None, FailureReason.AUTHENTICATION),
+    (failures.UNAUTHORIZED, True, None, FailureReason.AUTHENTICATION_TEMPORARY),
+    (failures.UNAUTHORIZED, False, 1000, FailureReason.CLOSED),
+    (failures.UNAUTHORIZED, True, 1000, FailureReason.CLOSED),
+    ("amqp:not-allowed", False, None, FailureReason.CLOSED),
+    ("amqp:connection:forced", True, None, FailureReason.CLOSED),
+]
+
+
+@pytest.mark.parametrize(("name", "fresh", "retry_after", "kind"), EARLY_CLOSES)
+def test_unauthorized_access_before_the_session_is_usable_is_about_the_user(
+    *, name: str, fresh: bool, retry_after: int | None, kind: FailureReason
+) -> None:
+    condition = close(name, retry_after=retry_after)
+    failure = failures.from_early_close(condition, PLAIN, mechanism="PLAIN", fresh=fresh)
+    assert (failure.kind, failure.condition) == (kind, name)
+    assert failure.mechanism == (None if kind is FailureReason.CLOSED else "PLAIN")
+    assert failures.from_close(condition, PLAIN).kind is FailureReason.CLOSED, "of a connection in use"
+
+
 RETRY_AFTER_VALUES = [
     (0, 0.0),
     (1500, 1.5),
