@@ -48,6 +48,7 @@ __all__ = [
     "ConfirmTimeout",
     "ConnectionClosed",
     "ConnectionGaveUp",
+    "ConnectionNotAllowed",
     "DeadlineExceeded",
     "DeliveryUnknown",
     "DrainTimeout",
@@ -138,6 +139,15 @@ class TLSVerificationFailed(ConnectionGaveUp):
 
     code = "tls-verification"
     safe_to_retry = False
+
+
+class ConnectionNotAllowed(ConnectionGaveUp):
+    """Every member answers ``amqp:not-allowed``: a limit, a virtual host, or a second client with its id.
+
+    At the first connect one answer of each is enough; after a loss it must last ``refusal_timeout``.
+    """
+
+    code = "not-allowed"
 
 
 class ConnectionClosed(HaclientError, proton.ConnectionException):

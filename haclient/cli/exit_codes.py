@@ -21,7 +21,7 @@ CODES: Mapping[int, str] = MappingProxyType(
         USAGE: "wrong usage: arguments, the URL, an option of it",
         UNUSABLE: "the input, or this machine, cannot be used",
         NO_PRIMARY: "no primary was found in time, at the start or after a loss",
-        REFUSED: "the primary refuses: credentials, certificate or address",
+        REFUSED: "the primary refuses: credentials, certificate, connection or address",
     }
 )
 
@@ -69,6 +69,7 @@ def client_errors() -> Iterator[None]:
     refusals = (
         errors.AuthenticationFailed,
         errors.TLSVerificationFailed,
+        errors.ConnectionNotAllowed,
         errors.LinkRefused,
         errors.LinkClosed,
     )

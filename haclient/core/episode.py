@@ -314,6 +314,8 @@ def _error_of(verdict: decide.GiveUp) -> ConnectionGaveUp:
         return errors.TLSVerificationFailed(f"the certificate was not accepted: {verdict.detail}", attempts)
     if reason is decide.GiveUpReason.DEADLINE:
         error = errors.DeadlineExceeded(f"no primary was found in time: {verdict.detail}", attempts)
+    elif reason is decide.GiveUpReason.NOT_ALLOWED:
+        error = errors.ConnectionNotAllowed(f"the connection is not allowed: {verdict.detail}", attempts)
     else:
         error = ConnectionGaveUp(f"no primary was found: {verdict.detail}", attempts)
     said = (record for record in attempts if record.failure.kind not in SELF_INFLICTED)

@@ -23,6 +23,7 @@ class GiveUpReason(enum.Enum):
     TLS_VERIFICATION = "tls-verification"
     NOT_FOUND = "not-found"
     INVALID_FIELD = "invalid-field"
+    NOT_ALLOWED = "not-allowed"
     NO_ENDPOINTS = "no-endpoints"
     """There is no seed and no candidate, and nothing could bring one."""
 

@@ -99,7 +99,10 @@ class Limits:
 
     def _refused_by_all(self, tried: Round, topology: Topology, now: float) -> Verdict | None:
         verdict = self.refusals.round_ended(tried, topology, self._policy, now)
-        final = self.refusals.are_final(self._policy, now - self._started, first=self._first)
+        if verdict is None:
+            return None
+        lasted = now - self._started
+        final = self.refusals.are_final(verdict[0], self._policy, lasted, first=self._first)
         return verdict if final else None
 
     def _refused(self) -> Verdict | None:

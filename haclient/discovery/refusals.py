@@ -5,13 +5,18 @@ when it does not accept a field of the Open.  A wrong URL is one cause.  An elec
 of a Broker-J group answers so until one of them is the new master, which takes seconds.  So the answer
 must last.
 
+``amqp:not-allowed`` means a limit of connections, a virtual host that the user may not use, or a second
+client with the same id.  At the first connect nothing is known that would end soon.  After a loss it may be
+the former connection of this client that counts, or a virtual host that is being started (Broker-J).
+
 Rules
 -----
 1. A round is refused when every member answered so: those of both sites, and the targets of redirects.
    A member that redirects says nothing about it.  A listed name without an address has not answered.
    With a ``retry_after`` the member asks the client to come back, which is another answer.
 2. Refusals are final after ``ROUNDS`` refused rounds in a row, over ``FIRST_SECONDS`` at the first connect
-   and over ``refusal_timeout`` after a loss.
+   and over ``refusal_timeout`` after a loss.  ``not-allowed`` from all of them is final after one round at
+   the first connect.
 3. Any other answer, a round that is not refused, and a usable session begin the count anew.
 4. The time between two rounds counts up to one longest delay and one attempt: while a process
    or its machine stands still nobody answers.
@@ -45,10 +50,13 @@ from haclient.retry.policy import Policy
 ROUNDS = 3
 # A wrong URL should be reported while somebody looks; most elections take less.
 FIRST_SECONDS = 3.0
+# Where members answer different things, the first of these is the reason.
 _REASONS = {
     "amqp:not-found": GiveUpReason.NOT_FOUND,
     "amqp:invalid-field": GiveUpReason.INVALID_FIELD,
+    "amqp:not-allowed": GiveUpReason.NOT_ALLOWED,
 }
+_ORDER = tuple(_REASONS.values())
 REDIRECTED = FailureReason.REDIRECTED
 _SAYS_NOTHING = frozenset({REDIRECTED, FailureReason.STOPPED})
 _IN_USE = (
@@ -147,11 +155,14 @@ class Refusals:
         self._text = verdict[1]
         return (GiveUpReason.INVALID_FIELD, self.text) if self._in_use else verdict
 
-    def are_final(self, policy: Policy, lasted: float, *, first: bool) -> bool:
+    def are_final(self, reason: GiveUpReason, policy: Policy, lasted: float, *, first: bool) -> bool:
         """Whether a search that lasted so many seconds takes them for the answer.
 
+        :param reason: that of its last round, which was refused.
         :param first: whether it is that of the first connect.
         """
+        if first and reason is GiveUpReason.NOT_ALLOWED:
+            return True
         seconds = FIRST_SECONDS if first else policy.refusal_timeout
         return not (first and self._in_use) and self.by_all.is_final(seconds, lasted)
 
@@ -162,7 +173,7 @@ def _unanimous(tried: Round, topology: Topology) -> Verdict | None:
         return None
     if any(_reason(each) is None and each.kind is not REDIRECTED for each in tried.failures.values()):
         return None
-    reason, endpoint, failure = min(verdicts, key=lambda v: v[0] is not GiveUpReason.NOT_FOUND)
+    reason, endpoint, failure = min(verdicts, key=lambda verdict: _ORDER.index(verdict[0]))
     return reason, f"{endpoint}: {failure.detail or failure.condition}"
 
 

@@ -17,8 +17,8 @@ Rules
    an endpoint is dialled once a round at most, and not at all after it sent ``retry_after``.
 5. Any other failure: next candidate.
 6. Wrong credentials or a wrong certificate: never again at that endpoint, and at the first connect the
-   search ends with the round.  After a loss it goes on with the others for a while.  ``not-found`` or
-   ``invalid-field`` from every member ends it when it lasts: see ``refusals``.
+   search ends with the round.  After a loss it goes on with the others for a while.  ``not-found``,
+   ``invalid-field`` or ``not-allowed`` from every member ends it, most when they last: see ``refusals``.
 7. The search ends at ``deadline`` (``startup_deadline`` for the first connect) and at ``max_attempts``.
 8. A search that does not own the search of its factory dials the primary only, once for each version
    of the topology, when another connection has found it.  The owner does the same while it backs off.

@@ -63,6 +63,11 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
             "As for no-primary. The time is that of the call, of `startup_deadline` at the first connect, "
             "or of `deadline` after a loss.",
         ),
+        "not-allowed": Entry(
+            "Every member refuses the connection with `amqp:not-allowed`. The text has a member's words.",
+            "Brokers mean a limit of connections, a virtual host that this user may not use (option "
+            "`vhost`), or another client with the same `client_id`. The broker's log says which.",
+        ),
         "unresolved": Entry(
             "A name has no address: DNS and the hosts file do not know it, or no server answered.",
             "Check the spelling, and `getent hosts NAME` on the same machine. The option `nameserver` "

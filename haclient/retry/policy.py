@@ -40,8 +40,9 @@ class Policy:
     """The same for the first connect, where a wrong URL is likelier than an outage."""
 
     refusal_timeout: float | None = 60.0
-    """After a loss every member may answer ``not-found`` or ``invalid-field`` for so long, as in a group that
-    elects its primary, or some may refuse the credentials while nobody serves; then the answer is final.
+    """After a loss every member may answer ``not-found``, ``invalid-field`` or ``not-allowed`` for so long,
+    as in a group that elects its primary, or some refuse the credentials while nobody serves; then the
+    answer is final.
     Elections take seconds; this is ``startup_deadline``'s."""
 
     max_attempts: int | None = None

@@ -31,6 +31,7 @@ SAMPLES = [
     errors.DeadlineExceeded("too late", (RECORD,)),
     errors.AuthenticationFailed("who are you", (RECORD,), "PLAIN", PLACE),
     errors.TLSVerificationFailed("wrong name", (RECORD,)),
+    errors.ConnectionNotAllowed("one too many", (RECORD,)),
     errors.ConnectionClosed("closed", delivered=None),
     errors.LinkRefused("refused", "amqp:not-found"),
     errors.FilterNotSupported("all of them come", ("colour", "size")),
@@ -61,6 +62,7 @@ PROTONS = {
         errors.DeadlineExceeded,
         errors.AuthenticationFailed,
         errors.TLSVerificationFailed,
+        errors.ConnectionNotAllowed,
         errors.ConnectionClosed,
     ],
     proton.LinkException: [

@@ -1,4 +1,4 @@
-"""Members that refuse every Open with ``not-found`` or ``invalid-field``: elections, wrong names, ids."""
+"""Members that refuse every Open: elections, wrong names, ids, limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import proton
 import pytest
 
 from haclient import Message, State, aio
-from haclient.errors import ConnectionGaveUp, DeadlineExceeded
+from haclient.errors import ConnectionGaveUp, ConnectionNotAllowed, DeadlineExceeded
 from haclient.events import Disconnected, GaveUp, Reconnected
 from haclient.testing.virtual_clock import virtual_time
 from tests.peers import Primary, primary, url
@@ -26,6 +26,8 @@ HELD = proton.Condition(
     "container 'orders-1' is connected from 10.9.9.9",
     {proton.symbol("invalid-field"): proton.symbol("container-id")},
 )
+# As Broker-J says it to a user that the rules of its virtual host do not know.
+NOT_ALLOWED = proton.Condition("amqp:not-allowed", "Connection refused")
 FAST = {"backoff_base": 0.01, "backoff_max": 0.05}
 
 
@@ -167,6 +169,50 @@ async def test_another_field_is_not_taken_for_the_container_id(info: Any) -> Non
         with pytest.raises(DeadlineExceeded) as caught:
             await aio.connect(url(*members, startup_deadline=0.2, **FAST))
     assert "client_id" not in str(caught.value)
+
+
+async def test_what_every_member_does_not_allow_is_an_error_of_its_own(api: API) -> None:
+    """Each is asked once, and the error has its words."""
+    watch = Watch()
+    async with group(NOT_ALLOWED, NOT_ALLOWED) as members:
+        with pytest.raises(ConnectionNotAllowed) as caught:
+            await asyncio.wait_for(api.connect(url(*members, stagger=10, **FAST), on_event=watch), 20)
+    assert [member.refused for member in members] == [1, 1]
+    error = caught.value
+    first_line, *lines = str(error).splitlines()
+    assert first_line.startswith("the connection is not allowed: amqp://")
+    assert first_line.endswith("amqp:not-allowed: Connection refused")
+    assert len(lines) == 2
+    assert (error.code, error.connection_usable) == ("not-allowed", False)
+    (gave_up,) = await watch.until(GaveUp)
+    assert gave_up.cause == "not-allowed"
+
+
+async def test_what_is_not_allowed_for_a_while_after_a_loss_ends_no_connection(api: API) -> None:
+    """The member counts the connection that it has not yet missed."""
+    watch = Watch()
+    async with group(None) as members:
+        (member,) = members
+        connection = await api.connect(url(member, **FAST), on_event=watch)
+        sender = await connection.create_sender("q")
+        elects(members, NOT_ALLOWED)
+        waiting = asyncio.ensure_future(sender.send(Message(body="during")))
+        await member.until(lambda: member.refused >= 10)
+        assert not watch.of(GaveUp)
+        member.refuses_opens = None
+        await asyncio.wait_for(waiting, 20)
+        await connection.close()
+        assert member.bodies == ["during"]
+
+
+async def test_what_is_not_allowed_for_long_after_a_loss_is_the_answer(api: API) -> None:
+    async with group(None, NOT_ALLOWED) as members:
+        connection = await api.connect(url(*members, refusal_timeout=0.3, **FAST))
+        sender = await connection.create_sender("q")
+        elects(members, NOT_ALLOWED)
+        with pytest.raises(ConnectionNotAllowed):
+            await asyncio.wait_for(sender.send(Message()), 20)
+        assert connection.state is State.FAILED
 
 
 def test_the_defaults_in_virtual_time() -> None:

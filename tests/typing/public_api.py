@@ -424,6 +424,7 @@ def errors_of_a_connection_are_those_of_proton(
     error: errors.ConnectionGaveUp
     | errors.DeadlineExceeded
     | errors.TLSVerificationFailed
+    | errors.ConnectionNotAllowed
     | errors.ConnectionClosed,
 ) -> proton.ConnectionException:
     return error
