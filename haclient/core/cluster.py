@@ -60,6 +60,7 @@ class Cluster:
             seeds=tuple(seed.endpoint for seed in url.seeds),
             pushed_members=policy.pushed_members,
             only_trusted=credentials and policy.redirects != "any",
+            redirects=policy.redirects,
             dr=second_site(policy.dr, tls=url.seeds[0].endpoint.tls),
         )
         self.refusals = Refusals()

@@ -310,7 +310,7 @@ class ConnectionCore:
         )
         self._events.successor_named(source, target, refusal_reason)
         if refusal_reason is None and cluster.topology.primary is None:
-            cluster.learn(Claimed(target, None, None, cluster.topology.version))
+            cluster.learn(Claimed(target, None, None, cluster.topology.version, usable=False))
 
     def _give_up(self, verdict: decide.GiveUp) -> None:
         attempts = (*self._events.unresolved_names.values(), *verdict.attempts)

@@ -100,15 +100,18 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A member serves as primary: its session was usable.
+    """A member serves as primary.
 
     ``generation`` is ``None`` for brokers that do not announce one.
+
+    :param usable: whether its session was usable; if not, a lost primary has named it as its successor.
     """
 
     endpoint: Endpoint
     generation: int | None
     cluster: str | None
     topology_version: int
+    usable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def targets(
     if not fresh:
         return f"loop: {target} is in this chain already"
     if len(pending.chain) >= policy.max_redirects:
-        return f"chain longer than {policy.max_redirects}: {target}"
+        return f"chain longer than {policy.max_redirects}: {target}; a larger max_redirects allows it"
     refusal_reason = topology.may_follow(pending.endpoint, target, policy, credentials=credentials)
     return refusal_reason or tuple(Target(address, pending.visited) for address in fresh)
 

@@ -28,8 +28,11 @@ Rules
    it the site in use: its members are then the first candidates, and the seeds are the other site.  The
    topology drops the pushed members of the site that is no longer in use.
 9. Redirects never lead from TLS to no TLS.  With ``redirects=members`` credentials go only to
-   members that the URL lists, to their addresses, and to hosts with the parent domain of one.  What
-   a member announces does not count: it could announce any host.
+   hosts that the URL lists, to their addresses, and to hosts with the parent domain of one, whatever the
+   port.  What a member announces does not count: it could announce any host.
+10. The target of a redirect that served and that no list names stays a candidate, behind those of its site:
+   a router may be away while the broker is not.  Not with ``redirects=none``, and where credentials are
+   sent only as long as rule 9 allows it.
 
 The shape is that of pymongo's ``topology_description``: one record, one update function.
 """
@@ -40,7 +43,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from haclient.cluster_url.domain import is_literal, parent_domain
-from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import (
     AttemptEnded,
     Claimed,
@@ -51,13 +54,14 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
-from haclient.retry.policy import Policy, PushedMembers
+from haclient.retry.policy import Policy, PushedMembers, Redirects
 
 SELF_INFLICTED = frozenset({FailureReason.DISPLACED, FailureReason.LOST_RACE, FailureReason.STOPPED})
 
 # How much of what members announce is kept, so that no peer can make a client grow without bound.
 # Clusters have two to seven members; one client meets one cluster, or two during a move.
 _MAX_PUSHED = 64
+_MAX_SERVED = 8
 _MAX_CLUSTERS = 16
 _MAX_FAILURES = 256
 
@@ -68,11 +72,13 @@ class Topology:
 
     :param seeds: the endpoints of the cluster URL, in its order.
     :param pushed_members: the option of that name.
-    :param only_trusted: whether attempts send credentials, so that foreign pushed members are refused.
+    :param only_trusted: whether attempts send credentials, so that foreign members are refused.
+    :param redirects: the option of that name.
     :param dr: the endpoints of a second site.
     :param dr_active: whether the last primary was one of these.
     :param resolved: the last good addresses of each name, seed or pushed.
     :param pushed: members from ``failover-server-list``.
+    :param served: targets of redirects that served, the newest first.
     :param primary: the member believed to be primary.
     :param generations: the highest generation seen of each cluster id, the newest last.
     :param version: raised whenever the primary is cleared.
@@ -82,10 +88,12 @@ class Topology:
     seeds: tuple[Endpoint, ...]
     pushed_members: PushedMembers = "add"
     only_trusted: bool = False
+    redirects: Redirects = "members"
     dr: tuple[Endpoint, ...] = ()
     dr_active: bool = False
     resolved: tuple[tuple[Endpoint, tuple[Endpoint, ...]], ...] = ()
     pushed: tuple[Endpoint, ...] = ()
+    served: tuple[Endpoint, ...] = ()
     primary: Endpoint | None = None
     generations: tuple[tuple[str | None, int], ...] = ()
     version: int = 0
@@ -105,7 +113,7 @@ class Topology:
         return self.generations[-1][0] if self.generations else None
 
     def candidates(self, *, other_site: bool = False) -> tuple[Endpoint, ...]:
-        """What can be dialled, in the order to try it: the primary, the seeds, the pushed.
+        """What can be dialled, in the order to try it: the primary, the seeds, the pushed, those that served.
 
         :param other_site: then the members of the site that is not in use.
         """
@@ -123,6 +131,8 @@ class Topology:
         for member in self.pushed:
             found = self.addresses(member) or ([] if member in self.listed else [member])
             known += [each for each in found if each not in others]
+        allowed = (each for each in self.served if not self.only_trusted or self.is_trusted(each))
+        known += [each for each in allowed if each not in others]
         return tuple(dict.fromkeys(known)), tuple(dict.fromkeys((*known, *others)))
 
     def _addresses_of(self, names: Iterable[Endpoint]) -> list[Endpoint]:
@@ -177,13 +187,16 @@ class Topology:
         :param credentials: whether credentials would be sent; without them a foreign target
             can learn nothing, and ``redirects=members`` allows it.
         """
-        if policy.redirects == "none":
-            return "redirects=none"
         if source.tls and not target.tls:
-            return f"{source} must not redirect to {target}, which has no TLS"
+            return f"{source} must not redirect to {target}, which has no TLS; no option allows it"
+        if policy.redirects == "none":
+            return f"redirects=none: {target} is not tried; redirects=members or redirects=any allows it"
         if policy.redirects == "any" or not credentials or self.is_trusted(target):
             return None
-        return f"{target} is no member and not in the domain of one, credentials must not go there"
+        return (
+            f"{target} is no host of the URL and not in the domain of one, credentials must not go there;"
+            " redirects=any allows it"
+        )
 
     def refused_members(self, announced: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
         """Those of a ``failover-server-list`` that must not be given the credentials (rule 3)."""
@@ -194,7 +207,7 @@ class Topology:
     def is_trusted(self, target: Endpoint) -> bool:
         """Whether the URL itself allows the credentials to go there (rule 9)."""
         listed = (*self.listed, *self._addresses_of(self.listed))
-        return _host_port(target) in {_host_port(each) for each in listed} or self._same_domain(target)
+        return target.host.lower() in {each.host.lower() for each in listed} or self._same_domain(target)
 
     def _same_domain(self, target: Endpoint) -> bool:
         domain = parent_domain(target.host)
@@ -228,9 +241,22 @@ def _claimed(topology: Topology, claim: Claimed) -> Topology:
         others = [pair for pair in generations if pair[0] != claim.cluster]
         generations = (*others, (claim.cluster, claim.generation))[-_MAX_CLUSTERS:]
     failures = _without(topology.failures, claim.endpoint)
-    claimed = replace(topology, primary=claim.endpoint, generations=generations, failures=failures)
-    is_dr = topology.is_dr(claim.endpoint) if topology.dr else None
-    return claimed if is_dr in (None, topology.dr_active) else replace(claimed, dr_active=is_dr, pushed=())
+    is_dr = topology.is_dr(claim.endpoint)
+    served = _served(topology, claim) if is_dr is None else topology.served
+    claimed = replace(
+        topology, primary=claim.endpoint, generations=generations, failures=failures, served=served
+    )
+    if is_dr in (None, topology.dr_active):
+        return claimed
+    return replace(claimed, dr_active=is_dr, pushed=(), served=())
+
+
+def _served(topology: Topology, claim: Claimed) -> tuple[Endpoint, ...]:
+    """With a target of a redirect that no list names."""
+    is_target = claim.usable and claim.endpoint.origin is Origin.REDIRECT
+    if not is_target or topology.redirects == "none":
+        return topology.served
+    return tuple(dict.fromkeys((claim.endpoint, *topology.served)))[:_MAX_SERVED]
 
 
 def _attempt_ended(topology: Topology, ended: AttemptEnded) -> Topology:

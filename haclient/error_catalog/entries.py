@@ -106,7 +106,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "redirect-refused": Entry(
             "The member named another one that the client must not go to. It is insecure or foreign, or "
             "the redirects go in a circle or are too many.",
-            "The text says which. The options `pushed_members` and `max_redirects` decide.",
+            "The text says which, and the option that would allow it: `redirects` or `max_redirects`. From "
+            "TLS to no TLS the client never goes.",
         ),
         "stale-primary": Entry(
             "A member serves with an older generation than one that was seen before: it was replaced.",

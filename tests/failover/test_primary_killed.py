@@ -226,7 +226,9 @@ async def test_the_redirect_of_a_passive_member_is_followed_to_a_primary_that_is
 async def test_credentials_do_not_go_to_a_redirect_target_that_no_member_vouches_for(
     members: Members,
 ) -> None:
-    _, passive = members.pair(users={"app": "its password"})
+    users = {"app": "its password"}
+    primary = members.start("primary", role="primary", users=users, listen="127.0.0.2:0")
+    passive = members.start("passive", users=users, primary=primary.url, generation=1)
     events = list[Event]()
     with pytest.raises(haclient.errors.ConnectionGaveUp, match="credentials must not go there"):
         await aio.connect(
