@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from broker_stub.amqp.endpoints import parse_endpoint
+from broker_stub.management_client import AdminClient, Credentials
 from tests.broker_stub.clients import offered_mechanisms
 from tests.broker_stub.resource_agents.nodes import AGENTS, PASSWORD, SHORT_TIMEOUT, Node
 
@@ -209,3 +212,56 @@ def test_the_metadata_names_every_parameter_and_every_action(node: Node) -> None
     roles = {a.get("role"): a.get("interval") for a in agent.iter("action") if a.get("name") == "monitor"}
     assert set(roles) == {"Promoted", "Unpromoted"}
     assert len(set(roles.values())) == 2, "Pacemaker takes monitors of one interval for the same"
+
+
+# -- two networks -----------------------------------------------------------------------------------
+
+
+def redirects_to(node: Node) -> str:
+    """Where a backup redirects clients; empty as long as it follows nobody."""
+    address = parse_endpoint(node.parameters["listen"])
+
+    async def ask() -> str:
+        admin = await AdminClient.connect(address, Credentials(PASSWORD), timeout=60)
+        try:
+            return str((await admin.status()).facts["primary"] or "")
+        finally:
+            admin.abort()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("members", "advertise", "expected"),
+    [
+        ("north.example:1,south.example:2", "", "north.example:1"),
+        ("south:2,north:1", "", "north:1"),
+        ("192.0.2.1:1,192.0.2.2:2", "", None),
+        ("north.east.example:1,north.west.example:1", "", None),
+        ("north.example:1,south.example:2", "192.0.2.10:5672", "192.0.2.10:5672"),
+        ("a.example:1,b.example:2", "%n.clients.example:3", "north.clients.example:3"),
+    ],
+)
+def test_with_a_network_of_their_own_backups_redirect_clients_to_where_these_reach_the_primary(
+    nodes: list[Node], members: str, advertise: str, expected: str | None
+) -> None:
+    north, south = nodes
+    own_network = "amqp://" + north.parameters["members"]
+    for node in nodes:
+        node.parameters |= {"members": members, "advertise": advertise, "broker_url": own_network}
+        stub = node.bin / "crm_node"
+        stub.write_text(f"#!/bin/sh\necho {node.parameters['name']}\n")
+        stub.chmod(0o755)
+    started = north.agent("start")
+    assert started.code == SUCCESS, started.errors
+    assert ("backups redirect clients to broker_url" in started.errors) == (expected is None)
+    assert south.agent("start").code == SUCCESS
+    assert north.agent("promote").code == SUCCESS
+    wait_until(lambda: redirects_to(south) != "", south)
+    assert redirects_to(south) == (expected or north.parameters["listen"])
+
+
+def test_an_address_to_advertise_is_checked(node: Node) -> None:
+    checked = node.agent("validate-all", advertise="nowhere")
+    assert checked.code == CONFIGURED
+    assert "'nowhere' is not host:port" in checked.errors
