@@ -6,20 +6,12 @@ from typing import Any
 
 import pytest
 from proton import Described, Message, Terminus, symbol, ulong
-from proton.reactor import LinkOption, Selector
+from proton.reactor import Selector
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_stub.connections.filters import SELECTOR
+from tests.broker_stub.attach_options import Asks, Filter, value
 from tests.broker_stub.clients import blocking, running
-from tests.broker_stub.connections.test_termini import Asks, value
-
-
-class Filter(LinkOption):
-    def __init__(self, filters: dict[str, Any]) -> None:
-        self.filters = filters
-
-    def apply(self, link: Any) -> None:
-        link.source.filter.put_object({symbol(name): each for name, each in self.filters.items()})
 
 
 @pytest.mark.parametrize("descriptor", [symbol(SELECTOR[0]), ulong(SELECTOR[1])])

@@ -11,10 +11,8 @@ from proton.utils import BlockingConnection
 
 from broker_stub.connections.filters import NO_LOCAL
 from broker_stub.queueing.exchanges import ExchangeType
+from tests.broker_stub.attach_options import DURABLE, Filter, value
 from tests.broker_stub.clients import blocking, running
-from tests.broker_stub.connections.test_filters import Filter
-from tests.broker_stub.connections.test_subscriptions import DURABLE
-from tests.broker_stub.connections.test_termini import value
 
 
 @pytest.mark.parametrize("descriptor", [symbol(NO_LOCAL[0]), ulong(NO_LOCAL[1])])

@@ -12,10 +12,8 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
+from tests.broker_stub.attach_options import DURABLE, Asks, symbols, value
 from tests.broker_stub.clients import blocking, running
-from tests.broker_stub.connections.test_termini import Asks, symbols, value
-
-DURABLE = Asks(durability=Terminus.DELIVERIES, expiry_policy=Terminus.EXPIRE_NEVER)
 
 
 class Null(LinkOption):

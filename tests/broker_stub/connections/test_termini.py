@@ -9,40 +9,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from proton import Array, Data, Described, Message, Terminus, symbol, ulong
-from proton.reactor import DynamicNodeProperties, LinkOption
+from proton import Described, Message, Terminus, symbol, ulong
+from proton.reactor import DynamicNodeProperties
 from proton.utils import BlockingConnection, LinkDetached
 
 from broker_stub.broker import Broker
 from broker_stub.queueing.exchanges import ExchangeType
 from broker_stub.queueing.node_lifetime import LifetimePolicy
+from tests.broker_stub.attach_options import Asks, symbols, value
 from tests.broker_stub.clients import blocking, running, until
-
-UNDESCRIBED: Any = None
-
-
-class Asks(LinkOption):
-    """Writes into the terminus that the peer has, before the Attach."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
-
-    def apply(self, link: Any) -> None:
-        terminus = link.source if link.is_receiver else link.target
-        for name, value in self.fields.items():
-            if name in ("capabilities", "outcomes", "filter", "properties"):
-                getattr(terminus, name).put_object(value)
-            else:
-                setattr(terminus, name, value)
-
-
-def value(data: Data) -> Any:
-    data.rewind()
-    return data.get_object() if data.next() else None
-
-
-def symbols(*names: str) -> Array:
-    return Array(UNDESCRIBED, Data.SYMBOL, *map(symbol, names))
 
 
 def lifetime(policy: LifetimePolicy) -> Asks:

@@ -16,32 +16,15 @@ from broker_stub.durability.persister import Persister
 from broker_stub.election.roles import Role
 from broker_stub.queueing.duplicate_detection import DEFAULT_WINDOW
 from broker_stub.queueing.exchanges import ExchangeType, Route
-from broker_stub.queueing.message import Consumer, Message, Replicate
+from broker_stub.queueing.message import Message, Replicate
 from broker_stub.queueing.nodes import Addresses
 from broker_stub.queueing.options import DELIVER, Deliver, QueueOptionError, QueueOptions
 from broker_stub.queueing.queue import Queue
 from tests.broker_stub.clients import until
 from tests.broker_stub.member.parts import Disk, Parts
+from tests.broker_stub.queueing.takers import Taker
 
 pytestmark = pytest.mark.timeout(60)
-
-
-class Taker:
-    """A consumer; what it got, and whether that was settled for its producer by then."""
-
-    def __init__(self, queue: Queue, *, browsing: bool = False, settles: bool = False) -> None:
-        self.queue = queue
-        self.got: list[bytes] = []
-        self.messages: list[Message] = []
-        self.consumer: Consumer = queue.subscribe(self, browsing=browsing, settles=settles)
-        queue.ready(self.consumer)
-
-    def capacity(self) -> int:
-        return 100
-
-    def deliver(self, message: Message) -> None:
-        self.got.append(message.data)
-        self.messages.append(message)
 
 
 class Replica:
@@ -100,12 +83,12 @@ async def test_a_consumer_gets_what_the_store_and_every_replica_have_and_nothing
     kept.send(b"1", b"2")
     await kept.committed()
     replicas[0].has(0, 1)
-    assert (taker.got, browser.got, kept.told) == ([], [], [])
+    assert (taker.contents, browser.contents, kept.told) == ([], [], [])
     assert (kept.queue.depth, kept.queue.held) == (2, 2)
     replicas[1].has(0)
-    assert (taker.got, browser.got, kept.told) == ([b"1"], [b"1"], [b"1"])
+    assert (taker.contents, browser.contents, kept.told) == ([b"1"], [b"1"], [b"1"])
     replicas[1].has(1)
-    assert (taker.got, browser.got, kept.told) == ([b"1", b"2"], [b"1", b"2"], [b"1", b"2"])
+    assert (taker.contents, browser.contents, kept.told) == ([b"1", b"2"], [b"1", b"2"], [b"1", b"2"])
     assert kept.queue.held == 0
 
 
@@ -113,9 +96,9 @@ async def test_a_consumer_that_settles_what_it_is_sent_waits_as_well() -> None:
     kept = Kept()
     taker = Taker(kept.queue, settles=True)
     kept.send(b"1")
-    assert (taker.got, kept.queue.depth) == ([], 1)
+    assert (taker.contents, kept.queue.depth) == ([], 1)
     await kept.committed()
-    assert (taker.got, kept.queue.depth) == ([b"1"], 0)
+    assert (taker.contents, kept.queue.depth) == ([b"1"], 0)
 
 
 async def test_what_is_sent_settled_is_delivered_when_it_is_safe() -> None:
@@ -123,9 +106,9 @@ async def test_what_is_sent_settled_is_delivered_when_it_is_safe() -> None:
     kept = Kept()
     taker = Taker(kept.queue)
     kept.queue.enqueue(b"at most once", lambda _: None, None)
-    assert taker.got == []
+    assert taker.contents == []
     await kept.committed()
-    assert taker.got == [b"at most once"]
+    assert taker.contents == [b"at most once"]
 
 
 @pytest.mark.parametrize("replicate", Replicate)
@@ -139,9 +122,9 @@ async def test_a_queue_that_is_kept_waits_for_the_store_and_a_temporary_one_for_
     for queue in takers:
         kept.send(b"x", to=queue)
     await asyncio.sleep(0)
-    assert [taker.got for taker in takers.values()] == [[], [b"x"]]
+    assert [taker.contents for taker in takers.values()] == [[], [b"x"]]
     await kept.committed()
-    assert [taker.got for taker in takers.values()] == [[b"x"], [b"x"]]
+    assert [taker.contents for taker in takers.values()] == [[b"x"], [b"x"]]
 
 
 async def test_each_copy_of_an_exchange_is_delivered_when_it_is_safe() -> None:
@@ -153,11 +136,11 @@ async def test_each_copy_of_an_exchange_is_delivered_when_it_is_safe() -> None:
     replica = Replica(kept.guard, other)
     first, second = Taker(kept.queue), Taker(other)
     Route(exchange).enqueue(bytes(proton.Message(body="x").encode()), kept.told.append, b"x", PLAIN)
-    assert (first.got, second.got) == ([], [])
+    assert (first.contents, second.contents) == ([], [])
     await kept.committed()
-    assert (len(first.got), second.got, kept.told) == (1, [], [])
+    assert (len(first.contents), second.contents, kept.told) == (1, [], [])
     replica.has(0)
-    assert (len(second.got), kept.told) == (1, [b"x"])
+    assert (len(second.contents), kept.told) == (1, [b"x"])
 
 
 async def test_a_replica_that_acknowledges_in_any_order_changes_none() -> None:
@@ -167,11 +150,11 @@ async def test_a_replica_that_acknowledges_in_any_order_changes_none() -> None:
     kept.send(b"1", b"2", b"3", b"4")
     await kept.committed()
     replica.has(2, 1)
-    assert (kept.told, taker.got, browser.got) == ([b"3", b"2"], [], [])
+    assert (kept.told, taker.contents, browser.contents) == ([b"3", b"2"], [], [])
     replica.has(0)
-    assert (taker.got, browser.got) == ([b"1", b"2", b"3"],) * 2
+    assert (taker.contents, browser.contents) == ([b"1", b"2", b"3"],) * 2
     replica.has(3)
-    assert (taker.got, browser.got) == ([b"1", b"2", b"3", b"4"],) * 2
+    assert (taker.contents, browser.contents) == ([b"1", b"2", b"3", b"4"],) * 2
 
 
 async def test_while_the_in_sync_set_shrinks_what_was_complete_before_is_delivered_and_nothing_else() -> None:
@@ -184,13 +167,13 @@ async def test_while_the_in_sync_set_shrinks_what_was_complete_before_is_deliver
     kept.guard.suspend("shrinking")
     kept.queue.unobserve(replica)
     taker = Taker(kept.queue)
-    assert taker.got == [b"1"]
+    assert taker.contents == [b"1"]
     kept.send(b"4")
     await kept.committed()
-    assert (taker.got, kept.told) == ([b"1"], [b"1"])
+    assert (taker.contents, kept.told) == ([b"1"], [b"1"])
     replica.has(1, 2)
     kept.guard.resume("shrinking")
-    assert taker.got == [b"1", b"2", b"3", b"4"]
+    assert taker.contents == [b"1", b"2", b"3", b"4"]
     assert sorted(kept.told) == [b"1", b"2", b"3", b"4"]
 
 
@@ -200,18 +183,18 @@ async def test_a_message_that_nobody_waits_for_is_held_while_the_guard_is_suspen
     kept.guard.suspend("shrinking")
     taker = Taker(kept.queue)
     kept.send(b"1")
-    assert (taker.got, kept.told, kept.queue.held) == ([], [], 1)
+    assert (taker.contents, kept.told, kept.queue.held) == ([], [], 1)
     kept.guard.resume("shrinking")
-    assert (taker.got, kept.told, kept.queue.held) == ([b"1"], [b"1"], 0)
+    assert (taker.contents, kept.told, kept.queue.held) == ([b"1"], [b"1"], 0)
 
 
 async def test_a_second_copy_of_a_held_message_completes_with_it_and_is_not_delivered() -> None:
     kept = Kept()
     taker, envelope = Taker(kept.queue), Envelope(duplicate_id=b"\xa1\x01a")
     kept.send(b"1", b"1 again", envelope=envelope)
-    assert (taker.got, kept.told) == ([], [])
+    assert (taker.contents, kept.told) == ([], [])
     await kept.committed()
-    assert (taker.got, kept.told) == ([b"1"], [b"1", b"1 again"])
+    assert (taker.contents, kept.told) == ([b"1"], [b"1", b"1 again"])
 
 
 async def test_what_expires_or_is_removed_while_it_is_held_is_not_delivered() -> None:
@@ -226,7 +209,7 @@ async def test_what_expires_or_is_removed_while_it_is_held_is_not_delivered() ->
     kept.queue.remove(removed)
     kept.queue.discard([3])
     replica.has(0, 1, 2, 3)
-    assert taker.got == [b"stays"]
+    assert taker.contents == [b"stays"]
     assert kept.told == [b"old", b"removed", b"discarded", b"stays"]
     assert (kept.queue.ids(), kept.queue.held, kept.queue.counters.expired) == ([4], 0, 1)
 
@@ -238,7 +221,7 @@ async def test_to_a_consumer_that_drains_a_held_message_is_not_there_yet() -> No
     assert kept.queue.idle_for(asking.consumer)
     assert kept.queue.idle_for(browsing.consumer)
     await kept.committed()
-    assert (asking.got, browsing.got) == ([b"1"], [b"1"])
+    assert (asking.contents, browsing.contents) == ([b"1"], [b"1"])
 
 
 async def test_what_a_consumer_gives_back_is_delivered_again_while_others_are_held() -> None:
@@ -249,9 +232,9 @@ async def test_what_a_consumer_gives_back_is_delivered_again_while_others_are_he
     replica.has(0)
     kept.queue.unsubscribe(first.consumer, died=True)
     second = Taker(kept.queue)
-    assert second.got == [b"1"]
+    assert second.contents == [b"1"]
     replica.has(1)
-    assert second.got == [b"1", b"2"]
+    assert second.contents == [b"1", b"2"]
 
 
 # -- a member -----------------------------------------------------------------------------------
@@ -265,8 +248,8 @@ async def test_a_member_that_steps_down_delivers_nothing_more_and_all_of_it_when
     taker = Taker(queue)
     queue.enqueue(b"1", lambda _: None, None)
     await parts.store.when_committed(parts.store.sequence)
-    assert taker.got == [b"1"]
-    queue.release(taker.consumer, taker.messages[0])
+    assert taker.contents == [b"1"]
+    queue.release(taker.consumer, taker.got[0])
     parts.store.hangs = True
     queue.enqueue(b"2", lambda _: None, None)
     queue.enqueue(b"3", lambda _: None, None)
@@ -275,7 +258,7 @@ async def test_a_member_that_steps_down_delivers_nothing_more_and_all_of_it_when
     parts.store._commit()
     late = Taker(queue)
     queue.ready(late.consumer)
-    assert (taker.got, late.got, queue.held) == ([b"1", b"1"], [], 3)
+    assert (taker.contents, late.contents, queue.held) == ([b"1", b"1"], [], 3)
     queue.unsubscribe(taker.consumer)
     queue.unsubscribe(late.consumer)
     await until(lambda: parts.role is Role.CONNECTING)
@@ -283,7 +266,7 @@ async def test_a_member_that_steps_down_delivers_nothing_more_and_all_of_it_when
     await parts.member.promote()
     await parts.store.when_committed(parts.store.sequence)
     again = Taker(queue)
-    assert (again.got, queue.held) == ([b"1", b"2", b"3", b"5"], 0)
+    assert (again.contents, queue.held) == ([b"1", b"2", b"3", b"5"], 0)
     await parts.member.stop()
 
 
@@ -299,9 +282,9 @@ async def test_what_a_new_primary_inherits_is_delivered_after_it_has_recovered()
     queue.enqueue(b"new", told.append, b"new")
     for _ in range(10):
         await asyncio.sleep(0)
-    assert (taker.got, browser.got, told) == ([], [], [])
+    assert (taker.contents, browser.contents, told) == ([], [], [])
     await until(lambda: parts.role is Role.PRIMARY)
-    assert (taker.got, browser.got, told) == ([b"tail", b"new"], [b"tail", b"new"], [b"new"])
+    assert (taker.contents, browser.contents, told) == ([b"tail", b"new"], [b"tail", b"new"], [b"new"])
     await parts.member.stop()
 
 
@@ -321,11 +304,11 @@ async def test_what_the_store_of_a_new_primary_has_not_yet_is_not_delivered() ->
     assert parts.role is Role.PRIMARY
     taker = Taker(queue)
     await asyncio.sleep(0)
-    assert taker.got == []
+    assert taker.contents == []
     parts.store.hangs = False
     parts.store._commit()
     await parts.store.when_committed(parts.store.sequence)
-    assert taker.got == [b"restored"]
+    assert taker.contents == [b"restored"]
     await parts.member.stop()
 
 
@@ -348,7 +331,7 @@ async def test_what_was_held_in_an_earlier_term_holds_up_nothing_in_the_next_one
     kept.send(b"1 again", envelope=Envelope(duplicate_id=b"\xa1\x01a"))
     kept.send(b"2")
     await kept.committed()
-    assert (taker.got, kept.told) == ([b"1", b"2"], [b"1 again", b"2"])
+    assert (taker.contents, kept.told) == ([b"1", b"2"], [b"1 again", b"2"])
 
 
 async def test_an_end_that_is_late_opens_no_later_term() -> None:
@@ -363,11 +346,11 @@ async def test_an_end_that_is_late_opens_no_later_term() -> None:
     kept.delivery.begin()
     await kept.committed()
     taker = Taker(kept.queue)
-    assert taker.got == []
+    assert taker.contents == []
     kept.delivery.recover()
-    assert taker.got == []
+    assert taker.contents == []
     kept.delivery.recovered()
-    assert taker.got == [b"1"]
+    assert taker.contents == [b"1"]
 
 
 async def test_the_temporary_queues_of_a_member_that_stepped_down_deliver_on() -> None:
@@ -377,7 +360,7 @@ async def test_the_temporary_queues_of_a_member_that_stepped_down_deliver_on() -
     taker = Taker(answers)
     kept.delivery.finish()
     kept.send(b"answer", to=answers)
-    assert taker.got == [b"answer"]
+    assert taker.contents == [b"answer"]
 
 
 # -- deliver=early ------------------------------------------------------------------------------
@@ -389,14 +372,14 @@ async def test_a_queue_that_delivers_early_gives_a_message_at_once_and_settles_i
     replica = Replica(kept.guard, early)
     taker, browser = Taker(early), Taker(early, browsing=True)
     kept.send(b"1", b"2", to=early, envelope=Envelope(duplicate_id=b"\xa1\x01a"))
-    assert (taker.got, browser.got, kept.told) == ([b"1"], [b"1"], [])
+    assert (taker.contents, browser.contents, kept.told) == ([b"1"], [b"1"], [])
     assert (early.depth, early.held) == (1, 0)
     await kept.committed()
     assert kept.told == [], "nor the second copy, which completes with the first"
     replica.has(0)
     assert kept.told == [b"1", b"2"]
     kept.send(b"3", to=early)
-    assert taker.got == [b"1", b"3"]
+    assert taker.contents == [b"1", b"3"]
 
 
 async def test_what_a_new_primary_inherits_waits_in_a_queue_that_delivers_early_too() -> None:
@@ -407,9 +390,9 @@ async def test_what_a_new_primary_inherits_waits_in_a_queue_that_delivers_early_
     kept.delivery.recover()
     taker = Taker(early)
     await kept.committed()
-    assert taker.got == []
+    assert taker.contents == []
     kept.delivery.recovered()
-    assert taker.got == [b"1"]
+    assert taker.contents == [b"1"]
 
 
 async def test_when_a_queue_delivers_is_one_of_its_options_and_outlives_a_restart() -> None:

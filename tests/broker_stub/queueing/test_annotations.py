@@ -12,10 +12,10 @@ from proton import Message, symbol
 
 from broker_stub.amqp.message_format import MalformedMessageError, inspect
 from broker_stub.queueing import annotations, dead_letters
-from broker_stub.queueing.message import Consumer, DeadLetterReason
-from broker_stub.queueing.message import Message as Queued
+from broker_stub.queueing.message import DeadLetterReason
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import TotalSize
+from tests.broker_stub.queueing.takers import Taker, decoded
 
 NAMES = st.sampled_from(["x-a", "x-b", "x-opt-c", "x-" + "long" * 70])
 VALUES = st.one_of(
@@ -37,28 +37,11 @@ def encoded(values: dict[Any, Any]) -> bytes:
 
 
 def of(data: bytes) -> dict[str, Any]:
-    message = Message()
-    message.decode(data)
-    return {str(key): value for key, value in (message.annotations or {}).items()}
+    return {str(key): value for key, value in (decoded(data).annotations or {}).items()}
 
 
 def message(**fields: Any) -> bytes:
     return bytes(Message(body="b", **fields).encode())
-
-
-class Taker:
-    def __init__(self, queue: Queue) -> None:
-        self.got: list[Queued] = []
-        self.consumer: Consumer = queue.subscribe(self)
-        queue.ready(self.consumer)
-
-    def capacity(self) -> int:
-        return 1 - len(self.got)
-
-    def deliver(self, message: Queued) -> None:
-        self.got.append(message)
-
-    def queue_deleted(self) -> None: ...
 
 
 @given(own=MAPS, outcomes=st.lists(MAPS, max_size=4))
@@ -72,9 +55,7 @@ def test_a_message_has_its_own_annotations_and_the_last_of_each_that_consumers_a
         expected |= values
     delivered = annotations.annotated(data, added) if added else data
     assert of(delivered) == expected
-    before, after = Message(), Message()
-    before.decode(data)
-    after.decode(delivered)
+    before, after = decoded(data), decoded(delivered)
     assert (after.body, after.ttl) == (before.body, before.ttl)
     assert annotations.restored(annotations.stored(data, added)) == (data, added)
     assert annotations.checked(added) == added
@@ -148,7 +129,7 @@ def test_they_count_for_the_size_of_the_queue_until_the_message_has_left() -> No
     data = message()
     queue.enqueue(data, lambda _: None, None, inspect(data))
     for size in (1000, 10):
-        taker = Taker(queue)
+        taker = Taker(queue, 1)
         queue.modify(taker.consumer, taker.got[0], annotations=encoded({"x-a": "a" * size}))
         queue.unsubscribe(taker.consumer)
         [number] = queue.ids()
@@ -156,7 +137,7 @@ def test_they_count_for_the_size_of_the_queue_until_the_message_has_left() -> No
         assert found is not None
         assert size < len(found.annotations) < size + 30
         assert queue.size == total.size == len(data) + len(found.annotations)
-    taker = Taker(queue)
+    taker = Taker(queue, 1)
     queue.accept(taker.consumer, taker.got[0])
     assert queue.size == total.size == 0
 
@@ -165,7 +146,7 @@ def test_a_consumer_that_does_not_hold_the_message_adds_nothing() -> None:
     queue = Queue("q", lambda: 0.0)
     data = message()
     queue.enqueue(data, lambda _: None, None, inspect(data))
-    owner, stranger = Taker(queue), Taker(queue)
+    owner, stranger = Taker(queue, 1), Taker(queue, 1)
     queue.modify(stranger.consumer, owner.got[0], annotations=encoded({"x-a": 1}))
     assert owner.got[0].annotations == b""
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from broker_stub.amqp.message_format import inspect, inspect_new
 from broker_stub.queueing.dead_letters import dead_letter
 from broker_stub.queueing.exchanges import ExchangeType
-from broker_stub.queueing.message import Consumer, DeadLetterReason, Message
+from broker_stub.queueing.message import DeadLetterReason, Message
 from broker_stub.queueing.nodes import Addresses, AddressRefusedError
 from broker_stub.queueing.options import QueueOptions
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import QueueLimits
+from tests.broker_stub.queueing.takers import Taker, decoded
 
 LIMITED = QueueOptions(max_delivery_count=2, dead_letter_address="dead")
 FAILED = {"delivery_failed": True}
@@ -39,33 +40,6 @@ class LateGuard:
         waiting, self.waiting = self.waiting, []
         for done, token in waiting:
             done(token)
-
-
-class Taker:
-    def __init__(self, queue: Queue, credit: int = 100) -> None:
-        self.credit = credit
-        self.got: list[Message] = []
-        self.queue = queue
-        self.consumer: Consumer = queue.subscribe(self)
-        queue.ready(self.consumer)
-
-    def capacity(self) -> int:
-        return self.credit - len(self.got)
-
-    def deliver(self, message: Message) -> None:
-        self.got.append(message)
-
-    def queue_deleted(self) -> None: ...
-
-    @property
-    def bodies(self) -> list[Any]:
-        return [decoded(message.data).body for message in self.got]
-
-
-def decoded(data: bytes) -> proton.Message:
-    message = proton.Message()
-    message.decode(data)
-    return message
 
 
 def make(options: QueueOptions = LIMITED, **settings: Any) -> tuple[Addresses, Queue]:

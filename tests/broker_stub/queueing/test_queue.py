@@ -11,6 +11,7 @@ from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
 from broker_stub.queueing.queue_limits import QueueLimits
 from broker_stub.queueing.site_state import record_progress
+from tests.broker_stub.queueing.takers import Taker
 
 
 class Clock:
@@ -19,25 +20,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Taker:
-    """A sink with a number of credits."""
-
-    def __init__(self, credit: int) -> None:
-        self.credit = credit
-        self.got: list[Message] = []
-
-    def capacity(self) -> int:
-        return self.credit
-
-    def deliver(self, message: Message) -> None:
-        self.credit -= 1
-        self.got.append(message)
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [message.data for message in self.got]
 
 
 def make(clock: Clock | None = None, **limits: Any) -> Queue:
@@ -52,10 +34,8 @@ def put(queue: Queue, *bodies: bytes, **options: Any) -> list[object]:
 
 
 def take(queue: Queue, credit: int, **options: Any) -> tuple[Taker, Consumer]:
-    taker = Taker(credit)
-    consumer = queue.subscribe(taker, **options)
-    queue.ready(consumer)
-    return taker, consumer
+    taker = Taker(queue, credit, **options)
+    return taker, taker.consumer
 
 
 def test_messages_come_out_in_the_order_they_came_in() -> None:
@@ -63,7 +43,7 @@ def test_messages_come_out_in_the_order_they_came_in() -> None:
     put(queue, b"1", b"2")
     taker, _ = take(queue, 3)
     put(queue, b"3", b"4")
-    assert taker.bodies == [b"1", b"2", b"3"]
+    assert taker.contents == [b"1", b"2", b"3"]
 
 
 def test_a_transfer_completes_at_once_or_when_the_guard_lets_go() -> None:
@@ -90,8 +70,8 @@ def test_consumers_with_room_take_turns() -> None:
     one, _ = take(queue, 2)
     two, _ = take(queue, 10)
     put(queue, b"1", b"2", b"3", b"4", b"5", b"6")
-    assert one.bodies == [b"1", b"3"]
-    assert two.bodies == [b"2", b"4", b"5", b"6"]
+    assert one.contents == [b"1", b"3"]
+    assert two.contents == [b"2", b"4", b"5", b"6"]
 
 
 def test_an_accepted_message_leaves_and_a_second_settlement_changes_nothing() -> None:
@@ -122,7 +102,7 @@ def test_an_outcome_decides_what_becomes_of_a_message(settle: Any, count: int, d
     assert queue.depth == depth
     if depth:
         again, _ = take(queue, 1)
-        assert (again.bodies, again.got[0].delivery_count) == ([b"1"], count)
+        assert (again.contents, again.got[0].delivery_count) == ([b"1"], count)
 
 
 def test_a_returned_message_stands_before_the_ones_behind_it() -> None:
@@ -132,7 +112,7 @@ def test_a_returned_message_stands_before_the_ones_behind_it() -> None:
     queue.release(consumer, taker.got[2])
     queue.release(consumer, taker.got[0])
     other, _ = take(queue, 9)
-    assert other.bodies == [b"1", b"3", b"4"]
+    assert other.contents == [b"1", b"3", b"4"]
 
 
 @pytest.mark.parametrize("died", [True, False])
@@ -142,7 +122,7 @@ def test_what_a_gone_consumer_held_is_delivered_again_in_order(died: bool) -> No
     _, consumer = take(queue, 2)
     queue.unsubscribe(consumer, died=died)
     other, _ = take(queue, 9)
-    assert other.bodies == [b"1", b"2", b"3"]
+    assert other.contents == [b"1", b"2", b"3"]
     assert [message.delivery_count for message in other.got] == [died, died, 0]
 
 
@@ -153,10 +133,10 @@ def test_a_message_undeliverable_here_goes_to_somebody_else_or_waits_for_one() -
     taker.credit = 9
     queue.modify(consumer, taker.got[0], undeliverable_here=True)
     queue.ready(consumer)
-    assert taker.bodies == [b"1", b"2"]
+    assert taker.contents == [b"1", b"2"]
     assert queue.depth == 2
     other, _ = take(queue, 9)
-    assert other.bodies == [b"1"]
+    assert other.contents == [b"1"]
 
 
 def test_a_browser_sees_what_is_available_and_takes_nothing() -> None:
@@ -164,10 +144,10 @@ def test_a_browser_sees_what_is_available_and_takes_nothing() -> None:
     put(queue, b"1", b"2", b"3")
     take(queue, 1)
     browser, consumer = take(queue, 9, browsing=True)
-    assert browser.bodies == [b"2", b"3"]
+    assert browser.contents == [b"2", b"3"]
     assert queue.idle_for(consumer)
     put(queue, b"4")
-    assert browser.bodies == [b"2", b"3", b"4"]
+    assert browser.contents == [b"2", b"3", b"4"]
     queue.accept(consumer, browser.got[0])
     assert queue.depth == 4
 
@@ -179,7 +159,7 @@ def test_a_browser_gets_no_more_than_its_credit() -> None:
     assert not queue.idle_for(consumer)
     browser.credit = 1
     queue.ready(consumer)
-    assert browser.bodies == [b"1", b"2"]
+    assert browser.contents == [b"1", b"2"]
 
 
 def generations(*bodies: bytes) -> Queue:
@@ -207,7 +187,7 @@ def test_a_browser_passes_from_one_generation_to_the_next_and_over_every_hole() 
     queue.start_generation(5)
     assert queue.idle_for(browsing)
     put(queue, b"newest")
-    assert browser.bodies[-2:] == [b"new", b"newest"]
+    assert browser.contents[-2:] == [b"new", b"newest"]
 
 
 def test_a_browser_gets_what_came_after_the_numbers_ahead_were_noted() -> None:
@@ -219,7 +199,7 @@ def test_a_browser_gets_what_came_after_the_numbers_ahead_were_noted() -> None:
     queue.discard(queue.ids()[1:3])
     browser.credit = 9
     queue.ready(browsing)
-    assert browser.bodies == [b"1", b"2", b"3"]
+    assert browser.contents == [b"1", b"2", b"3"]
     assert [message.number for message in browser.got] == queue.ids()
 
 
@@ -228,7 +208,7 @@ def test_at_most_once_messages_are_gone_when_they_are_handed_over() -> None:
     put(queue, b"1")
     taker, consumer = take(queue, 1, settles=True)
     queue.unsubscribe(consumer, died=True)
-    assert (taker.bodies, queue.depth) == ([b"1"], 0)
+    assert (taker.contents, queue.depth) == ([b"1"], 0)
 
 
 def test_an_expired_message_is_never_delivered() -> None:
@@ -239,7 +219,7 @@ def test_an_expired_message_is_never_delivered() -> None:
     clock.now += 1.0
     browser, _ = take(queue, 9, browsing=True)
     taker, _ = take(queue, 9)
-    assert (browser.bodies, taker.bodies) == ([b"2"], [b"2"])
+    assert (browser.contents, taker.contents) == ([b"2"], [b"2"])
     assert queue.counters.expired == 1
 
 
@@ -361,11 +341,11 @@ def test_what_is_held_is_observed_at_once_and_given_to_no_consumer_before_it_is_
     browser, _ = take(queue, 9, browsing=True)
     held_message = queue.hold(b"1")
     put(queue, b"2")
-    assert (taker.bodies, browser.bodies) == ([b"2"], [])
+    assert (taker.contents, browser.contents) == ([b"2"], [])
     assert (watcher.seen[0], queue.depth) == (("in", 1), 2)
     for _ in range(2):
         queue.publish(held_message)
-    assert (taker.bodies, browser.bodies) == ([b"2", b"1"], [b"1"])
+    assert (taker.contents, browser.contents) == ([b"2", b"1"], [b"1"])
 
 
 def test_consumers_and_browsers_are_counted_and_so_is_what_they_did() -> None:

@@ -7,33 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker_stub.queueing.message import Message
-from broker_stub.queueing.queue import Queue
 from broker_stub.replication import backlog, wire
 from broker_stub.replication.replica import Phase
 from haclient.outcome import ACCEPTED
+from tests.broker_stub.queueing.takers import Taker
 from tests.broker_stub.replication.test_queue_feed import replicated
 from tests.broker_stub.replication.test_slow_replica import Pair
 
 
-class Taker:
-    """A consumer with room for everything."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.taken: list[Message] = []
-        self.consumer = queue.subscribe(self)
-        queue.ready(self.consumer)
-
-    def capacity(self) -> int:
-        return 100
-
-    def deliver(self, message: Message) -> None:
-        self.taken.append(message)
-
-    def accept(self, *numbers: int) -> None:
-        for message in [message for message in self.taken if message.number in numbers]:
-            self.queue.accept(self.consumer, message)
+def accept(taker: Taker, *numbers: int) -> None:
+    for message in [message for message in taker.got if message.number in numbers]:
+        taker.queue.accept(taker.consumer, message)
 
 
 async def sent_all(messages: int) -> Pair:
@@ -60,7 +44,7 @@ async def test_a_replica_is_ready_only_when_it_has_the_dequeues_from_its_catch_u
     pair = await sent_all(3)
     taker = Taker(pair.queue)
     pair.data.credit = 0
-    taker.accept(2)
+    accept(taker, 2)
     await asyncio.sleep(0)
     acknowledged = list(pair.data.sent)
     pair.data.settle_all()
@@ -80,7 +64,7 @@ async def test_also_when_the_dequeue_is_of_the_turn_in_which_the_last_acknowledg
     pair = await sent_all(3)
     taker = Taker(pair.queue)
     await asyncio.sleep(0)
-    taker.accept(1)
+    accept(taker, 1)
     pair.data.settle_all()
     assert pair.replica.phase is Phase.WAITING
     assert not pair.primary.caught_up
@@ -95,7 +79,7 @@ async def test_a_dequeue_before_the_report_is_part_of_the_difference() -> None:
     taker = Taker(pair.queue)
     await pair.execute()
     await pair.execute()
-    taker.accept(1, 2)
+    accept(taker, 1, 2)
     pair.replica.begin_queue(wire.key(pair.queue.identity), [(1, 3)])
     pair.data.credit = 10
     pair.replica.pump()
@@ -126,10 +110,10 @@ async def test_deliveries_count_as_well_and_from_waiting_on_neither_does() -> No
 async def test_a_replica_that_waits_becomes_ready_although_consumers_go_on() -> None:
     pair = await sent_all(50)
     taker = Taker(pair.queue)
-    taker.accept(1)
+    accept(taker, 1)
     await asyncio.sleep(0)
     for number in range(2, 50):
-        taker.accept(number)
+        accept(taker, number)
         await asyncio.sleep(0)
         tokens, pair.data.tokens = pair.data.tokens[:-1], pair.data.tokens[-1:]
         for token in tokens:
@@ -147,7 +131,7 @@ async def test_dequeues_without_number_are_bounded(monkeypatch: pytest.MonkeyPat
     pair.data.credit = 0
     for number in range(1, 7):
         assert not pair.replica.backlog.full
-        taker.accept(number)
+        accept(taker, number)
         await asyncio.sleep(0)
     assert pair.replica.backlog.full
     pair.data.credit = 1000
@@ -160,7 +144,7 @@ async def test_of_a_queue_that_is_deleted_or_set_aside_no_dequeue_is_waited_for(
         pair = await sent_all(3)
         taker = Taker(pair.queue)
         pair.data.credit = 0
-        taker.accept(1)
+        accept(taker, 1)
         await asyncio.sleep(0)
         if end == "deleted":
             pair.replica.remove(pair.queue)

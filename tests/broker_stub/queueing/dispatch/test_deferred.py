@@ -7,38 +7,20 @@ import pytest
 from broker_stub.queueing.dispatch.ready_list import SLACK
 from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
+from tests.broker_stub.queueing.takers import Taker
 
 
-class Taker:
+class Multiples(Taker):
     """A consumer of messages whose number is a multiple; it counts the messages it was asked about."""
 
-    def __init__(self, queue: Queue, credit: int, *, multiple: int | None = None) -> None:
-        self.credit = credit
+    def __init__(self, queue: Queue, credit: int, multiple: int) -> None:
         self.asked = 0
-        self.got: list[Message] = []
         self.multiple = multiple
-        self.consumer: Consumer = queue.subscribe(self, selects=None if multiple is None else self.selects)
-        queue.ready(self.consumer)
+        super().__init__(queue, credit, selects=self.takes)
 
-    def selects(self, message: Message) -> bool:
-        assert self.multiple is not None
+    def takes(self, message: Message) -> bool:
         self.asked += 1
         return message.number % self.multiple == 0
-
-    def capacity(self) -> int:
-        return self.credit
-
-    def deliver(self, message: Message) -> None:
-        self.credit -= 1
-        self.got.append(message)
-
-    def queue_deleted(self) -> None: ...
-
-    def idle(self) -> None: ...
-
-    @property
-    def numbers(self) -> list[int]:
-        return [message.number for message in self.got]
 
 
 def put(queue: Queue, count: int) -> None:
@@ -48,7 +30,7 @@ def put(queue: Queue, count: int) -> None:
 
 def test_each_gets_what_it_selects_in_order_whoever_has_credit_first() -> None:
     queue = Queue("q", lambda: 0.0)
-    evens = Taker(queue, 3, multiple=2)
+    evens = Multiples(queue, 3, 2)
     put(queue, 8)
     every = Taker(queue, 10)
     assert evens.numbers == [2, 4, 6]
@@ -57,16 +39,16 @@ def test_each_gets_what_it_selects_in_order_whoever_has_credit_first() -> None:
 
 def test_what_was_deferred_goes_to_a_new_consumer_that_takes_it() -> None:
     queue = Queue("q", lambda: 0.0)
-    Taker(queue, 9, multiple=7)
+    Multiples(queue, 9, 7)
     put(queue, 6)
-    assert Taker(queue, 9, multiple=3).numbers == [3, 6]
+    assert Multiples(queue, 9, 3).numbers == [3, 6]
     assert Taker(queue, 9).numbers == [1, 2, 4, 5]
 
 
 def test_a_message_that_two_wait_for_goes_to_the_first_that_is_ready_and_comes_back_to_both() -> None:
     queue = Queue("q", lambda: 0.0)
-    Taker(queue, 9, multiple=7)
-    one, other = (Taker(queue, 0, multiple=2) for _ in range(2))
+    Multiples(queue, 9, 7)
+    one, other = (Multiples(queue, 0, 2) for _ in range(2))
     put(queue, 2)
     one.credit = 1
     queue.ready(one.consumer)

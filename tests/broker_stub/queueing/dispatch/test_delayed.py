@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from broker_stub.amqp.message_format import inspect, inspect_new
 from broker_stub.queueing.dispatch.delayed import with_delivery_time
 from broker_stub.queueing.dispatch.ready_list import SLACK
-from broker_stub.queueing.message import Consumer, Message
 from broker_stub.queueing.queue import Queue
+from tests.broker_stub.queueing.takers import Taker, decoded
 
 DAY_MS = 86_400_000
 SYMBOLS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=300)
@@ -54,33 +54,6 @@ class Clock:
             first.call()
         self.now = end
         self.wall_ms += int(seconds * 1000)
-
-
-class Taker:
-    def __init__(self, queue: Queue, **options: Any) -> None:
-        self.got: list[Message] = []
-        self.consumer: Consumer = queue.subscribe(self, **options)
-        queue.ready(self.consumer)
-
-    def capacity(self) -> int:
-        return 1000
-
-    def deliver(self, message: Message) -> None:
-        self.got.append(message)
-
-    def queue_deleted(self) -> None: ...
-
-    def idle(self) -> None: ...
-
-    @property
-    def bodies(self) -> list[Any]:
-        return [decoded(message.data).body for message in self.got]
-
-
-def decoded(data: bytes) -> proton.Message:
-    message = proton.Message()
-    message.decode(data)
-    return message
 
 
 def make(clock: Clock) -> Queue:
