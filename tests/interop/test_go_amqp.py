@@ -1,7 +1,8 @@
 """go-amqp's own integration tests, with our broker.
 
 All of them but one: ``TestDrainingLink`` drains a link with a credit of 0, and waits for an answer.
-proton, with which the member sends, answers a drain only where there is credit to give back.
+proton, with which the member sends, answers a drain only where there is credit to give back
+(``docs/interop.md``).
 """
 
 from __future__ import annotations
