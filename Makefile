@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million fuzz fuzz-short model check format bench clean
+.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million fuzz fuzz-short model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,15 @@ test-pacemaker: setup  ## install Pacemaker and Corosync, and test with clusters
 test-pacemaker-short: setup  ## the same for one pair whose primary dies, and then hangs: a minute
 	@scripts/setup_pacemaker.sh
 	@$(PYTHON) -m pytest -m "pacemaker and not soak" tests/pacemaker $(PYTEST_ARGS)
+
+test-brokers: setup  ## Artemis, Broker-J, RabbitMQ and our pair under faults; BROKERS_ARGS="--whole --resume", 90 minutes
+	@scripts/setup_brokers.sh
+	@$(PYTHON) -m pytest -m brokers tests/brokers $(PYTEST_ARGS)
+	@$(PYTHON) -m tests.brokers.matrix $(BROKERS_ARGS)
+
+test-brokers-short: setup  ## the same with two kills of Artemis and one move of Broker-J: two minutes
+	@scripts/setup_brokers.sh
+	@$(PYTHON) -m tests.brokers.matrix --short $(BROKERS_ARGS)
 
 monitors: setup  ## MONITORS=1000 monitors of the agent beside full load: how many of them failed, and the slowest
 	@$(PYTHON) -m tests.broker_stub.resource_agents.monitors --count $(or $(MONITORS),1000)
@@ -92,5 +101,5 @@ bench: setup  ## every benchmark in turn; each prints its own ratio against its 
 	done
 
 clean:  ## remove caches, build products and .venv
-	rm -rf .venv .interop .clients benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .interop .clients .brokers benchmarks/node/node_modules .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find haclient broker_stub tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from tests.brokers.pair import Pair
 from tests.brokers.products import installed, rabbitmq
 from tests.brokers.products.artemis import Artemis
 from tests.brokers.products.artemis_config import Kind
@@ -35,6 +36,7 @@ _PRODUCTS = {
     "artemis-single": _artemis(Kind.SINGLE),
     "broker-j": _Product(partial(installed.missing, "Broker-J", installed.BROKER_J), BrokerJ),
     "rabbitmq": _Product(rabbitmq.missing, rabbitmq.OneRabbitMQ),
+    "pair": _Product(str, Pair),
 }
 NAMES = tuple(_PRODUCTS)
 

@@ -98,19 +98,23 @@ class Journal(History):
         self._file.flush()
 
 
-def read(paths: Iterable[Path]) -> History:
-    """The history of all these processes together."""
+def read(paths: Iterable[Path], others: Callable[[dict[str, Any]], None] | None = None) -> History:
+    """The history of all these processes together.
+
+    :param others: takes the lines of kinds that are no part of a history.
+    """
     history = History()
     for path in paths:
-        _Reader(history).read(path)
+        _Reader(history, others).read(path)
     return history
 
 
 class _Reader:
     """Reads the lines of one process: it numbers its receipts."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, others: Callable[[dict[str, Any]], None] | None) -> None:
         self._history = history
+        self._others = others
         self._receipts: list[Receipt] = []
         self._kinds: dict[str, Callable[[dict[str, Any]], None]] = {
             "send": lambda line: history.sends(_name(line), line["queue"]),
@@ -133,7 +137,10 @@ class _Reader:
             for line in lines:
                 if line.endswith("\n"):
                     facts = json.loads(line)
-                    self._kinds[facts["kind"]](facts)
+                    take = self._kinds.get(facts["kind"], self._others)
+                    if take is None:
+                        raise KeyError(facts["kind"])
+                    take(facts)
 
     def _receive(self, line: dict[str, Any]) -> None:
         link = Link(*line["link"])

@@ -1,0 +1,64 @@
+"""The cells of the matrix: a cluster, a kind of program and a fault; and a subset that has every pair.
+
+Pure, and the same in every run, so that a run can be resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import NamedTuple
+
+from tests.brokers.topology import Fault
+
+PROGRAMS: Mapping[str, str] = {
+    "asyncio": "asyncio_api",
+    "blocking": "blocking_api",
+    "container": "container",
+    "blocking-connection": "blocking_connection",
+    "cli": "command_line",
+}
+"""The kinds of programs, and the modules in ``tests.brokers.programs``."""
+
+
+class Cell(NamedTuple):
+    """One run of the matrix."""
+
+    cluster: str
+    program: str
+    fault: Fault
+
+    def __str__(self) -> str:
+        return f"{self.cluster} {self.program} {self.fault.value}"
+
+
+def every(faults: Mapping[str, frozenset[Fault]]) -> list[Cell]:
+    """The whole matrix.
+
+    :param faults: by the names of the clusters, those that make sense there.
+    """
+    ordered = {name: sorted(those, key=lambda fault: fault.value) for name, those in faults.items()}
+    return [
+        Cell(name, program, fault)
+        for name, those in ordered.items()
+        for fault, program in product(those, PROGRAMS)
+    ]
+
+
+def pairwise(cells: Sequence[Cell]) -> list[Cell]:
+    """A subset in which every pair of cluster, program and fault occurs that occurs in these cells.
+
+    Greedy: the cell with the most pairs that are still missing comes next, of equals the first.
+    """
+    missing = {pair for cell in cells for pair in _pairs(cell)}
+    chosen = []
+    while missing:
+        best = max(cells, key=lambda cell: len(missing.intersection(_pairs(cell))))
+        chosen.append(best)
+        missing.difference_update(_pairs(best))
+    return sorted(chosen, key=cells.index)
+
+
+def _pairs(cell: Cell) -> Iterator[tuple[object, object]]:
+    """The columns have no value in common, so a pair needs no names of columns."""
+    return combinations(cell, 2)

@@ -1,0 +1,231 @@
+"""Judges the histories of a cell's programs, after a final drain by a bare client.  Pure.
+
+Rules
+-----
+* *Missing*: settled, and neither received by the consumer nor drained.
+* *Doubled*: stored twice.  In the queue that nobody consumes from, each message that is drained twice.  In
+  the other one, a message that comes again as if for the first time (delivery count 0), although no outage
+  lies between, and no loss that a program saw.
+* *Redelivered*: any other message that comes again.  A consumer whose accept was lost gets it again.
+* An *outage* ends with the first settlement after the longest gap that begins before the primary accepts
+  again.  The *client's share* is the part of it after the primary accepts; 0 if the judge noticed that later
+  than the client.
+* ``haclient send`` reports no settlements one by one.  Where there are none, the first receipts of messages
+  take their place, and the outage contains that of the consumer.
+* An error that is not in ``ALLOWED`` is wrong, and so is a call that gives up before its deadline, or that
+  has not returned long after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.brokers.programs.task import OUTCOMES_AT_END
+from tests.faults.checker import check
+from tests.faults.clients import decode
+from tests.faults.history import Fate, History, Link, Name, Receipt
+from tests.hosts.journal import read as read_journals
+
+ALLOWED = frozenset({"SendTimeout", "Timeout", "MessageNotAccepted", "SendException", "StaleDelivery"})
+"""The errors that a program may see: the send timeout and the refusal, of haclient and of proton."""
+_TIMEOUTS = frozenset({"SendTimeout", "Timeout"})
+# By so much the clocks of a call and of its caller may differ, and by so much a busy machine may be late.
+_EARLY, _LATE = 0.05, 30.0
+_DRAINED = Link("drain", 0, 0)
+_MOST_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From when to when, in seconds of the monotonic clock.
+
+    For a fault: from its beginning until a primary accepted again.
+    """
+
+    began: float
+    ended: float
+
+    def touches(self, first: float, last: float) -> bool:
+        """Whether it has a moment in common with a time from ``first`` to ``last``."""
+        return self.began <= last and first <= self.ended
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that ended with an error.
+
+    :param after: seconds that it took.
+    :param limit: seconds that it was given; 0 for a call that has no limit.
+    """
+
+    process: str
+    call: str
+    error: str
+    text: str
+    after: float
+    limit: float
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What all programs of a cell wrote, and what was drained."""
+
+    history: History = field(default_factory=History)
+    failures: list[Failure] = field(default_factory=list)
+    losses: list[Interval] = field(default_factory=list)
+    """From the loss of a connection until it was back."""
+    silent: set[str] = field(default_factory=set)
+    """Producers that report their settlements at their end only."""
+
+    def drains(self, queue: str, bodies: Iterable[object], at: float) -> None:
+        """These were still stored."""
+        for body in bodies:
+            self.history.receives(Receipt(decode(body), queue, _DRAINED, 0, at))
+
+
+def read(paths: Sequence[Path], *, kept: str) -> Evidence:
+    """Read journals.
+
+    :param kept: the queue that nobody consumes from.
+    """
+    evidence, lost = Evidence(), dict[str, float]()
+
+    def take(line: dict[str, Any]) -> None:
+        process = line["process"]
+        if line["kind"] == "fail":
+            facts = [line[key] for key in ("call", "error", "text", "after", "limit")]
+            evidence.failures.append(Failure(process, *facts))
+        elif line["event"] == OUTCOMES_AT_END:
+            evidence.silent.add(process)
+        elif line["event"] == "Disconnected":
+            lost[process] = line["time"]
+        elif line["event"] == "Reconnected" and process in lost:
+            evidence.losses.append(Interval(lost.pop(process), line["time"]))
+
+    evidence.history = read_journals(paths, take)
+    evidence.losses += [Interval(began, float("inf")) for began in lost.values()]
+    evidence.history.keeps(kept)
+    return evidence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the judge found.
+
+    :param outages: seconds, for each producer and fault; ``shares``: the client's part of each.
+    :param wrong: everything that must not have happened; empty is good.
+    """
+
+    sent: int
+    settled: int
+    refused: int
+    unknown: int
+    missing: int
+    doubled: int
+    redelivered: int
+    outages: list[float]
+    shares: list[float]
+    errors: dict[str, int]
+    wrong: list[str]
+
+
+def judge(evidence: Evidence, faults: Sequence[Interval], *, detects_duplicates: bool) -> Judgement:
+    """Judge a history whose queues have been drained.
+
+    :param detects_duplicates: whether a message that is stored twice is wrong.
+    """
+    verdict = check(evidence.history)
+    live = _doubled(evidence.history, [*faults, *evidence.losses])
+    doubled = (*verdict.twice, *live)
+    measured = list(_measured(evidence, faults))
+    wrong = [f"missing: {_shown(verdict.lost)}"] if verdict.lost else []
+    if doubled and detects_duplicates:
+        wrong.append(f"stored twice: {_shown(doubled)}")
+    wrong += verdict.unexpected[:_MOST_EXAMPLES]
+    hung = [name for name in evidence.history.sent if name not in evidence.history.ended]
+    if hung:
+        wrong.append(f"no outcome at the end: {_shown(hung)}")
+    wrong += sorted({text for each in evidence.failures if (text := _objection(each))})
+    return Judgement(
+        sent=verdict.sent,
+        settled=verdict.acknowledged,
+        refused=verdict.refused,
+        unknown=verdict.unknown,
+        missing=len(verdict.lost),
+        doubled=len(doubled),
+        redelivered=verdict.duplicates - len(doubled),
+        outages=[round(outage, 3) for outage, _share in measured],
+        shares=[round(share, 3) for _outage, share in measured],
+        errors=dict(sorted(Counter(each.error for each in evidence.failures).items())),
+        wrong=wrong,
+    )
+
+
+def _objection(failure: Failure) -> str:
+    what = f"{failure.process}: {failure.call}: {failure.error}"
+    if failure.error not in ALLOWED:
+        return f"{what}: {failure.text}"
+    if failure.limit and failure.error in _TIMEOUTS and failure.after < failure.limit - _EARLY:
+        return f"{what} after {failure.after:.3f} of {failure.limit:g} s"
+    if failure.limit and failure.after > failure.limit + _LATE:
+        return f"{what} after {failure.after:.0f} s, with a limit of {failure.limit:g} s"
+    return ""
+
+
+def _doubled(history: History, disturbances: Sequence[Interval]) -> Iterator[Name]:
+    """Messages of queues with a consumer that came again without a reason."""
+    before: dict[Name, float] = {}
+    for receipt in sorted(history.receipts, key=lambda receipt: receipt.at):
+        if receipt.queue in history.kept:
+            continue
+        first = before.get(receipt.name)
+        before[receipt.name] = receipt.at
+        if first is None or receipt.count:
+            continue
+        if not any(each.touches(first, receipt.at) for each in disturbances):
+            yield receipt.name
+
+
+def settlements(evidence: Evidence) -> dict[str, list[float]]:
+    """When the messages of each producer were settled; for one that does not tell, when they arrived."""
+    history, times = evidence.history, defaultdict[str, list[float]](list)
+    for name, fate in history.fates.items():
+        if fate is Fate.ACKNOWLEDGED and name.producer not in evidence.silent:
+            times[name.producer].append(history.ended[name])
+    received = set[Name]()
+    for receipt in sorted(history.receipts, key=lambda receipt: receipt.at):
+        if receipt.name.producer in evidence.silent and receipt.name not in received:
+            received.add(receipt.name)
+            if receipt.link != _DRAINED:
+                times[receipt.name.producer].append(receipt.at)
+    return {producer: sorted(each) for producer, each in times.items()}
+
+
+def _measured(evidence: Evidence, faults: Sequence[Interval]) -> Iterator[tuple[float, float]]:
+    for times in settlements(evidence).values():
+        for fault in faults:
+            if (end := end_of_outage(times, fault)) is not None:
+                yield end - fault.began, max(0.0, end - fault.ended)
+
+
+def end_of_outage(times: Sequence[float], fault: Interval) -> float | None:
+    """The first settlement after the longest gap that begins before a primary accepts again.
+
+    :param times: of settlements, in order.
+    :returns: ``None`` if nothing was settled any more.
+    """
+    gaps = [
+        (later - max(earlier, fault.began), later)
+        for earlier, later in zip((fault.began, *times), times, strict=False)
+        if later >= fault.began and earlier <= fault.ended
+    ]
+    return max(gaps)[1] if gaps else None
+
+
+def _shown(names: Sequence[Name]) -> str:
+    listed = ", ".join(f"{name.producer} {name.number}" for name in names[:_MOST_EXAMPLES])
+    return f"{len(names)}, as {listed}"

@@ -1,0 +1,207 @@
+"""The matrix: clusters x programs x faults, each cell under load, and what the clients lost.
+
+    python -m tests.brokers.matrix                                # a subset with every pair
+    python -m tests.brokers.matrix --whole --resume               # all cells that do not hold yet
+    python -m tests.brokers.matrix --only "pair kill" --kills 20  # these cells, 20 kills each
+
+It appends a row to the file of results for each cell.  At the end it prints two tables of everything in that
+file: by cell, and by cluster and fault.  It exits with 1 if a cell of this run does not hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tests.brokers import clusters, results
+from tests.brokers.cells import Cell, every, pairwise
+from tests.brokers.results import Row
+from tests.brokers.run import Job, run
+from tests.brokers.topology import Fault, Launch
+
+RESULTS = Path(__file__).resolve().parents[2] / ".brokers" / "results.jsonl"
+_ROOT = Path(__file__).resolve().parents[2]
+_SHORT = {
+    Cell("artemis-locked", "asyncio", Fault.KILL): 2,
+    Cell("broker-j", "asyncio", Fault.MOVE): 1,
+}
+"""How often each fault is made in the short run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is asked for.
+
+    :param cells: and how often each fault is made.
+    :param results: the file that rows are added to.
+    :param keep: histories and logs of cells that hold as well.
+    """
+
+    cells: dict[Cell, int]
+    seed: int
+    results: Path
+    keep: bool = False
+
+
+def faults() -> dict[str, frozenset[Fault]]:
+    """The faults of each cluster that can be started here."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            name: clusters.launch(name, Launch(Path(folder) / name)).faults
+            for name in clusters.NAMES
+            if not clusters.missing(name)
+        }
+
+
+def selected(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
+    """The cells that have each word of one of these texts."""
+    wanted = [set(text.split()) for text in only]
+    return [cell for cell in cells if not wanted or any(words <= set(str(cell).split()) for words in wanted)]
+
+
+async def run_cells(plan: Plan) -> bool:
+    """Run each cell, one after the other; whether all of them hold."""
+    holds = True
+    for number, (cell, times) in enumerate(plan.cells.items(), 1):
+        click.echo(f"[{number} of {len(plan.cells)}] {cell}, {times} times")
+        row = await _run_cell(cell, plan, times)
+        results.append(plan.results, row)
+        holds &= row.holds or bool(row.skipped)
+        _report(row)
+    return holds
+
+
+async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    facts: dict[str, Any] = {"commit": commit(), "seed": plan.seed, "date": date}
+    names: dict[str, Any] = {"cluster": cell.cluster, "program": cell.program, "fault": cell.fault.value}
+    if reason := clusters.missing(cell.cluster):
+        return Row(**facts, **names, skipped=reason)
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="brokers-"))
+    histories = folder / "histories"
+    histories.mkdir()
+    cluster = clusters.launch(cell.cluster, Launch(folder / "cluster", cell.fault))
+    seed = random.Random(f"{plan.seed} {cell}").getrandbits(32)
+    job = Job(cell=cell, folder=histories, times=times, seed=seed, report=_indented)
+    done = await run(job, cluster)
+    judged = done.judgement
+    counted = ("sent", "settled", "refused", "unknown", "missing", "doubled", "redelivered")
+    measured = ("outages", "shares", "errors")
+    row = Row(
+        **facts,
+        **names,
+        version=done.version,
+        times=len(done.faults) if judged else 0,
+        **({name: getattr(judged, name) for name in (*counted, *measured)} if judged else {}),
+        wrong=done.wrong,
+        broken=done.broken,
+        seconds=round(time.monotonic() - began, 1),
+        load=round(os.getloadavg()[0], 1),
+    )
+    if row.holds and not plan.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        click.echo(f"    histories and logs: {folder}")
+    return row
+
+
+def _indented(text: str) -> None:
+    click.echo(f"    {text}")
+
+
+def _report(row: Row) -> None:
+    if row.skipped:
+        _indented(f"skipped: {row.skipped}")
+        return
+    for text in (*row.wrong, *([f"could not be run: {row.broken}"] if row.broken else [])):
+        _indented(text)
+    outage, share = results.spread(row.outages), results.spread(row.shares)
+    click.echo(
+        f"    {'holds' if row.holds else 'DOES NOT HOLD'}: {row.settled:,} settled, {row.missing} missing,"
+        f" {row.doubled} doubled, {row.redelivered} redelivered, outage {outage}, the client's {share},"
+        f" {row.seconds:.0f} s"
+    )
+
+
+def commit() -> str:
+    """Of this repository, with a ``+`` if something is changed."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(_ROOT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = "+" if git("status", "--porcelain", "--untracked-files=no") else ""
+    return (git("rev-parse", "--short=12", "HEAD") or "unknown") + changed
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--whole", is_flag=True, help="Every cell, not only a subset that has every pair.")
+@click.option("--short", is_flag=True, help="The few cells of a continuous build.")
+@click.option(
+    "--only", multiple=True, metavar="WORDS", help='Cells with these words, as "artemis-locked kill".'
+)
+@click.option("--kills", "times", type=click.IntRange(min=1), default=3, help="Faults in each cell.")
+@click.option("--seed", type=int, help="What decides on sizes and pauses.  [default: a new one]")
+@click.option(
+    "--results", "path", type=click.Path(path_type=Path), default=RESULTS, help="The file of results."
+)
+@click.option("--resume", is_flag=True, help="Leave out the cells that hold in the file of results.")
+@click.option("--keep", is_flag=True, help="Keep the histories and logs of cells that hold as well.")
+@click.option("--show", is_flag=True, help="Run nothing; print the tables of the file.")
+def main(
+    *,
+    whole: bool,
+    short: bool,
+    only: tuple[str, ...],
+    times: int,
+    seed: int | None,
+    path: Path,
+    resume: bool,
+    keep: bool,
+    show: bool,
+) -> None:
+    """Run cells of the matrix, and print what is in the file of results."""
+    logging.getLogger("broker_stub").setLevel(logging.CRITICAL)
+    skipped = {name: reason for name in clusters.NAMES if (reason := clusters.missing(name))}
+    holds = True
+    if not show:
+        for name, reason in skipped.items():
+            click.echo(f"skipped: {name}: {reason}")
+        cells = _SHORT if short else dict.fromkeys(_chosen(only, whole=whole), times)
+        held = {row.cell for row in results.read(path) if row.holds} if resume else set()
+        left = {cell: n for cell, n in cells.items() if (cell[0], cell[1], cell[2].value) not in held}
+        seed = secrets.randbits(32) if seed is None else seed
+        plan = Plan(cells=left, seed=seed, results=path, keep=keep)
+        click.echo(f"{len(left)} cells, seed {plan.seed}, results in {path}")
+        holds = asyncio.run(run_cells(plan))
+    rows = results.read(path)
+    click.echo(f"\n{results.cells_table(rows)}\n\n{results.sums_table(rows)}")
+    for name, reason in skipped.items():
+        click.echo(f"skipped: {name}: {reason}")
+    sys.exit(not holds)
+
+
+def _chosen(only: Sequence[str], *, whole: bool) -> list[Cell]:
+    """A word that names a cell outside the subset brings the cell in."""
+    cells = every(faults())
+    return selected(cells, only) if whole or only else pairwise(cells)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""What a program is to do, its standard input and output, and its history."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from proton.utils import SendException
+
+from haclient.cli.formatting import describe
+from haclient.events import Event
+from tests.faults.clients import decode, encode
+from tests.faults.history import Fate, Link, Name, Receipt
+from tests.faults.impatient import fate_of
+from tests.hosts.journal import Journal
+
+PATIENCE = 180.0
+"""Seconds that a patient call may take: longer than any outage of the matrix."""
+IMPATIENCE = 1.0
+"""Seconds that an impatient call may take: shorter than most outages."""
+GLANCE = 0.2
+"""Seconds that a consumer waits before it looks whether it is to end."""
+OUTCOMES_AT_END = "OutcomesAtEnd"
+"""An event of a producer that does not learn of each settlement when it happens."""
+_IMPATIENT_SHARE = 0.05
+_MAX_FILLING = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one program does.
+
+    :param journal: the file of its history.
+    :param name: of the program, and of the messages that it makes.
+    :param rate: messages a second.
+    """
+
+    role: Literal["producer", "consumer"]
+    url: str
+    queue: str
+    journal: str
+    name: str
+    seed: int = 0
+    rate: float = 100.0
+
+    def as_json(self) -> str:
+        """For a command line."""
+        return json.dumps(dataclasses.asdict(self))
+
+
+class ProgramJournal(Journal):
+    """A history with the errors of calls and the losses of connections; any thread may write."""
+
+    def __init__(self, file: Any, process: str) -> None:
+        super().__init__(file, process)
+        self._lock = threading.Lock()
+
+    def fails(self, call: str, error: BaseException | str, *, after: float, limit: float) -> None:
+        """A call ended with an error.
+
+        :param error: an exception, or the name of its class where another process raised it.
+        :param after: seconds that it took.
+        :param limit: seconds that it was given.
+        """
+        kind = error if isinstance(error, str) else type(error).__name__
+        self._write("fail", call=call, error=kind, text=str(error)[:300], after=after, limit=limit)
+
+    def sees(self, event: str, at: float, detail: str = "") -> None:
+        """An event of the connection."""
+        self._write("event", event=event, time=at, detail=detail)
+
+    def on_event(self, event: Event) -> None:
+        """For ``on_event=``."""
+        self.sees(type(event).__name__, event.stamp.monotonic, describe(event))
+
+    def _write(self, kind: str, **facts: Any) -> None:
+        with self._lock:
+            super()._write(kind, **facts)
+
+
+class LossLog(logging.Handler):
+    """Writes down what the log says of a connection, for an API without ``on_event``."""
+
+    def __init__(self, journal: ProgramJournal) -> None:
+        super().__init__()
+        self._journal = journal
+        logging.getLogger("haclient").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if ": lost " in text:
+            self._journal.sees("Disconnected", time.monotonic(), text)
+        elif ": reconnected to " in text:
+            self._journal.sees("Reconnected", time.monotonic(), text)
+
+
+class Messages:
+    """The messages of one producer, in order."""
+
+    def __init__(self, task: Task, journal: ProgramJournal) -> None:
+        self._task = task
+        self._journal = journal
+        self._rng = random.Random(f"{task.name} {task.seed}")
+        self._number = 0
+
+    def next(self) -> tuple[Name, str]:
+        """The next one and its body; it is written down as sent."""
+        name = Name(self._task.name, self._number)
+        self._number += 1
+        self._journal.sends(name, self._task.queue)
+        return name, encode(name, self._rng.randint(0, _MAX_FILLING))
+
+    def limit(self) -> float:
+        """Seconds that the next call gets."""
+        return IMPATIENCE if self._rng.random() < _IMPATIENT_SHARE else PATIENCE
+
+    def ends(self, name: Name, error: BaseException | None, *, began: float, limit: float) -> None:
+        """The call for a message has ended."""
+        now = time.monotonic()
+        if error is not None:
+            self._journal.fails("send", error, after=now - began, limit=limit)
+        refused = isinstance(error, SendException)
+        self._journal.ends(name, Fate.REFUSED if refused else fate_of(error), now)
+
+
+class Receipts:
+    """What one consumer receives."""
+
+    def __init__(self, task: Task, journal: ProgramJournal) -> None:
+        self._queue = task.queue
+        self._link = Link(task.name, 0, 0)
+        self._journal = journal
+
+    def receives(self, body: object, count: int) -> Receipt:
+        """A message has arrived.
+
+        :param count: its delivery count.
+        """
+        receipt = Receipt(decode(body), self._queue, self._link, count, time.monotonic())
+        self._journal.receives(receipt)
+        return receipt
+
+
+class Input(threading.Thread):
+    """Waits on standard input for the request to finish.
+
+    :ivar finishing: set when it has come.
+    :param notify: called then, on this thread.
+    """
+
+    def __init__(self, notify: Callable[[], object] = lambda: None) -> None:
+        super().__init__(daemon=True)
+        self.finishing = threading.Event()
+        self._notify = notify
+
+    def run(self) -> None:
+        sys.stdin.readline()
+        self.finishing.set()
+        self._notify()
+
+
+def ready() -> None:
+    """Tell who started this program that its link is attached."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def program() -> Iterator[tuple[Task, ProgramJournal]]:
+    """The task on the command line, and its journal."""
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    task = Task(**json.loads(sys.argv[1]))
+    with Path(task.journal).open("a") as file:
+        yield task, ProgramJournal(file, task.name)

@@ -1,0 +1,142 @@
+"""The results of the matrix: one line of JSON for each cell that ran, and tables of them.
+
+A file may hold the rows of several runs: they add up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_HEADER = (
+    "cluster",
+    "program",
+    "fault",
+    "times",
+    "settled",
+    "missing",
+    "doubled",
+    "redelivered",
+    "outage",
+    "client's",
+    "errors",
+    "holds",
+)
+_SUMS = tuple(name for name in _HEADER if name != "program")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run of one cell.
+
+    :param commit: of the repository; with a ``+`` for one with changes.
+    :param seed: of the whole run.
+    :param date: when it began, ISO 8601.
+    :param version: of the broker.
+    :param times: how often the fault was made; 0 for a cell that could not be judged.
+    :param outages: seconds, one for each fault and producer; ``shares``: the client's part of each.
+    :param errors: of calls, by their classes.
+    :param wrong: what must not have happened.
+    :param broken: why the cell ended early without the client being at fault.
+    :param skipped: why it could not be run at all.
+    :param load: of the machine at the end (one minute's average): a busy one makes outages longer.
+    """
+
+    commit: str
+    seed: int
+    date: str
+    cluster: str
+    version: str = ""
+    program: str
+    fault: str
+    times: int = 0
+    sent: int = 0
+    settled: int = 0
+    refused: int = 0
+    unknown: int = 0
+    missing: int = 0
+    doubled: int = 0
+    redelivered: int = 0
+    outages: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    broken: str = ""
+    skipped: str = ""
+    seconds: float = 0.0
+    load: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the cell ran to its end, and nothing was wrong."""
+        return not (self.wrong or self.broken or self.skipped)
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """What identifies the cell."""
+        return self.cluster, self.program, self.fault
+
+
+def append(path: Path, row: Row) -> None:
+    """Add a row to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(dataclasses.asdict(row)) + "\n")
+
+
+def read(path: Path) -> list[Row]:
+    """Every row of a file; none of one that is not there."""
+    if not path.exists():
+        return []
+    return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def cells_table(rows: Sequence[Row]) -> str:
+    """A line for each cell, in the order of their first rows."""
+    return _table(_HEADER, rows, lambda row: row.cell)
+
+
+def sums_table(rows: Sequence[Row]) -> str:
+    """A line for each cluster and fault, over all programs."""
+    return _table(_SUMS, rows, lambda row: (row.cluster, row.fault))
+
+
+def _table(header: Sequence[str], rows: Sequence[Row], key: Callable[[Row], tuple[str, ...]]) -> str:
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if not row.skipped:
+            groups.setdefault(key(row), []).append(row)
+    lines = [(*names, *_figures(group)) for names, group in groups.items()]
+    return "\n".join(_aligned([tuple(header), *lines]))
+
+
+def _figures(rows: Sequence[Row]) -> tuple[str, ...]:
+    counts = [
+        sum(getattr(row, name) for row in rows)
+        for name in ("times", "settled", "missing", "doubled", "redelivered")
+    ]
+    errors = sum((Counter(row.errors) for row in rows), Counter[str]())
+    fails = sum(not row.holds for row in rows)
+    return (
+        *(f"{count:,}" for count in counts),
+        spread([each for row in rows for each in row.outages]),
+        spread([each for row in rows for each in row.shares]),
+        ", ".join(f"{count} {name}" for name, count in sorted(errors.items())) or "-",
+        "yes" if not fails else f"{fails} of {len(rows)} not",
+    )
+
+
+def spread(seconds: Sequence[float]) -> str:
+    """Median and worst."""
+    return f"{statistics.median(seconds):.2f} / {max(seconds):.2f} s" if seconds else "-"
+
+
+def _aligned(lines: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()

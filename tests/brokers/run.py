@@ -1,0 +1,161 @@
+"""Runs one cell: a cluster under load, its fault so many times, a drain, and the judgement.
+
+Two producers and one consumer of the cell's kind run at a time.  One producer sends to a queue that the
+consumer receives from; the other one to a queue that nobody receives from before the drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.brokers.cells import Cell
+from tests.brokers.judge import Interval, Judgement, judge, read
+from tests.brokers.processes import Program, ProgramError, running
+from tests.brokers.programs.task import PATIENCE, Task
+from tests.brokers.topology import BrokerCluster, ClusterError
+
+LIVE, KEPT = "live", "kept"
+# Messages a second.
+_LIVE_RATE, _KEPT_RATE = 100.0, 40.0
+_HEARTBEAT = 4
+"""Seconds.  Shorter than the silences, so that the programs notice them."""
+# After a fault, so many outcomes show that the load is back.  Then a moment passes, in seconds, at random:
+# more than the option ``stable_after``, or the backoff would go on from that of the fault before.
+_CALM_OUTCOMES = 20
+_CALM = (5.5, 7.5)
+# The start of a cluster, and one fault with everything around it.
+_START, _FAULT, _END = 300.0, 400.0, 600.0
+
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is asked for.
+
+    :param folder: for histories; those of a cell that holds are of no use afterwards.
+    :param times: how often the fault is made.
+    """
+
+    cell: Cell
+    folder: Path
+    times: int
+    seed: int
+    report: Report
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What came out of a cell.
+
+    :ivar faults: what happened, until the cell ended.
+    :ivar broken: why the cell could not be run to its end, without the client being at fault.
+    """
+
+    faults: list[Interval]
+    version: str = ""
+    judgement: Judgement | None = None
+    wrong: list[str]
+    broken: str = ""
+
+
+async def run(job: Job, cluster: BrokerCluster) -> Run:
+    """Run a cell; what goes wrong is in the result, never raised."""
+    result = Run(faults=[], wrong=[], version=cluster.version)
+    try:
+        async with asyncio.timeout(_START):
+            await cluster.start()
+        async with asyncio.timeout(job.times * _FAULT + _END):
+            await _run(job, cluster, result)
+    except ClusterError as error:
+        result.broken = str(error)
+    except ProgramError as error:
+        result.wrong.append(str(error))
+    except Exception as error:  # noqa: BLE001 - a defect of a launcher must not end the other cells
+        result.broken = "".join(traceback.format_exception(error))
+    finally:
+        try:
+            await cluster.stop()
+        except ClusterError as error:
+            result.broken = result.broken or str(error)
+    return result
+
+
+async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
+    queues = {name: cluster.queue(f"matrix.{name}") for name in (LIVE, KEPT)}
+    tasks = _tasks(cluster.url, queues, job)
+    rng = random.Random(job.seed)
+    async with running(job.cell.program, *tasks) as programs:
+        producers, consumer = programs[:2], programs[2]
+        for number in range(1, job.times + 1):
+            await _calm(programs, rng)
+            await cluster.whole()  # on a busy machine redundancy may have been lost again
+            began = await cluster.inject(job.cell.fault)
+            served = await cluster.serving()
+            result.faults.append(Interval(began, served))
+            job.report(f"{number}: served after {served - began:.2f} s")
+            await _recovered(programs)
+        await cluster.whole()
+        await _calm(programs, rng)
+        for producer in producers:
+            await producer.finish()
+        await consumer.finish()
+    evidence = read([Path(task.journal) for task in tasks], kept=queues[KEPT])
+    for name, queue in queues.items():
+        stored = await cluster.drain(f"matrix.{name}")
+        evidence.drains(queue, (each.body for each in stored), time.monotonic())
+    result.judgement = judge(evidence, result.faults, detects_duplicates=cluster.detects_duplicates)
+    result.wrong += result.judgement.wrong
+
+
+def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
+    url = _with_options(url, f"heartbeat={_HEARTBEAT}")
+    rates = {LIVE: _LIVE_RATE, KEPT: _KEPT_RATE}
+    producers = [
+        Task(
+            role="producer",
+            url=url,
+            queue=queue,
+            journal=str(job.folder / f"producer-{name}.jsonl"),
+            name=f"producer-{name}",
+            seed=job.seed,
+            rate=rates[name],
+        )
+        for name, queue in queues.items()
+    ]
+    journal = str(job.folder / "consumer.jsonl")
+    consumer = Task(role="consumer", url=url, queue=queues[LIVE], journal=journal, name="consumer")
+    return [*producers, consumer]
+
+
+def _with_options(url: str, options: str) -> str:
+    if "?" in url:
+        return f"{url}&{options}"
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest}{'' if '/' in rest else '/'}?{options}"
+
+
+async def _calm(programs: list[Program], rng: random.Random) -> None:
+    """Wait until every program is at work."""
+    await _progress(programs, _CALM_OUTCOMES, "not at work")
+    await asyncio.sleep(rng.uniform(*_CALM))
+
+
+async def _recovered(programs: list[Program]) -> None:
+    """Wait until every program has got over an outage."""
+    await _progress(programs, 1, "not over the outage")
+
+
+async def _progress(programs: list[Program], count: int, what: str) -> None:
+    for program in programs:
+        program.read()
+    goals = [program.progress + count for program in programs]
+    for program, goal in zip(programs, goals, strict=True):
+        if program.shows_progress:
+            await program.until(goal, what, PATIENCE)
