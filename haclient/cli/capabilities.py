@@ -7,11 +7,14 @@ Source: AMQP 1.0 part 3, sections 3.5.3 and 3.5.4 (``capabilities`` of a source 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
 from haclient.core.attach.target import target_capabilities
+from haclient.core.quirks import advice
 
 
 def _checked(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:
@@ -29,3 +32,27 @@ CAPABILITIES = click.option(
     callback=_checked,
     help="A capability to ask of the node, such as queue or topic of Artemis.  Can be repeated.",
 )
+
+
+class _Shown(logging.Handler):
+    """Prints what it is given."""
+
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._print_line = print_line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._print_line(f"note: {record.getMessage()}; --capability says so")
+
+
+@contextmanager
+def advice_shown(print_line: Callable[[str], None]) -> Iterator[None]:
+    """Print the advice of the client, such as that a capability is missing, while this context lasts."""
+    handler, level = _Shown(print_line), advice.level
+    advice.addHandler(handler)
+    advice.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        advice.setLevel(level)
+        advice.removeHandler(handler)

@@ -1,7 +1,7 @@
 """What brokers do beyond the specification, by product, and what the client does about it.
 
-``PRODUCTS`` has what was measured, or what a manual says, and ``Quirk`` what each means.  A broker is known
-by the ``product`` in the properties of its Open.
+``PRODUCTS`` has what was measured, or what a manual says, and ``Quirk`` what each means; docs/brokers.md has
+the same for users.  A broker is known by the ``product`` in the properties of its Open.
 
 Two of them change what the client sends:
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,13 +33,15 @@ from haclient.engine.link_table import repeat_credit
 if TYPE_CHECKING:
     from haclient.engine.protocol import Engine
 
+advice = logging.getLogger("haclient.advice")
+"""What an application may have overlooked; at INFO, for the client cannot know it."""
 _INTERVAL = 5.0
 IDS_LIVE_WITH_MESSAGES = "haclient:ids-live-with-messages"
 """A property of the Open, true or absent."""
 
 
 class Quirk(enum.Enum):
-    """What a product does."""
+    """What a product does; the value is its name in docs/brokers.md."""
 
     FORGETS_CREDIT = "forgets-credit"
     """A receiver's credit is gone when the leader of its queue moves; the client repeats it."""
@@ -102,6 +105,12 @@ PRODUCTS = (
 )
 
 
+_TOPIC_ADVICE = (
+    "%s: %s makes a topic of an address that it does not know, and accepts messages that no receiver gets: "
+    "if %r is a queue, ask for the capability 'queue'"
+)
+
+
 def quirks_of(product: object) -> frozenset[Quirk]:
     """Those of a product, by what its Open announces; none for an unknown one."""
     return next((known.quirks for known in PRODUCTS if known.announced == product), frozenset())
@@ -110,6 +119,16 @@ def quirks_of(product: object) -> frozenset[Quirk]:
 def ids_live_with_messages(peer_properties: Mapping[str, Any]) -> bool:
     """Whether a peer forgets the duplicate-detection id of a message that it loses, whatever it loses."""
     return peer_properties.get(IDS_LIVE_WITH_MESSAGES) is True
+
+
+def advise_capability(engine: Engine, name: str, address: str) -> None:
+    """Say that this sender asks for no kind of node, where the peer then makes a topic.
+
+    Whether the address was a queue before is unknown: the answer to the Attach is the same (Artemis 2.56).
+    """
+    product = engine.peer_properties.get("product")
+    if Quirk.TOPIC_BY_DEFAULT in quirks_of(product):
+        advice.info(_TOPIC_ADVICE, name, product, address)
 
 
 def apply(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:

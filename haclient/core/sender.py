@@ -21,6 +21,7 @@ from haclient.core import quirks
 from haclient.core.attach.refusals import OnDetached, closed_by_peer
 from haclient.core.attach.target import request_capabilities
 from haclient.core.ledger import Entry, Ledger, Waiter
+from haclient.engine import peer_fields
 from haclient.errors import (
     ConnectionClosed,
     DeliveryUnknown,
@@ -291,8 +292,14 @@ class SenderCore:
             self.refusal = None
             if not self.opened.done():
                 self.opened.set_result(None)
+                self._advise(link)
         self._answered = True
         self.on_attached(link)
+
+    def _advise(self, link: SenderLink) -> None:
+        engine = self._engine
+        if engine is not None and self.address and not peer_fields.capabilities(link.endpoint.target):
+            quirks.advise_capability(engine, self.name, self.address)
 
     def link_closed(self, link: SenderLink, condition: proton.Condition | None) -> None:
         """End the sender, unless it is attached again: the peer refused or detached the link."""

@@ -47,9 +47,9 @@ class Refusal:
     :ivar address: what the client asks for.
     :ivar condition: the AMQP error condition, and ``description``: its text, byte for byte.
     :ivar error: the class in ``haclient.errors``; ``None`` where the user sees none.
-    :ivar shown: the first line of ``str(error)``; ``{endpoint}`` is where the peer listens, such as
-        ``amqp://127.0.0.1:5672``, and ``{timeout}`` the timeout of the call in seconds.  Empty where only the
-        class is fixed.
+    :ivar shown: the first line of ``str(error)``.  In it ``{endpoint}`` stands for where the peer listens,
+        such as ``amqp://127.0.0.1:5672``, and ``{timeout}`` for the timeout of the call in seconds: replace
+        them, for other braces are the broker's.
     :ivar mechanisms: what the broker offers, and ``mechanism``: what the client chooses of it.
     """
 
@@ -91,14 +91,17 @@ def _no_credentials(product: Product, *mechanisms: str) -> Refusal:
     )
 
 
-def _closed(product: Product, situation: str, condition: str, description: str, error: str) -> Refusal:
+def _not_let_in(product: Product, situation: str, mechanism: str, why: str, description: str) -> Refusal:
+    condition = "amqp:unauthorized-access"
     return Refusal(
         product=product,
         situation=situation,
         step=Step.OPEN,
         condition=condition,
         description=description,
-        error=error,
+        error="AuthenticationFailed",
+        shown=f"authentication failed at {{endpoint}} ({mechanism}): {why}: {condition}: {description}",
+        mechanism=mechanism,
     )
 
 
@@ -132,13 +135,13 @@ def _silent(product: Product, situation: str) -> Refusal:
 
 _ARTEMIS = (
     _wrong_password(Product.ARTEMIS, "PLAIN", "PLAIN", "ANONYMOUS"),
-    _closed(
+    _not_let_in(
         Product.ARTEMIS,
         "no credentials",
-        "amqp:unauthorized-access",
+        "ANONYMOUS",
+        "it lets nobody in without a user",
         "AMQ229031: Unable to validate user from 127.0.0.1:37688. Username: null; "
         "SSL certificate subject DN: unavailable",
-        "AuthenticationFailed",
     ),
     _unknown(Product.ARTEMIS, Step.SENDER, "AMQ119002: target address q does not exist"),
     _unknown(Product.ARTEMIS, Step.RECEIVER, "AMQ119010: source address does not exist"),
@@ -169,12 +172,14 @@ _FULL = "Maximum depth exceeded on 'q' : current=[count: 6, size: 6666], max=[co
 _BROKER_J = (
     _wrong_password(Product.BROKER_J, "SCRAM-SHA-256", "PLAIN", "CRAM-MD5", "SCRAM-SHA-1", "SCRAM-SHA-256"),
     _no_credentials(Product.BROKER_J, "PLAIN", "CRAM-MD5", "SCRAM-SHA-1", "SCRAM-SHA-256"),
-    _closed(
-        Product.BROKER_J,
-        "unknown virtual host",
-        "amqp:not-found",
-        "Unknown hostname in connection open: 'nope'",
-        "DeadlineExceeded",
+    Refusal(
+        product=Product.BROKER_J,
+        situation="unknown virtual host",
+        step=Step.OPEN,
+        condition="amqp:not-found",
+        description="Unknown hostname in connection open: 'nope'",
+        error="ConnectionGaveUp",
+        shown="no primary was found: {endpoint}: amqp:not-found: Unknown hostname in connection open: 'nope'",
     ),
     _unknown(
         Product.BROKER_J,
@@ -202,12 +207,12 @@ _BROKER_J = (
 )
 _RABBITMQ = (
     _wrong_password(Product.RABBITMQ, "PLAIN", "ANONYMOUS", "PLAIN", "AMQPLAIN"),
-    _closed(
+    _not_let_in(
         Product.RABBITMQ,
         "unknown virtual host",
-        "amqp:unauthorized-access",
+        "PLAIN",
+        "it refuses this user",
         "Access for user 'guest' was refused: insufficient permissions",
-        "AuthenticationFailed",
     ),
     _unknown(
         Product.RABBITMQ,

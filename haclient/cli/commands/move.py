@@ -29,7 +29,7 @@ import proton
 
 from haclient import aio
 from haclient.api.deadlines import limit, wait_opened
-from haclient.cli.capabilities import CAPABILITIES
+from haclient.cli.capabilities import CAPABILITIES, advice_shown
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.forwarding import forwarded
 from haclient.cli.patience import (
@@ -289,7 +289,7 @@ def move(
 
 async def _run(source: Target, target: Target, work: _Moving) -> None:
     on_event = work.progress.on_event
-    with work.progress:
+    with work.progress, advice_shown(work.progress.print_line):
         target_factory = target.encoded_factory(on_event)
         try:
             async with source.factory(on_event) as factory:

@@ -19,7 +19,7 @@ import click
 import proton
 
 from haclient import aio
-from haclient.cli.capabilities import CAPABILITIES
+from haclient.cli.capabilities import CAPABILITIES, advice_shown
 from haclient.cli.exit_codes import LESS, client_errors, examples
 from haclient.cli.options import UnusableError
 from haclient.cli.progress import QUIET, VERBOSE, MessageProgress
@@ -195,7 +195,7 @@ async def _run(target: Target, arguments: SendArguments, results: _SendResults) 
             raise
         await sender.flush(timeout=math.inf)
 
-    with results.progress:
+    with results.progress, advice_shown(results.progress.print_line):
         async with target.factory(results.progress.on_event) as factory:
             stopped = await until_stopped(work())
             if stopped and sender is not None:

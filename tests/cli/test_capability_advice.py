@@ -1,0 +1,45 @@
+"""``send`` and ``move`` name a missing --capability where the broker then makes a topic: scripted peers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+
+import pytest
+
+from tests.cli.command import run
+from tests.peers import Primary, primary
+
+ARTEMIS = {"product": "apache-activemq-artemis"}
+
+
+async def sent(peer: Primary, *more: str, command: tuple[str, ...] = ("send",)) -> str:
+    """What the command writes to standard error."""
+    url, text = f"amqp://{peer.address}", "a message\n"
+    done: subprocess.CompletedProcess[str] = await asyncio.to_thread(
+        run, *command[:1], url, *command[1:], "orders", *more, text=text
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+async def test_send_says_so_once() -> None:
+    async with primary(properties=ARTEMIS) as peer:
+        error = await sent(peer)
+    (note,) = [line for line in error.splitlines() if line.startswith("note: ")]
+    assert "makes a topic" in note
+    assert note.endswith("--capability says so")
+
+
+async def test_move_says_so_of_its_target() -> None:
+    async with primary(properties=ARTEMIS) as peer:
+        peer.put("old", "a message")
+        error = await sent(peer, "--timeout", "0.2", command=("move", "old"))
+    assert error.count("makes a topic") == 1
+    assert "'orders'" in error
+
+
+@pytest.mark.parametrize("more", [("--capability", "queue"), ("--quiet",)])
+async def test_with_the_option_or_quiet_it_does_not(more: tuple[str, ...]) -> None:
+    async with primary(properties=ARTEMIS) as peer:
+        assert "note: " not in await sent(peer, *more)
