@@ -43,6 +43,7 @@ class ConnectParams:
     :param refusal: why not to dial at all (this member refused the credentials already).
     :param error: what the application's callable raised instead of returning credentials; then there is a
         ``refusal`` as well.
+    :param exact_properties: Open has the properties of ``settings`` and no others.
     :param plain_barred: PLAIN must not be used here, for the cluster has SCRAM and this endpoint no TLS.
     :param on_mechanism: called with the SASL mechanism that the member and the client agreed on, if any.
     :param on_refused: called with the mechanism when the member refuses these credentials.
@@ -53,6 +54,7 @@ class ConnectParams:
     fresh: bool = False
     refusal: Failure | None = None
     error: Exception | None = None
+    exact_properties: bool = False
     plain_barred: bool = False
     on_mechanism: Callable[[str | None], None] = lambda _: None
     on_refused: Callable[[str | None], None] = lambda _: None

@@ -52,7 +52,7 @@ from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import CONNECTION_NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
-from haclient.retry.backoff import Backoff
+from haclient.retry.backoff import Backoff, FixedDelays
 
 logger = logging.getLogger("haclient")
 
@@ -75,6 +75,7 @@ class Shared:
     :param publish: receives the events.
     :param name_prefix: how link names begin that the application does not choose.
     :param credentials: whether attempts at endpoints that the URL does not list send credentials.
+    :param fixed_delays: delays of the drop-in, instead of those of ``options``.
     """
 
     options: Options
@@ -85,6 +86,7 @@ class Shared:
     name_prefix: str
     credentials: bool
     rng: random.Random
+    fixed_delays: FixedDelays | None = None
 
 
 class ConnectionCore:
@@ -114,7 +116,7 @@ class ConnectionCore:
             reporter=self._events,
         )
         self._policy = shared.options.policy()
-        self._backoff = Backoff(self._policy, shared.rng)
+        self._backoff = Backoff(self._policy, shared.rng, shared.fixed_delays)
         self._standby = Standby(shared.cluster, self._policy, self._connect_params, shared.rng)
         self._search: Search | None = None
         self._engine: Engine | None = None
@@ -222,6 +224,8 @@ class ConnectionCore:
         params = await self._shared.params_provider(endpoint)
         if params.error is not None:
             return self._without_credentials(params, params.error)
+        if params.exact_properties:
+            return params
         properties = {**params.settings.properties, CONNECTION_NUMBER: self.number}
         return replace(params, settings=replace(params.settings, properties=properties))
 
@@ -326,6 +330,11 @@ class ConnectionCore:
     def loop(self) -> asyncio.AbstractEventLoop:
         """The event loop that it belongs to."""
         return self._loop
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether its search has ended without a session; its last attempts are reported after that."""
+        return self._search is not None and self._search.gave_up
 
     @property
     def _attempts_made(self) -> int:

@@ -30,15 +30,28 @@ class Limits:
 
     :param now: monotonic seconds; the deadline counts from here.
     :param refusals: those that the searches of a factory share.
+    :param rounds: how many are allowed; infinite when there is no limit.
     :ivar attempts: how many are allowed; infinite when there is no limit.
     :ivar deadline: monotonic seconds; infinite when there is none.
     :ivar barred: the members that are not dialled again, and why.
     :ivar refusing: those that refuse the credentials, and may get others.
     """
 
-    __slots__ = ("_first", "_policy", "_started", "attempts", "barred", "deadline", "refusals", "refusing")
+    __slots__ = (
+        "_first",
+        "_policy",
+        "_rounds",
+        "_started",
+        "attempts",
+        "barred",
+        "deadline",
+        "refusals",
+        "refusing",
+    )
 
-    def __init__(self, policy: Policy, now: float, refusals: Refusals, *, first: bool) -> None:
+    def __init__(
+        self, policy: Policy, now: float, refusals: Refusals, *, first: bool, rounds: float = math.inf
+    ) -> None:
         limit = policy.startup_deadline if first else policy.deadline
         self.deadline = math.inf if limit is None else now + limit
         self.barred: dict[Endpoint, Failure] = {}
@@ -47,6 +60,7 @@ class Limits:
         self._policy = policy
         self._first = first
         self._started = now
+        self._rounds = rounds
         self.attempts = math.inf if policy.max_attempts is None else policy.max_attempts
 
     def note(self, endpoint: Endpoint, failure: Failure) -> None:
@@ -80,6 +94,8 @@ class Limits:
         self, tried: Round, topology: Topology, candidates: tuple[Endpoint, ...], now: float
     ) -> Verdict | None:
         """The verdict of a round that has failed."""
+        if tried.number >= self._rounds:
+            self.attempts = 0  # no more dials; ``overdue`` waits for those that hang
         nowhere = not candidates and not topology.seeds
         return (
             self._refused_by_some(topology, now)

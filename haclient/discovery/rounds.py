@@ -53,6 +53,11 @@ class Round:
         self.retry_after.clear()
         return longest
 
+    def has_failed_elsewhere(self, endpoint: Endpoint) -> bool:
+        """Whether the last failure of this round was at another name: addresses of one are one attempt."""
+        last = next(reversed(self.failures), None)
+        return last is not None and (last.tls_name, last.port) != (endpoint.tls_name, endpoint.port)
+
     def next_listed(self, candidates: tuple[Endpoint, ...], pending: Container[Endpoint]) -> Endpoint | None:
         """The next candidate that this round has not dialled yet."""
         self.longest = max(self.longest, len(candidates))

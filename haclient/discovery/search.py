@@ -6,8 +6,9 @@ and when the topology, the search owner or the free dials changed.  There is no 
 
 Rules
 -----
-1. Candidates in turn, without delay within a round.  A jittered delay before the first attempt
-   after a loss, and between rounds; the longest ``retry_after`` of a round decides over its delay.
+1. Candidates in turn, without delay within a round, unless the delays are fixed (``retry.backoff``, rule 6).
+   A jittered delay before the first attempt after a loss, and between rounds; the longest ``retry_after``
+   of a round decides over its delay.
 2. An attempt has one deadline, from the dial to a usable session.  ``stagger`` after the last
    dial, or at once when an attempt fails, the search dials the next candidate.  At the cap (own or the
    factory's) it abandons the oldest attempt without TCP to free a dial.  Attempts that hang do
@@ -40,7 +41,7 @@ The states, and every move between them, are in ``states``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import (
@@ -63,21 +64,10 @@ from haclient.discovery.reservation import Reservation
 from haclient.discovery.rounds import DialledPrimaries, Round
 from haclient.discovery.states import SearchState, Trigger, after
 from haclient.discovery.topology import Topology
+from haclient.discovery.view import View as _View
 from haclient.discovery.winner import Loser, choose
 from haclient.retry.backoff import Backoff, valid_retry_after
 from haclient.retry.policy import Policy
-
-
-@dataclass(slots=True)
-class _View:
-    """What ``next`` was asked with.  ``candidates`` leaves out those that rule 6 bars."""
-
-    now: float
-    topology: Topology
-    candidates: tuple[Endpoint, ...]
-    search_owner: bool
-    free_dials: int | None
-    resolving: bool
 
 
 class Search:
@@ -128,7 +118,7 @@ class Search:
         self._policy = policy
         self._backoff = backoff
         self._unstable = unstable
-        self._limits = Limits(policy, now, refusals or Refusals(), first=first)
+        self._limits = Limits(policy, now, refusals or Refusals(), first=first, rounds=backoff.rounds)
         self._pending = PendingAttempts()
         self._round = Round()
         self._reservation = Reservation()
@@ -178,6 +168,11 @@ class Search:
     def attempts(self) -> int:
         """All attempts of this episode, ended or not."""
         return self._pending.total
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it has ended without a usable session."""
+        return isinstance(self._ended, GiveUp)
 
     @property
     def dials(self) -> int:
@@ -410,7 +405,8 @@ class Search:
         endpoint = self._round.next_listed(view.candidates, self._pending)
         if endpoint is None:
             return self._end_round(view)
-        return self._dial(view, Target(endpoint), listed=1) if view.now >= self._dial_at else None
+        due = self._dial_at + (self._backoff.spacing if self._round.has_failed_elsewhere(endpoint) else 0)
+        return self._dial(view, Target(endpoint), listed=1) if view.now >= due else None
 
     def _start_round(self, view: _View) -> Decision | None:
         if self._round.retry_after and not self._reservation:
@@ -485,7 +481,7 @@ class Search:
         in_round = self._state is SearchState.IN_ROUND
         looking = in_round or bool(self._redirects or self._reservation) or view.topology.primary is not None
         if looking:
-            times += (self._dial_at, self._free_dial_at)
+            times += (self._dial_at, self._dial_at + self._backoff.spacing, self._free_dial_at)
         for pending in self._pending:
             if pending.parked_at is None:
                 times.append(pending.dialled_at + self._policy.attempt_timeout)

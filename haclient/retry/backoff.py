@@ -15,13 +15,17 @@ Rules
 5. Only ``reset`` shrinks the ceiling and restores the whole ``max_retry_after``; the caller has seen the
    connection stay usable for ``stable_after``.  Waits that servers asked for count as failures: when a
    server stops sending ``retry_after``, its clients do not start again at the first ceiling.
+6. ``FixedDelays`` replace the strategy: an application wrote them down for the drop-in, and they are taken
+   as they are.  Rules 2 to 5 hold beside them.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from haclient.retry.policy import Policy
 from haclient.retry.strategies import STRATEGIES
@@ -48,18 +52,46 @@ class Delay:
     retry_after: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FixedDelays:
+    """Delays without jitter: the first for the first round after a loss, the next for the round after it.
+
+    The first connect begins its first round at once.  Within a round the same delay keeps an attempt that
+    failed and the next dial apart.  The last one repeats.
+
+    :param delays: seconds, at least one.
+    :param rounds: after so many rounds of one episode the search gives up.
+    """
+
+    delays: tuple[float, ...]
+    rounds: float = math.inf
+
+
+_NO_DELAYS = FixedDelays((0.0,))
+
+
 class Backoff:
     """The delays of one client.
 
     :param rng: the random source, seeded per client.
+    :param fixed: delays to take instead of those that ``policy`` has.
+    :ivar spacing: seconds between an attempt that failed and the next dial of its round; 0 without ``fixed``.
+    :ivar rounds: rounds of one episode after which the search gives up.
     """
 
-    __slots__ = ("_delays", "_failures", "_honored", "_policy", "_rng")
+    __slots__ = ("_delays", "_failures", "_fixed", "_honored", "_policy", "_rng", "rounds", "spacing")
 
-    def __init__(self, policy: Policy, rng: random.Random) -> None:
+    def __init__(self, policy: Policy, rng: random.Random, fixed: FixedDelays | None = None) -> None:
         self._policy = policy
         self._rng = rng
+        self._fixed = fixed
+        self._delays: Iterator[tuple[float, float]] | None = None
+        self.rounds = (fixed or _NO_DELAYS).rounds
+        self.spacing = (fixed or _NO_DELAYS).delays[0]
         self.reset()
+        if fixed is not None:
+            self._delays = self._begin_delays()
+            next(self._delays)  # the first connect does not wait
 
     @property
     def failures(self) -> int:
@@ -77,17 +109,16 @@ class Backoff:
         self._failures = 0
         self._honored = 0.0
         # Made at the first failure: few of many idle connections need one.
-        self._delays: Iterator[tuple[float, float]] | None = None
+        self._delays = None
 
     def next(self, retry_after: float | None = None) -> Delay:
         """The delay after one more failure."""
         self._failures += 1
         if self._delays is None:
-            policy = self._policy
-            self._delays = STRATEGIES[policy.backoff_strategy].delays(
-                policy.backoff_base, policy.backoff_factor, policy.backoff_max, self._rng
-            )
+            self._delays = self._begin_delays()
         ceiling, delay = next(self._delays)
+        if self._fixed is not None:
+            self.spacing = delay
         seconds = valid_retry_after(retry_after)
         if seconds is not None and self.honors_retry_after:
             return self._honor(seconds)
@@ -96,6 +127,13 @@ class Backoff:
     def charge(self, seconds: float) -> None:
         """An attempt at a time that a server asked for took so long, and failed (rule 3)."""
         self._honored += seconds
+
+    def _begin_delays(self) -> Iterator[tuple[float, float]]:
+        if self._fixed is not None:
+            return _repeat_last(self._fixed.delays)
+        policy = self._policy
+        strategy = STRATEGIES[policy.backoff_strategy]
+        return strategy.delays(policy.backoff_base, policy.backoff_factor, policy.backoff_max, self._rng)
 
     @property
     def _spread(self) -> float:
@@ -108,3 +146,8 @@ class Backoff:
         delay = self._rng.uniform(floor, ceiling)
         self._honored += delay
         return Delay(base=ceiling, delay=delay, retry_after=retry_after)
+
+
+def _repeat_last(delays: tuple[float, ...]) -> Iterator[tuple[float, float]]:
+    for delay in chain(delays, repeat(delays[-1])):
+        yield delay, delay

@@ -28,7 +28,7 @@ from haclient.discovery.evidence import (
 )
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
-from haclient.retry.backoff import Backoff
+from haclient.retry.backoff import Backoff, FixedDelays
 from haclient.retry.policy import Policy
 
 from .virtual import REFUSED, SPIN, Behaviour, BlackHole, Factory, Fails, Parks, Serves, endpoint
@@ -80,17 +80,28 @@ POLICIES = st.builds(
     standby=st.sampled_from(["none", "outage"]),
     park_timeout=st.sampled_from([0.3, 60.0]),
 )
+FIXED = st.none() | st.builds(
+    FixedDelays,
+    st.lists(st.sampled_from([0.0, 0.1, 0.5, 3.0]), min_size=1, max_size=4).map(tuple),
+    rounds=st.sampled_from([1, 4]),
+)
 quick = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
 def run(
-    behaviours: list[Behaviour], policy: Policy, *, seeds: int, connections: int, credentials: bool = False
+    behaviours: list[Behaviour],
+    policy: Policy,
+    *,
+    seeds: int,
+    connections: int,
+    credentials: bool = False,
+    fixed: FixedDelays | None = None,
 ) -> Factory:
     """Let several connections look for a primary in this world."""
     world = dict(zip(MEMBERS, behaviours, strict=True))
-    factory = Factory(world, MEMBERS[:seeds], policy=policy, credentials=credentials)
+    factory = Factory(world, MEMBERS[:seeds], policy=policy, credentials=credentials, fixed=fixed)
     for number in range(connections):
         factory.connect(str(number))
     factory.run(until=20.0)
@@ -104,12 +115,21 @@ def run(
     seeds=st.integers(0, 8),
     connections=st.integers(1, 4),
     credentials=st.booleans(),
+    fixed=FIXED,
 )
 def test_every_search_ends_by_its_deadline(
-    *, behaviours: list[Behaviour], policy: Policy, seeds: int, connections: int, credentials: bool
+    *,
+    behaviours: list[Behaviour],
+    policy: Policy,
+    seeds: int,
+    connections: int,
+    credentials: bool,
+    fixed: FixedDelays | None,
 ) -> None:
     """With a session or with a reason, and the seed list is what it was."""
-    factory = run(behaviours, policy, seeds=seeds, connections=connections, credentials=credentials)
+    factory = run(
+        behaviours, policy, seeds=seeds, connections=connections, credentials=credentials, fixed=fixed
+    )
     assert factory.topology.seeds == tuple(MEMBERS[:seeds])
     assert set(MEMBERS[:seeds]) <= set(factory.topology.candidates())
     if any(isinstance(b, Serves) and b.drops_after is not None for b in behaviours):

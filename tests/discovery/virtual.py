@@ -30,7 +30,7 @@ from haclient.discovery.evidence import (
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
-from haclient.retry.backoff import Backoff
+from haclient.retry.backoff import Backoff, FixedDelays
 from haclient.retry.policy import Policy
 
 # Far above what any world here needs between two instants, far below what a spin reaches.
@@ -143,6 +143,7 @@ class Factory:
         seed: int = 0,
         credentials: bool = False,
         names: Mapping[Endpoint, tuple[float, tuple[Endpoint, ...]]] | None = None,
+        fixed: FixedDelays | None = None,
     ) -> None:
         self.world = world
         self.policy = policy or Policy()
@@ -154,6 +155,7 @@ class Factory:
         self._seed = seed
         self._credentials = credentials
         self._names = names or {}
+        self._fixed = fixed
         self._resolving = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -161,7 +163,9 @@ class Factory:
     def connect(self, name: str = "c", *, first: bool = True) -> Connection:
         """Begin to search for a new connection."""
         rng = random.Random(f"{self._seed}/{name}")
-        connection = Connection(name, Backoff(self.policy, rng))
+        connection = Connection(name, Backoff(self.policy, rng, self._fixed))
+        if not first:  # the connection before was stable
+            connection.backoff.reset()
         self.connections.append(connection)
         self._search(connection, first=first)
         return connection

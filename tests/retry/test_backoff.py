@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haclient.retry.backoff import Backoff, Delay
+from haclient.retry.backoff import Backoff, Delay, FixedDelays
 from haclient.retry.policy import Policy
 
 
@@ -158,3 +158,32 @@ def test_no_delay_is_negative_or_beyond_its_bounds(
         assert delay.base <= (20.0 if delay.retry_after is None else maximum)
         honored += 0.0 if delay.retry_after is None else delay.delay
     assert honored <= maximum * (1 + 1e-9)
+
+
+def test_fixed_delays_are_taken_as_they_are() -> None:
+    """The first connect has begun without one; the last one repeats."""
+    backoff = Backoff(Policy(), random.Random(1), FixedDelays((0.0, 0.5, 3.0), rounds=3))
+    assert (backoff.spacing, backoff.rounds) == (0.0, 3)
+    assert [backoff.next() for _ in range(4)] == [Delay(each, each) for each in (0.5, 3.0, 3.0, 3.0)]
+    assert backoff.spacing == 3.0
+    backoff.reset()
+    assert [backoff.next().delay for _ in range(3)] == [0.0, 0.5, 3.0]
+
+
+def test_one_fixed_delay_repeats() -> None:
+    backoff = Backoff(Policy(), random.Random(1), FixedDelays((2.0,)))
+    assert (backoff.spacing, backoff.rounds) == (2.0, math.inf)
+    assert [backoff.next().delay for _ in range(3)] == [2.0, 2.0, 2.0]
+
+
+def test_a_server_may_ask_for_a_wait_beside_fixed_delays() -> None:
+    """And its wait uses up a delay."""
+    backoff = Backoff(Policy(), Extremes(), FixedDelays((0.0, 0.5, 3.0)))
+    assert backoff.next(7.0).retry_after == 7.0
+    assert backoff.next().delay == 3.0
+
+
+def test_without_fixed_delays_nothing_is_kept_apart() -> None:
+    backoff = Backoff(Policy(), random.Random(1))
+    backoff.next()
+    assert (backoff.spacing, backoff.rounds) == (0.0, math.inf)
