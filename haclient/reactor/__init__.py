@@ -9,6 +9,7 @@ connections that outlive their brokers.  docs/drop-in.md says how, and what diff
 * ``endpoints/``   what handlers hold, and ``binding``, which moves it from one engine to the next
 * ``proton_events``   events as handlers get them
 * ``connectors``   dial once, or over every failover
+* ``attempt_errors``   which failed attempts the handlers see
 * ``addresses``, ``connect_options``, ``reconnecting``   the arguments of ``connect``
 * ``listener``, ``selectables``, ``timers``   what else a container watches
 * ``transactions``, ``ids``   transactions, which end with their connection; duplicate detection

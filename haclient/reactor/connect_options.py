@@ -12,7 +12,8 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.cluster_url.url import ClusterURL
 from haclient.engine.settings import Settings
-from haclient.reactor.reconnecting import backoff_options
+from haclient.reactor.reconnecting import fixed_delays
+from haclient.retry.backoff import FixedDelays
 
 _DEFAULTS = Options()
 _OPTIONS = frozenset(each.name for each in fields(Options)) - {"max_frame_size"}
@@ -26,8 +27,11 @@ class ConnectOptions:
 
     :param heartbeat: seconds; ``None`` is off for a plain connection and the default of the URL
         options for one with failover.
+    :param virtual_host: the host name in Open; empty for none, ``None`` for that of the address.
     :param mechanisms: allowed SASL mechanisms; empty means any safe one.
+    :param properties: those of Open; ``None`` for those of haclient, otherwise these and no others.
     :param options: options of a cluster URL by name.
+    :param delays: those of ``reconnect``; ``None`` for the jittered ones of the options.
     """
 
     container_id: str
@@ -39,10 +43,11 @@ class ConnectOptions:
     mechanisms: tuple[str, ...] = ()
     sasl: bool = True
     plaintext: bool = True
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] | None = None
     offered: tuple[str, ...] = ()
     desired: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    delays: FixedDelays | None = None
 
     def refine(self, settings: Settings, endpoint: Endpoint) -> Settings:
         """Settings of an attempt at an endpoint, as asked for."""
@@ -52,10 +57,11 @@ class ConnectOptions:
             mechanisms = ("EXTERNAL", "ANONYMOUS")
         return replace(
             settings,
+            hostname=settings.hostname if self.virtual_host is None else self.virtual_host or None,
             mechanisms=mechanisms,
             sasl=self.sasl,
             plaintext=(settings.plaintext and self.plaintext) or endpoint.tls,
-            properties={**settings.properties, **self.properties},
+            properties=settings.properties if self.properties is None else self.properties,
             offered_capabilities=settings.offered_capabilities + self.offered,
             desired_capabilities=settings.desired_capabilities + self.desired,
             tls_domain=self.ssl_domain if endpoint.tls else None,
@@ -83,7 +89,7 @@ class ConnectOptions:
             mechanisms=tuple(mechanisms.split() if isinstance(mechanisms, str) else mechanisms),
             sasl=bool(given.get("sasl_enabled", container.sasl_enabled)),
             plaintext=bool(given.get("allow_insecure_mechs", container.allow_insecure_mechs)),
-            properties={str(key): value for key, value in (given.get("properties") or {}).items()},
+            properties=_properties(given.get("properties")),
             offered=tuple(str(name) for name in given.get("offered_capabilities") or ()),
             desired=tuple(str(name) for name in given.get("desired_capabilities") or ()),
             options={name: value for name, value in given.items() if name in _OPTIONS},
@@ -100,15 +106,18 @@ class ConnectOptions:
         """A copy with the options that a factory for ``url`` needs."""
         options: dict[str, Any] = {
             "client_id": self.container_id,
-            "vhost": self.virtual_host,
+            "vhost": self.virtual_host or None,
             "heartbeat": self.heartbeat,
             "max_frame_size": self.max_frame_size,
         }
         known: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if url.options.startup_deadline == _DEFAULTS.startup_deadline:
             known["startup_deadline"] = None  # proton's container tries for ever
-        backoff = backoff_options(reconnect, len(url.seeds))
-        return replace(self, options={**known, **backoff, **self.options})
+        return replace(self, options={**known, **self.options}, delays=fixed_delays(reconnect))
+
+
+def _properties(given: Mapping[Any, Any] | None) -> dict[str, Any] | None:
+    return None if given is None else {str(key): value for key, value in given.items()}
 
 
 def _changed(options: Options) -> set[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import proton
-from proton import Condition, ConnectionException, Url
+from proton import ConnectionException, Url
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.seed import Seed
@@ -27,8 +28,10 @@ from haclient.engine.protocol import Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
 from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
 from haclient.factory import FactoryCore
+from haclient.reactor.attempt_errors import SOCKET_ERROR, AttemptErrors, url_of
 from haclient.reactor.connect_options import ConnectOptions
 from haclient.reactor.listener import Accepted
+from haclient.reactor.proton_events import transport_with
 
 if TYPE_CHECKING:
     from haclient.core.connection import ConnectionCore
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("haclient")
 
 _UNAUTHORIZED = "amqp:unauthorized-access"
-# The name that proton's own reactor gives errors of sockets.
-_SOCKET_ERROR = "proton.pythonio"
 
 
 class PlainConnector:
@@ -85,7 +86,7 @@ class PlainConnector:
             self._binding.bind(engine, None)
             return
         self.failure = failure
-        self._binding.gave_up(_transport_with(_SOCKET_ERROR, str(failure)), reported=False)
+        self._binding.gave_up(transport_with(SOCKET_ERROR, str(failure)), reported=False)
         self._binding.over()
 
     async def _dial(self, seed: Seed) -> Engine:
@@ -118,12 +119,18 @@ class _Factory(FactoryCore):
         super().__init__(url, **connect_options.options)
         self._connect_options = connect_options
 
+    def report_to(self, errors: AttemptErrors) -> None:
+        """Report the attempts of its connection."""
+        self._events.subscribe(errors)
+
     def _share(self) -> Shared:
-        return replace(super()._share(), params_provider=self._params_for)
+        delays = self._connect_options.delays
+        return replace(super()._share(), params_provider=self._params_for, fixed_delays=delays)
 
     async def _params_for(self, endpoint: Endpoint) -> ConnectParams:
         params = await self._endpoint_params.params_for(endpoint)
         settings = self._connect_options.refine(params.settings, endpoint)
+        params = replace(params, exact_properties=self._connect_options.properties is not None)
         if self._connect_options.ssl_domain is None:  # TLS as the URL options say
             return replace(params, settings=replace(settings, tls_domain=params.settings.tls_domain))
         return replace(params, settings=settings, tls=None)
@@ -142,6 +149,9 @@ class FailoverConnector:
     def __init__(self, binding: Binding, url: ClusterURL, options: ConnectOptions) -> None:
         self._binding = binding
         self._factory = _Factory(url, options)
+        self._factory.report_to(
+            AttemptErrors(self._attempt_failed, lambda: self._factory.topology, self._has_given_up)
+        )
         self._core: ConnectionCore | None = None
         self._task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -222,7 +232,7 @@ class FailoverConnector:
         assert self._core is not None
         self._was_bound = True
         if self._core.endpoint is not None:
-            self._binding.connection.url = Url(str(self._core.endpoint))
+            self._binding.connection.url = Url(url_of(self._core.endpoint))
         self._binding.bind(engine, session)
 
     def on_disconnected(self) -> None:
@@ -231,12 +241,23 @@ class FailoverConnector:
     def writable_again(self) -> None:
         """The engine goes on by itself."""
 
+    def _has_given_up(self) -> bool:
+        return self._core is not None and self._core.gave_up
+
+    def _attempt_failed(self, name: str, description: str) -> None:
+        # A name whose lookup fails while the connection is usable again was not needed.
+        if not self._finished.is_set() and self._binding.engine is None:
+            self._binding.attempt_failed(transport_with(name, description))
+
     def fail(self, error: HaclientError) -> None:
         """The core is closed, or gave up."""
         if not isinstance(error, ConnectionClosed) and not self._finished.is_set():
-            name = _UNAUTHORIZED if isinstance(error, AuthenticationFailed) else _SOCKET_ERROR
+            name = SOCKET_ERROR
+            if isinstance(error, AuthenticationFailed):
+                name, error = _UNAUTHORIZED, copy.copy(error)
+                error.args = (f"{error.args[0]} ({_UNAUTHORIZED})",)
             self.failure = error
-            self._binding.gave_up(_transport_with(name, str(error)), reported=self._was_bound)
+            self._binding.gave_up(transport_with(name, str(error)), reported=self._was_bound)
         self._finished.set()
 
 
@@ -252,10 +273,3 @@ class _ClosingOwner(Accepted):
     def ended(self, engine: Engine, reason: CloseReason) -> None:
         """Both Closes are exchanged, or the socket broke."""
         self._core.ended(engine, reason)
-
-
-def _transport_with(name: str, description: str) -> proton.Transport:
-    """A transport that says why there is none."""
-    transport = proton.Transport()
-    transport.condition = Condition(name, description)
-    return transport

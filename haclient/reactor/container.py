@@ -44,8 +44,9 @@ class Container(Reactor):
 
         :param url: proton's URL, or a cluster URL.  Without any address ``connect.json`` is read.
         :param address: a URL, or several.
-        :param reconnect: ``False`` for a plain connection; otherwise it survives failovers, and a
-            ``Backoff`` or a list of delays bounds the time between two rounds.
+        :param reconnect: ``False`` for a plain connection; otherwise it survives failovers.  The delays of a
+            ``Backoff`` or a list are taken as they are, and its end is that of a search; without them the
+            delays are jittered, as the options say.
         :param kwargs: proton's, and the options of a cluster URL by name.
         :raises ClusterURLError: when a cluster URL or an option is wrong.
         """
@@ -81,7 +82,8 @@ class Container(Reactor):
         )
         connection = self.connection(handler)
         connection.container = options.container_id
-        connection.hostname = options.virtual_host or members.seeds[0].endpoint.host
+        if options.virtual_host != "":
+            connection.hostname = options.virtual_host or members.seeds[0].endpoint.host
         connection.offered_capabilities = kwargs.get("offered_capabilities")
         connection.desired_capabilities = kwargs.get("desired_capabilities")
         connection.properties = kwargs.get("properties")
@@ -96,10 +98,12 @@ class Container(Reactor):
 
     def connection(self, handler: Any = None) -> Connection:
         """A connection that is not opened yet; without ``connect`` it is a plain one."""
-        connection = Binding(self).connection
+        binding = Binding(self)
+        connection = binding.connection
         if handler is not None:
             connection.handler = handler
         connection._reactor = self
+        self.wake(binding)
         return connection
 
     def dial(self, binding: Binding) -> None:

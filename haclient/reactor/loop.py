@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import proton
 from proton import Event as ProtonEvent
 from proton import EventType
 from proton import reactor as proton_reactor
@@ -84,6 +85,17 @@ class Reactor(proton_reactor.Container):
         self._tasks: set[asyncio.Task[None]] = set()
         self._pump_handle: asyncio.Handle | None = None
         self._selectables_watched = Selectables(self)
+
+    @property
+    def global_handler(self) -> Any:
+        """Gets every event, after its own handler; made when first asked for.  Sockets need none here."""
+        if self._global_handler is None:
+            self._global_handler = proton.Handler()
+        return self._global_handler
+
+    @global_handler.setter
+    def global_handler(self, handler: Any) -> None:
+        self._global_handler = handler
 
     @property
     def ssl(self) -> SSLConfig:

@@ -133,3 +133,10 @@ def is_last(kind: int, link: Any) -> bool:
     if kind == lib.PN_LINK_REMOTE_CLOSE:
         return bool(link.state & Endpoint.LOCAL_CLOSED)
     return kind == lib.PN_LINK_LOCAL_CLOSE and bool(link.state & Endpoint.REMOTE_CLOSED)
+
+
+def transport_with(name: str, description: str) -> proton.Transport:
+    """A transport that says why there is none."""
+    transport = proton.Transport()
+    transport.condition = proton.Condition(name, description)
+    return transport

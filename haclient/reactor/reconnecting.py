@@ -1,66 +1,48 @@
-"""proton's ``reconnect=`` as options of ours.
+"""Reads proton's ``reconnect=``: delays that the application wrote down, taken as they are.
 
-proton takes delays as they are, for every client alike; here they are the ceilings of a jittered
-backoff.  A list of delays, and ``max_tries``, say how many rounds over the addresses there are.
+Without one, ``connect`` has the jittered backoff of the options of a cluster URL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import Any
 
 from proton.reactor import Backoff
 
-# Of ``proton._reactor.delay_iter``.
-_INITIAL, _FACTOR, _MAX_DELAY = 0.1, 2.0, 10.0
-# Of an iterable without end only the start is looked at.
-_LOOKED_AT = 64
+from haclient.retry.backoff import FixedDelays
+
+# An iterable is read when the application connects; a longer one may have no end.
+_READ_AHEAD = 1000
+# A delay that repeats for ever: a program that asks for none must not keep the loop busy.
 _LEAST = 0.001
 
 
-def backoff_options(reconnect: Any, addresses: int) -> dict[str, Any]:
-    """The options for a ``reconnect`` argument.
+def fixed_delays(reconnect: Any) -> FixedDelays | None:
+    """The delays of a ``reconnect`` argument, and how many rounds it allows.
 
-    :param addresses: how many members a round has.
+    :raises TypeError, ValueError: when it is nothing that proton takes, or its delays are no numbers.
     """
     if reconnect is None or reconnect is True:
-        return {}
-    if isinstance(reconnect, Backoff):
-        given = reconnect.kwargs
-        tries = given.get("max_tries")
-        return _options(
-            given.get("initial", _INITIAL),
-            given.get("factor", _FACTOR),
-            given.get("max_delay", _MAX_DELAY),
-            None if tries is None else tries * addresses,
-        )
-    return _of_delays(list(islice(_delays(reconnect), _LOOKED_AT)), addresses)
+        return None
+    delays = _read(reconnect)
+    endless = not isinstance(reconnect, Sized) and len(delays) == _READ_AHEAD
+    if endless:
+        return FixedDelays((*delays[:-1], max(_LEAST, delays[-1])))
+    return FixedDelays(delays or (0.0,), rounds=max(1, len(delays)))
 
 
-def _delays(reconnect: Any) -> Iterable[float]:
+def _read(reconnect: Any) -> tuple[float, ...]:
+    most = None if isinstance(reconnect, Sized) else _READ_AHEAD
+    return tuple(max(0.0, float(delay)) for delay in islice(_iterate(reconnect), most))
+
+
+def _iterate(reconnect: Any) -> Iterable[float]:
     if hasattr(reconnect, "reset") and hasattr(reconnect, "next"):  # proton's older protocol
         reconnect.reset()
         return iter(reconnect.next, None)
+    if type(reconnect) is Backoff:  # its own iterator is used up by the first connection that reads it
+        return Backoff(**reconnect.kwargs)
     delays: Iterable[float] = reconnect
     return delays
-
-
-def _of_delays(delays: list[float], addresses: int) -> dict[str, Any]:
-    rounds = None if len(delays) == _LOOKED_AT else max(1, len(delays)) * addresses
-    waits = [float(delay) for delay in delays if delay > 0]
-    if not waits:
-        return _options(_LEAST, 1.0, _LEAST, rounds)
-    factor = waits[1] / waits[0] if len(waits) > 1 else 1.0
-    return _options(waits[0], factor, max(waits), rounds)
-
-
-def _options(initial: float, factor: float, longest: float, attempts: int | None) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "backoff_base": max(_LEAST, initial),
-        "backoff_factor": max(1.0, factor),
-        "backoff_max": max(_LEAST, longest),
-    }
-    if attempts is not None:
-        options["max_attempts"] = max(1, attempts)
-    return options

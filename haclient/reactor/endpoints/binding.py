@@ -33,9 +33,10 @@ from haclient.reactor.endpoints.delivery_events import DeliveryEvent
 from haclient.reactor.endpoints.endpoint import Connection, Session
 from haclient.reactor.endpoints.links import Receiver, Sender
 from haclient.reactor.ids import Marker
-from haclient.reactor.proton_events import TYPES, Event, event_of, is_last
+from haclient.reactor.proton_events import TYPES, Event, event_of, is_last, transport_with
 
 if TYPE_CHECKING:
+    from haclient.engine.owner import CloseReason
     from haclient.engine.protocol import Engine
     from haclient.reactor.loop import Reactor
 
@@ -59,6 +60,8 @@ _GOES_ON = frozenset(
         "amqp:internal-error",
     }
 )
+# What proton calls a connection whose socket ended without a Close.
+_ABORTED = "amqp:connection:framing-error"
 
 
 class Connector(Protocol):
@@ -200,7 +203,7 @@ class Binding:
             self._transfer(self._make_detached(), None, detached=True)
             self._drop_events()
         assert engine.close_reason is not None
-        self.report_closed(engine.transport, engine.close_reason.condition)
+        self.report_closed(engine.transport, engine.close_reason)
         for event in ended:
             if not closing or event.transaction.waits:
                 self.container.post(event)
@@ -216,11 +219,23 @@ class Binding:
         self._links.clear()
         self.container.release(self)
 
-    def report_closed(self, transport: proton.Transport | None, condition: proton.Condition | None) -> None:
+    def report_closed(self, transport: proton.Transport, reason: CloseReason | None) -> None:
         """Report a loss, or the end, to the handlers."""
-        if condition is not None and self.connection.active and condition.name not in _GOES_ON:
+        if reason is not None and self._is_error(reason):
+            if transport.condition is None:
+                transport = transport_with(_ABORTED, str(reason))
             self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
         self.container.post(self._event(TYPES[lib.PN_TRANSPORT_CLOSED], transport, transport))
+
+    def _is_error(self, reason: CloseReason) -> bool:
+        if self.connection.state & Endpoint.LOCAL_CLOSED:
+            return False
+        return not reason.by_peer or (reason.condition is not None and reason.condition.name not in _GOES_ON)
+
+    def attempt_failed(self, transport: proton.Transport) -> None:
+        """An attempt of the search failed, and the search goes on."""
+        if not self.container.held:
+            self.container.post(self._event(TYPES[lib.PN_TRANSPORT_ERROR], transport, transport))
 
     def gave_up(self, transport: proton.Transport, *, reported: bool) -> None:
         """There is no member to connect to.

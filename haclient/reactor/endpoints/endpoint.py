@@ -91,7 +91,9 @@ class Connection(Rebindable, proton.Connection):
 
     def session(self) -> Session:
         """A new session, not begun yet."""
-        return self._binding.session(lib.pn_session(self._impl))
+        made = self._binding.session(lib.pn_session(self._impl))
+        self._binding.wake()
+        return made
 
     def open(self) -> None:
         """Open; the container dials."""
@@ -114,11 +116,17 @@ class Session(Rebindable, proton.Session):
 
     def sender(self, name: str) -> Sender:
         """A new sender, not attached yet."""
-        return self._binding.link(cproton.pn_sender(self._impl, name))  # type: ignore[return-value]
+        made: Any = self._binding.link(cproton.pn_sender(self._impl, name))
+        self._binding.wake()
+        sender: Sender = made
+        return sender
 
     def receiver(self, name: str) -> Receiver:
         """A new receiver, not attached yet."""
-        return self._binding.link(cproton.pn_receiver(self._impl, name))  # type: ignore[return-value]
+        made: Any = self._binding.link(cproton.pn_receiver(self._impl, name))
+        self._binding.wake()
+        receiver: Receiver = made
+        return receiver
 
     def open(self) -> None:
         """Begin."""
