@@ -25,7 +25,7 @@ USER, PASSWORD = "admin", "secret of admin"
 _CLUSTER_USER, _CLUSTER_PASSWORD = "cluster", "secret of cluster"
 _LOCK_MANAGER = "org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager"
 # Milliseconds.  On two busy cores a JVM was seen to be silent for over 4 s, and lost its replica for it.
-_CHECK_PERIOD, _CONNECTION_TTL = 500, 12_000
+_CHECK_PERIOD, CONNECTION_TTL = 500, 12_000
 
 
 class Kind(enum.Enum):
@@ -192,7 +192,7 @@ def _cluster(instance: Instance) -> str:
       <cluster-connection name="members">
         <connector-ref>{own}</connector-ref>
         <check-period>{_CHECK_PERIOD}</check-period>
-        <connection-ttl>{_CONNECTION_TTL}</connection-ttl>
+        <connection-ttl>{CONNECTION_TTL}</connection-ttl>
         <retry-interval>200</retry-interval>
         <max-retry-interval>1000</max-retry-interval>
         <message-load-balancing>OFF</message-load-balancing>

@@ -79,6 +79,7 @@ class BrokerJ:
 
     async def inject(self, fault: Fault) -> float:
         """See ``BrokerCluster``."""
+        await self.whole()
         if fault is not Fault.MOVE:
             return await self.group.inject(fault)
         primary = await self.group.primary()
