@@ -156,7 +156,7 @@ def commit() -> str:
 @click.option(
     "--only", multiple=True, metavar="WORDS", help='Cells with these words, as "artemis-locked kill".'
 )
-@click.option("--kills", "times", type=click.IntRange(min=1), default=3, help="Faults in each cell.")
+@click.option("--kills", "times", type=click.IntRange(min=1), default=2, help="Faults in each cell.")
 @click.option("--seed", type=int, help="What decides on sizes and pauses.  [default: a new one]")
 @click.option(
     "--results", "path", type=click.Path(path_type=Path), default=RESULTS, help="The file of results."

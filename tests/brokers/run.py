@@ -115,7 +115,7 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
 
 
 def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
-    url = _with_options(url, f"heartbeat={_HEARTBEAT}")
+    url = with_options(url, f"heartbeat={_HEARTBEAT}")
     rates = {LIVE: _LIVE_RATE, KEPT: _KEPT_RATE}
     producers = [
         Task(
@@ -134,7 +134,8 @@ def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
     return [*producers, consumer]
 
 
-def _with_options(url: str, options: str) -> str:
+def with_options(url: str, options: str) -> str:
+    """A cluster URL with more options."""
     if "?" in url:
         return f"{url}&{options}"
     scheme, _, rest = url.partition("://")
