@@ -27,6 +27,7 @@ import cproton
 import proton
 from cproton_ffi import ffi, lib
 
+from haclient.engine.amqp_values.decode import SECTIONS, Section, read_sections
 from haclient.engine.amqp_values.encode import (
     Body,
     UnencodableValue,
@@ -80,13 +81,6 @@ _SHORT_ID = [
     )
     for size in _SIZES
 ]
-# Where proton keeps the sections of an earlier encoding, or of what was decoded.
-_SECTIONS = (
-    lib.pn_message_instructions,
-    lib.pn_message_annotations,
-    lib.pn_message_properties,
-    lib.pn_message_body,
-)
 # Part 1, section 1.6: lists by constructor, with the width of their size field.
 _LIST_WIDTHS = {0x45: 0, 0xC0: 1, 0xD0: 4}
 # The same sections as ``decode_plain`` looks for them: starts by their first bytes, the id's section, and
@@ -175,7 +169,7 @@ class Encoder:
         start = ffi.unpack(self._buffer, size) if size > 0 else self._encode_by_proton(message, pn_message)
         if start != _NO_HEADER_NO_PROPERTIES and not _is_start_only(start):
             # What it was decoded from, or encoded before.
-            for section in _SECTIONS:
+            for section in SECTIONS:
                 lib.pn_data_clear(section(pn_message))
             start = self._encode_by_proton(message, pn_message)
         return start
@@ -349,6 +343,9 @@ class _Decoded(proton.Message):
     freeing it takes longer than reading the body.
     """
 
+    def _post_decode(self) -> None:
+        read_sections(self, Section)
+
     def __getattr__(self, name: str) -> Any:
         if name != "_msg" or "_start" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -383,7 +380,7 @@ def decode(data: bytes) -> proton.Message:
     """The message that ``data`` encodes.
 
     Binary values come out of proton as views into the message's own memory, and using one after
-    the message is gone crashes the process; so they are copied here to ``bytes``.
+    the message is gone crashes the process; so they are ``bytes`` here.
 
     :raises proton.MessageException: when it is not an AMQP message.
     """
@@ -463,29 +460,15 @@ def _decode_any(data: bytes) -> proton.Message:
     message = _Decoded()
     try:
         message.decode(data)
-        message.body = _owned(message.body)
-        for name in ("properties", "annotations", "instructions"):
-            value = getattr(message, name)
-            if value is not None and not isinstance(value, dict):
-                raise proton.MessageException(f"the {name} of this message are no map")
-            if value:
-                setattr(message, name, _owned(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         # A list as the key of a map, a text that is not UTF-8, a char that is none, too many lists in lists.
         raise proton.MessageException(f"no Python value holds this message: {error}") from error
+    for name in ("properties", "annotations", "instructions"):
+        value = getattr(message, name)
+        if value is not None and not isinstance(value, dict):
+            raise proton.MessageException(f"the {name} of this message are no map")
     return message
 
 
 def _owned(value: Any) -> Any:
-    if isinstance(value, memoryview):
-        return bytes(value)
-    if isinstance(value, proton.Described):
-        return proton.Described(value.descriptor, _owned(value.value))
-    if isinstance(value, proton.Array):
-        return proton.Array(value.descriptor, value.type, *map(_owned, value.elements))
-    if isinstance(value, list):
-        return [_owned(item) for item in value]
-    if isinstance(value, dict):
-        for key, item in value.items():
-            value[key] = _owned(item)
-    return value
+    return bytes(value) if isinstance(value, memoryview) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -207,3 +208,32 @@ def test_tags_are_the_program_s_or_numbers(container: type[Any]) -> None:
         container(generated).run()
     assert program.tags_used == ["1", "x" * 32, "é", "2"]
     assert generated.tags_used == ["own-1", "between", "own-2"]
+
+
+class _Keeping(MessagingHandler):
+    """Keeps the body of one message, and not the message."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+        self.body: Any = None
+
+    def on_start(self, event: Any) -> None:
+        event.container.create_receiver(event.container.connect(self.where), "news")
+
+    def on_message(self, event: Any) -> None:
+        self.body = event.message.body
+        event.connection.close()
+
+
+def test_binary_inside_a_body_outlives_its_message_and_is_the_key_of_a_map() -> None:
+    """proton raises ValueError for the map, and has views into freed memory of the others."""
+    with in_thread(primary()) as peer:
+        peer.put("news", [{b"key": 1}, proton.Described(b"descriptor", b"value"), b"binary"])
+        program = _Keeping(url(peer))
+        Container(program).run()
+    gc.collect()
+    mapped, described, binary = program.body
+    assert mapped == {b"key": 1}
+    assert (described.descriptor, described.value, binary) == (b"descriptor", b"value", b"binary")
+    assert all(type(each) is memoryview for each in (*mapped, described.descriptor, described.value, binary))

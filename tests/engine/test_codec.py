@@ -6,6 +6,7 @@ import contextlib
 import gc
 import math
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import proton
@@ -217,6 +218,28 @@ def test_a_binary_body_outlives_its_message() -> None:
     gc.collect()
     assert type(body) is bytes
     assert body == b"x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("body", "inside"),
+    [
+        ({b"key": 1}, lambda body: next(iter(body))),
+        ({"map": {b"key": 1}}, lambda body: next(iter(body["map"]))),
+        (proton.Described(b"key", 1), lambda body: body.descriptor),
+        ([proton.Described(b"key", 1)], lambda body: body[0].descriptor),
+        (proton.Array(b"key", proton.Data.INT, 1), lambda body: body.descriptor),
+        (proton.Array(proton.UNDESCRIBED, proton.Data.BINARY, b"key"), lambda body: body.elements[0]),
+    ],
+    ids=["key", "key in a map", "descriptor", "descriptor in a list", "array's descriptor", "element"],
+)
+def test_binary_anywhere_in_a_body_outlives_its_message(body: Any, inside: Callable[[Any], Any]) -> None:
+    """proton refuses such a map, and gives views into freed memory of the others."""
+    message = codec.decode(Encoder().encode(proton.Message(body=body)))
+    found = inside(message.body)
+    del message
+    gc.collect()
+    assert type(found) is bytes
+    assert found == b"key"
 
 
 def test_a_binary_id_outlives_its_message() -> None:

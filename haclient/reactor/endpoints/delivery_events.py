@@ -26,6 +26,7 @@ from proton.handlers import (
 )
 
 from haclient.engine import codec
+from haclient.engine.amqp_values.decode import MessageOfViews
 from haclient.reactor.proton_events import TYPES, Event
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ class DeliveryEvent(Event):
         data = ffi.unpack(buffer, count) if count > 0 else b""
         plain = codec.decode_plain(data)
         if plain is None:
-            message = proton.Message()
-            message.decode(data)
-            self.message = message
+            decoded = MessageOfViews()
+            decoded.decode(data)
+            self.message = decoded
         else:
             message, duplicate_id = plain
             fields = vars(message)
