@@ -94,15 +94,13 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
     async with running(job.cell.program, *tasks) as programs:
         producers, consumer = programs[:2], programs[2]
         for number in range(1, job.times + 1):
-            await _calm(programs, rng)
-            await cluster.whole()  # on a busy machine redundancy may have been lost again
+            await _calm(programs, cluster, rng)
             began = await cluster.inject(job.cell.fault)
             served = await cluster.serving()
             result.faults.append(Interval(began, served))
             job.report(f"{number}: served after {served - began:.2f} s")
             await _recovered(programs)
-        await cluster.whole()
-        await _calm(programs, rng)
+        await _calm(programs, cluster, rng)
         for producer in producers:
             await producer.finish()
         await consumer.finish()
@@ -142,9 +140,10 @@ def with_options(url: str, options: str) -> str:
     return f"{scheme}://{rest}{'' if '/' in rest else '/'}?{options}"
 
 
-async def _calm(programs: list[Program], rng: random.Random) -> None:
-    """Wait until every program is at work."""
+async def _calm(programs: list[Program], cluster: BrokerCluster, rng: random.Random) -> None:
+    """Wait until every program is at work and the cluster is whole, and then a while."""
     await _progress(programs, _CALM_OUTCOMES, "not at work")
+    await cluster.whole()
     await asyncio.sleep(rng.uniform(*_CALM))
 
 
