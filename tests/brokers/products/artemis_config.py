@@ -46,6 +46,7 @@ class Settings:
     """What a test wants otherwise.
 
     :ivar anycast: what addresses made by clients are; ``False`` leaves Artemis' default, MULTICAST.
+    :ivar unmade: an address that is not made when clients ask for it, as all others are.
     :ivar guests: let in clients without a known name.
     :ivar full_policy: PAGE, BLOCK, DROP or FAIL when an address has ``max_bytes``.
     :ivar max_bytes: of an address; -1 is without a limit.
@@ -57,6 +58,7 @@ class Settings:
     """
 
     anycast: bool = True
+    unmade: str = ""
     guests: bool = False
     full_policy: str = "PAGE"
     max_bytes: int = -1
@@ -227,6 +229,11 @@ def _address_settings(settings: Settings) -> str:
         if settings.anycast
         else ""
     )
+    unmade = f"""
+      <address-setting match={quoteattr(settings.unmade)}>
+        <auto-create-queues>false</auto-create-queues>
+        <auto-create-addresses>false</auto-create-addresses>
+      </address-setting>"""
     return f"""\
     <address-settings>
       <address-setting match="#">
@@ -239,7 +246,7 @@ def _address_settings(settings: Settings) -> str:
         <auto-create-addresses>true</auto-create-addresses>
         <auto-delete-queues>false</auto-delete-queues>
         <auto-delete-addresses>false</auto-delete-addresses>
-      </address-setting>
+      </address-setting>{unmade if settings.unmade else ""}
     </address-settings>"""
 
 

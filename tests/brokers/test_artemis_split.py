@@ -1,0 +1,45 @@
+"""A pair of Artemis that votes, whose primary was stopped: ``haclient members`` says that two serve."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers.application import running
+from tests.brokers.products.artemis import Artemis
+from tests.brokers.products.artemis_config import Kind
+from tests.brokers.topology import Launch
+from tests.cli.command import run
+
+pytestmark = [pytest.mark.brokers, pytest.mark.timeout(600)]
+
+
+async def remarks(url: str) -> list[dict[str, Any]]:
+    done = await asyncio.to_thread(run, "members", "--json", "--timeout", "10", url)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["remarks"]
+    return found
+
+
+async def test_two_that_serve_are_named(tmp_path: Path) -> None:
+    async with running("artemis-quorum", Artemis(Kind.QUORUM, Launch(tmp_path))) as pair:
+        assert "several-primaries" not in {each["kind"] for each in await remarks(pair.url)}
+        old, new = pair.members
+        old.process.pause()
+        assert await pair.group.primary() is new
+        old.process.resume()
+        await pair.group.until(old_serves(pair), "two that serve")
+        (several,) = [each for each in await remarks(pair.url) if each["kind"] == "several-primaries"]
+        assert several["endpoints"] == [str(old.endpoint), str(new.endpoint)]
+        assert "one identity" in several["text"]
+
+
+def old_serves(pair: Artemis) -> Any:
+    async def check() -> bool:
+        found = await remarks(pair.url)
+        return any(each["kind"] == "several-primaries" for each in found)
+
+    return check

@@ -1,0 +1,114 @@
+"""Real brokers refuse as ``tests/peers/recorded_refusals.py`` has it, and users see what stands there."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.application import attach, check, connect, received, refused, running, send
+from tests.brokers.products.artemis import Artemis
+from tests.brokers.products.artemis_config import Kind, Settings
+from tests.brokers.products.broker_j import BrokerJ
+from tests.brokers.products.rabbitmq import OneRabbitMQ
+from tests.brokers.topology import Launch
+from tests.interop.rabbitmq import durable
+from tests.peers.recorded_refusals import ADDRESS, Product, Step, refusal
+
+pytestmark = [pytest.mark.brokers, pytest.mark.timeout(900)]
+FEW = 20_000
+"""Bytes that some twelve messages fill."""
+MANY = 60
+
+
+async def test_artemis_refuses_users_and_addresses_that_it_does_not_know(tmp_path: Path) -> None:
+    artemis = Artemis(Kind.SINGLE, Launch(tmp_path), Settings(unmade=ADDRESS))
+    async with running("artemis-single", artemis) as broker:
+        endpoint = broker.members[0].endpoint
+        where, url = endpoint.authority, broker.url
+        for situation, who in (("wrong password", "admin:wrong@"), ("no credentials", "")):
+            seen = await refused(connect(f"amqp://{who}{where}"))
+            check(refusal(Product.ARTEMIS, situation), seen, endpoint)
+        for step, receive in ((Step.SENDER, False), (Step.RECEIVER, True)):
+            seen = await refused(attach(url, ADDRESS, receive=receive))
+            check(refusal(Product.ARTEMIS, "unknown address", step), seen, endpoint)
+
+
+@pytest.mark.parametrize(("policy", "stored"), [("BLOCK", MANY), ("FAIL", 13), ("DROP", 13)])
+async def test_artemis_refuses_or_drops_what_is_too_much(tmp_path: Path, policy: str, stored: int) -> None:
+    settings = Settings(full_policy=policy, max_bytes=FEW)
+    async with running("artemis-single", Artemis(Kind.SINGLE, Launch(tmp_path), settings)) as broker:
+        seen = await refused(send(broker.url, ADDRESS, MANY))
+        if policy == "BLOCK":  # the credit that was given holds: only the next link gets none
+            assert seen == ("", "")
+            seen = await refused(send(broker.url, ADDRESS, 1))
+        check(refusal(Product.ARTEMIS, f"full address, {policy}"), seen, broker.members[0].endpoint)
+        found = await received(broker.url, ADDRESS)
+        assert found == MANY if policy == "BLOCK" else 0 < found < MANY
+
+
+async def test_broker_j_refuses(tmp_path: Path) -> None:
+    async with running("broker-j", BrokerJ(Launch(tmp_path))) as broker:
+        primary = await broker.group.primary()
+        endpoint, where = primary.endpoint, primary.endpoint.authority
+        for situation, who, vhost in (
+            ("wrong password", "guest:wrong@", "group"),
+            ("no credentials", "", "group"),
+            ("unknown virtual host", "guest:guest@", "nope"),
+        ):
+            seen = await refused(connect(f"amqp://{who}{where}?vhost={vhost}"))
+            check(refusal(Product.BROKER_J, situation), seen, endpoint)
+        (node,) = (node for node in broker._nodes if node.member is primary)
+        url = f"amqp://guest:guest@{where}?vhost=group"
+        for policy in ("REJECT", "PRODUCER_FLOW_CONTROL", "RING"):
+            await asyncio.to_thread(_make_queue, node._http.authority, node._name, policy)
+            seen = await refused(send(url, ADDRESS, MANY))
+            check(refusal(Product.BROKER_J, f"full queue, {policy}"), seen, endpoint)
+            assert await received(url, ADDRESS) in {5, 6}
+
+
+def _make_queue(where: str, node: str, policy: str) -> None:
+    """Make the queue anew, for five messages."""
+    account = b64encode(b"guest:guest").decode()
+    headers = {"Authorization": f"Basic {account}", "Content-Type": "application/json"}
+    facts = json.dumps({"overflowPolicy": policy, "maximumQueueDepthMessages": 5})
+    connection = http.client.HTTPConnection(where, timeout=60)
+    path = f"/api/latest/queue/{node}/group/{ADDRESS}"
+    for method, body in (("DELETE", None), ("PUT", facts)):
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        assert method == "DELETE" or answer.status == http.HTTPStatus.CREATED, text
+    connection.close()
+
+
+async def test_rabbitmq_refuses(tmp_path: Path) -> None:
+    async with running("rabbitmq", OneRabbitMQ(Launch(tmp_path))) as broker:
+        (member,) = broker.group.members
+        endpoint, where, url = member.endpoint, member.endpoint.authority, broker.url
+        seen = await refused(connect(f"amqp://guest:wrong@{where}"))
+        check(refusal(Product.RABBITMQ, "wrong password"), seen, endpoint)
+        seen = await refused(connect(f"amqp://guest:guest@{where}/?vhost=vhost:nope"))
+        check(refusal(Product.RABBITMQ, "unknown virtual host"), seen, endpoint)
+        await connect(f"amqp://{where}")  # nobody is let in as guest
+        for step, receive in ((Step.SENDER, False), (Step.RECEIVER, True)):
+            unknown = refusal(Product.RABBITMQ, "unknown address", step)
+            check(unknown, await refused(attach(url, unknown.address, receive=receive)), endpoint)
+        for address in (f"/amq/queue/{ADDRESS}", "/exchange/amq.direct/nowhere"):
+            await send(url, address, 2)  # accepted, and gone
+        await _rabbitmq_is_full(broker, url, endpoint)
+
+
+async def _rabbitmq_is_full(broker: OneRabbitMQ, url: str, endpoint: object) -> None:
+    (node,) = broker._broker.nodes
+    for name, more in (("reject-publish", {"overflow": "reject-publish"}), ("drop-head", {})):
+        queue = f"/queue/{name}"
+        policy = json.dumps({"max-length": 5, **more})
+        await asyncio.to_thread(node.control, "set_policy", name, f"^{name}$", policy)
+        seen = await refused(send(url, queue, 10, configure=durable))
+        check(refusal(Product.RABBITMQ, f"full queue, {name}"), seen, endpoint)
+        assert await received(url, queue, configure=durable) == 5
