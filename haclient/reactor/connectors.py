@@ -113,11 +113,15 @@ class PlainConnector:
 
 
 class _Factory(FactoryCore):
-    """A factory whose attempts are made as ``connect`` was asked."""
+    """A factory of one connection, whose attempts are made as ``connect`` was asked.
 
-    def __init__(self, url: ClusterURL, connect_options: ConnectOptions) -> None:
+    :param earlier: how many connections its container has made before.
+    """
+
+    def __init__(self, url: ClusterURL, connect_options: ConnectOptions, earlier: int) -> None:
         super().__init__(url, **connect_options.options)
         self._connect_options = connect_options
+        self._numbers = earlier
 
     def report_to(self, errors: AttemptErrors) -> None:
         """Report the attempts of its connection."""
@@ -148,7 +152,9 @@ class FailoverConnector:
 
     def __init__(self, binding: Binding, url: ClusterURL, options: ConnectOptions) -> None:
         self._binding = binding
-        self._factory = _Factory(url, options)
+        container = binding.container
+        self._factory = _Factory(url, options, container.connections_made)
+        container.connections_made += 1
         self._factory.report_to(
             AttemptErrors(self._attempt_failed, lambda: self._factory.topology, self._has_given_up)
         )

@@ -63,6 +63,8 @@ class Reactor(proton_reactor.Container):
         self.user: Any = None
         self.password: Any = None
         self.encoder = Encoder()
+        self.connections_made = 0
+        """Connections with failover so far: logs, telemetry and busy primaries tell them apart by number."""
         self.held = False
         self.pending = False
         """Whether an event is pending for a handler."""
@@ -76,6 +78,7 @@ class Reactor(proton_reactor.Container):
         self._own_loop = False
         self._ended: asyncio.Future[None] | None = None
         self._over = False
+        self._shut = False
         self._watch: Callable[[], object] | None = None
         self._dispatched = 0
         # Ordered sets: what keeps the container alive, and whose local events wait.
@@ -126,7 +129,7 @@ class Reactor(proton_reactor.Container):
 
     def start(self) -> None:
         """Let the handlers know, before anything else happens."""
-        self._over = False
+        self._over = self._shut = False
         self.begun = True
         self.push_event(self, ProtonEvent.REACTOR_INIT)
 
@@ -263,7 +266,7 @@ class Reactor(proton_reactor.Container):
         return self._now
 
     def _let_go(self) -> None:
-        self._over = True
+        self._over = self._shut = True
         self._selectables_watched.close()
         for kept in tuple(self._alive):
             if isinstance(kept, Binding) and kept.engine is not None and kept.connector is None:
@@ -331,7 +334,9 @@ class Reactor(proton_reactor.Container):
         return not self._queue and not self._dirty
 
     def dispatch(self, event: Any) -> None:
-        """Give an event to its handler, now or as soon as it can be."""
+        """Give an event to its handler, now or as soon as it can be; to none once ``run`` ends."""
+        if self._shut:
+            return
         if self.held or self.error is not None:
             self.mark_pending()
             self._queue.append(event)

@@ -128,7 +128,8 @@ def _spawn(folder: Path, name: str, timeout: float, *, judge: bool) -> tuple[str
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            return "hangs", (error.stderr or b"").decode(errors="replace")
+            said = error.stderr or ""
+            return "hangs", said if isinstance(said, str) else said.decode(errors="replace")
     return {0: "passes", 2: "skipped"}.get(ended.returncode, "FAILS"), ended.stderr
 
 

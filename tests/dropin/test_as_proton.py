@@ -200,6 +200,34 @@ def test_the_global_handler_gets_an_event_after_its_own_handler(reactor: Any) ->
     assert seen == ["own", "global"]
 
 
+@pytest.mark.parametrize("reconnect", [None, False], ids=["failover", "plain"])
+def test_the_end_of_the_reactor_is_the_last_event(reactor: Any, reconnect: Any) -> None:
+    """Whatever becomes of the sockets of a container that was stopped."""
+    seen: list[str] = []
+
+    class Stopping(MessagingHandler):
+        def on_unhandled(self, method: str, *_: Any) -> None:
+            if seen:
+                seen.append(method)
+
+        def on_link_opened(self, event: Any) -> None:
+            seen.append("stopped")
+            event.container.stop()
+
+        def on_transport_error(self, _event: Any) -> None:
+            seen.append("error")
+
+        def on_disconnected(self, _event: Any) -> None:
+            seen.append("disconnected")
+
+    with in_thread(primary()) as peer:
+        container = reactor.Container(Stopping())
+        container.create_sender(container.connect(peer.address, reconnect=reconnect), "orders")
+        container.run()
+    assert seen[-1] == "on_reactor_final"
+    assert not {"error", "disconnected"}.intersection(seen)
+
+
 # -- what Open says ---------------------------------------------------------------------------------
 
 PROPERTIES = {"shop": "north", "till": 7}

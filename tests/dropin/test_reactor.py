@@ -36,6 +36,19 @@ async def test_the_sender_of_the_start_sends_over_the_new_connection() -> None:
         assert len(peer.bodies) >= 2
 
 
+async def test_a_primary_can_tell_the_connections_of_a_container_apart() -> None:
+    """It keeps a time for each when it is full; they have one container id."""
+    async with primary() as peer:
+        handler = Recorder(lambda container: [container.connect(url(peer), **FAST) for _ in range(3)])
+        async with running(handler):
+            await handler.until("session_opened", 3)
+            opens = [(each.connection.remote_container, each.peer_properties) for each in peer.engines]
+            for connection in handler.connection:
+                connection.close()
+    assert len({container_id for container_id, _ in opens}) == 1
+    assert {properties["haclient:connection"] for _, properties in opens} == {1, 2, 3}
+
+
 async def test_what_is_sent_while_there_is_no_connection_goes_out_later() -> None:
     async with primary() as peer:
 
