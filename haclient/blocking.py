@@ -235,7 +235,8 @@ class Connection(BaseConnection):
         :param durable: whether its messages survive a failover, unless ``send`` says otherwise;
             ``Message.durable`` has no say.
         :param capabilities: those of the target, such as ``"queue"`` or ``"topic"``: what kind of node a
-            broker makes that makes nodes on demand.
+            broker makes that makes nodes on demand.  Artemis makes a topic of an unknown address without
+            one, and accepts messages that nobody gets: docs/brokers.md.
         :param configure: called with proton's ``Sender`` before each attach, for what has no
             argument here.
         :param on_encode: called with each message before it is encoded, for entries that are added to

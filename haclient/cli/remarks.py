@@ -20,12 +20,15 @@ from dataclasses import dataclass
 
 from haclient.cli.identity import Process
 from haclient.cli.probe import Finding, NotAsked
-from haclient.cluster_url.endpoint import Endpoint
+from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.core.quirks import Quirk, quirks_of
 from haclient.discovery.attempt_summary import endpoint_text
 from haclient.discovery.evidence import FailureReason
 
 _SEVERAL = 2
+# Artemis 2.56: "amqp:connection:forced: Connection router NAME is not ready".
+_ROUTER_NOT_READY = "amqp:connection:forced: Connection router "
+_LISTED = {Origin.SEED, Origin.RESOLVED}
 
 
 class RemarkKind(enum.Enum):
@@ -127,14 +130,22 @@ def _routers(found: Sequence[Finding]) -> Iterator[Remark]:
                 f"{name} is a router ({each.product}): it stores no message, and the brokers behind it are "
                 "not seen from here"
             )
-        elif each.kind == FailureReason.REDIRECTED.value and each.role is None:
-            text = (
-                f"{name} redirects and reports no role: it is a connection router, which stores no message. "
-                "Name the brokers behind it in the URL too: without it nobody else is known at the start"
-            )
+        elif _redirects_only(each):
+            text = f"{name} is a connection router, which redirects and stores no message"
+            if not any(other.primary and other.endpoint.origin in _LISTED for other in found):
+                text += (
+                    ". Name the brokers behind it in the URL too: without it the client finds none of them"
+                )
         else:
             continue
         yield Remark(RemarkKind.ROUTER, (each.endpoint,), text, is_warning=False)
+
+
+def _redirects_only(found: Finding) -> bool:
+    """Whether it redirects without a role of its own, or says that it has nobody to redirect to."""
+    if found.role is not None:
+        return False
+    return found.kind == FailureReason.REDIRECTED.value or _ROUTER_NOT_READY in (found.why or "")
 
 
 def _unasked(each: NotAsked) -> Remark:

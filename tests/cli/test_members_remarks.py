@@ -148,9 +148,22 @@ def redirecting(target: Peer) -> Any:
 
 async def test_a_connection_router_is_named() -> None:
     async with Broker("one").listen() as broker, redirecting(broker) as router:
-        document = await asked(router)
-    (remark,) = document["remarks"]
-    assert (remark["kind"], remark["endpoints"]) == ("router", endpoints(router))
+        alone = await asked(router)
+        both = await asked(router, broker)
+    for document, advised in ((alone, True), (both, False)):
+        (remark,) = document["remarks"]
+        assert (remark["kind"], remark["endpoints"]) == ("router", endpoints(router))
+        assert ("Name the brokers behind it" in remark["text"]) is advised
+
+
+async def test_a_connection_router_that_has_no_target_is_named() -> None:
+    def refuse(engine: Any) -> None:
+        engine.open()
+        engine.close(proton.Condition("amqp:connection:forced", "Connection router r is not ready"))
+
+    async with speaking(refuse) as router:
+        document = await asked(router, code=1)
+    assert kinds(document) == ["router"]
 
 
 async def test_targets_that_would_get_the_credentials_are_named_and_not_asked() -> None:
