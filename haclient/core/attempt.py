@@ -12,8 +12,10 @@ serves and reaches this client's turn.  The generation in that Open may be outda
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -163,7 +165,7 @@ class Attempt:
             try:
                 connection.setblocking(False)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(connection, (address, self.endpoint.port))
+                await _connect_socket(loop, connection, (address, self.endpoint.port))
             except OSError as failure:
                 connection.close()
                 error = failure
@@ -285,3 +287,29 @@ class Attempt:
         if not self._done:
             self._done = True
             self._callbacks.failed(self.number, failure)
+
+
+async def _connect_socket(
+    loop: asyncio.AbstractEventLoop, connection: socket.socket, address: tuple[str, int]
+) -> None:
+    """Connect to a literal address without a thread.
+
+    asyncio's own loops do so in ``sock_connect``.  uvloop has a pool of four threads look the address up first,
+    where a name server that does not answer somebody else keeps a failover waiting.
+
+    :raises OSError: when nobody is there.
+    """
+    if isinstance(loop, asyncio.BaseEventLoop):
+        await loop.sock_connect(connection, address)
+        return
+    error = connection.connect_ex(address)
+    if error == errno.EINPROGRESS:
+        writable = asyncio.Event()
+        loop.add_writer(connection, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(connection)
+        error = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if error:
+        raise OSError(error, os.strerror(error))
