@@ -294,7 +294,7 @@ async def _connect_socket(
 ) -> None:
     """Connect to a literal address without a thread.
 
-    asyncio's own loops do so in ``sock_connect``.  uvloop has a pool of four threads look the address up first,
+    asyncio's own loops do so in ``sock_connect``.  uvloop has a pool of four threads look the address up,
     where a name server that does not answer somebody else keeps a failover waiting.
 
     :raises OSError: when nobody is there.

@@ -1,4 +1,4 @@
-"""On uvloop a literal address needs no thread: its pool looks names up, and one that hangs holds up the rest."""
+"""On uvloop a literal address needs no thread: its pool looks names up, and one may hang and hold up all."""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ from tests.fuzz.wire import fixed_names
 
 _CHUNK = 65536
 # Messages of SCRAM that hold a nonce of the server's, or a proof.
+# What a consumer has added: the map {x-a: "b"}, with the sizes that members write.
+_ANNOTATIONS = bytes.fromhex("d10000000c00000002a303782d61a10162")
 _PROVES = re.compile(rb"r=[^,]+,s=|,p=|v=")
 
 
@@ -171,6 +173,10 @@ async def _work(primary: Broker, queue: Queue) -> None:
     assert primary.member is not None
     addresses = primary.addresses
     queue.discard(queue.ids()[:2])
+    annotated = queue.annotate(queue.ids()[-1], _ANNOTATIONS)
+    assert annotated is not None
+    for observer in queue.observers:
+        observer.annotated(queue, annotated)
     addresses.declare("second")
     other = addresses.declare("third")
     await primary.member.wiring_settled()

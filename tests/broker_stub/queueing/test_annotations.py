@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message, symbol
 
-from broker_stub.amqp.message_format import MalformedMessageError, inspect
+from broker_stub.amqp.message_format import MalformedMessageError, header_end, inspect
 from broker_stub.queueing import annotations, dead_letters
 from broker_stub.queueing.message import DeadLetterReason
 from broker_stub.queueing.queue import Queue
@@ -100,6 +100,19 @@ def test_they_have_a_bound_and_one_outcome_adds_all_or_nothing() -> None:
 )  # fmt: skip
 def test_what_is_no_map_adds_nothing(given: bytes) -> None:
     assert annotations.combined(b"", given) == b""
+
+
+@given(
+    st.sampled_from([b"", b"\xc1", b"\xd1", b"\xc1\x20\x02", b"\xc1\x20\x02\xa3\x03x-a"]),
+    st.binary(max_size=40),
+)
+def test_whatever_a_consumer_writes_the_message_stays_one(start: bytes, rest: bytes) -> None:
+    added = annotations.combined(b"", start + rest)
+    assert annotations.checked(added) == added
+    delivered = annotations.annotated(message(), added) if added else message()
+    assert annotations.combined(added, encoded({"x-b": 1})) != added
+    inspect(delivered)
+    assert delivered.endswith(message()[header_end(message()) :])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,10 @@ from unittest import mock
 
 from broker_stub.broker import Broker
 from broker_stub.election import generation as rules
+from broker_stub.queueing.annotations import restored
+from broker_stub.queueing.message import Message
 from broker_stub.replication import backup_session
+from broker_stub.store import StoredMessage
 from tests.fuzz import pair
 from tests.fuzz.members import OneMember
 from tests.fuzz.script import parse
@@ -133,15 +136,25 @@ class Watch:
             in_store = sorted(_stored(store, queue.identity))
             if in_memory != in_store and queue.identity not in self._applier._broken:
                 raise Defect(f"{queue.name!r} has {in_memory}, and {in_store} in the store")
+            rows = _stored(store, queue.identity)
+            if in_memory == in_store and any(not _is_as_stored(queue.message(n), rows[n]) for n in in_memory):
+                raise Defect(f"{queue.name!r} has messages that the store has otherwise")
             if len(in_memory) > size + _KEPT:
                 raise Defect(f"{queue.name!r} has {len(in_memory)} messages")
 
 
-def _stored(store: Any, identity: str) -> list[int]:
+def _stored(store: Any, identity: str) -> dict[int, StoredMessage]:
     for key, queue in store._queues.items():
         if str(queue.record.identity) == identity:
-            return list(store._queues[key].messages)
-    return []
+            return dict(store._queues[key].messages)
+    return {}
+
+
+def _is_as_stored(message: Message | None, row: StoredMessage) -> bool:
+    """Whether memory and store have the same, with what consumers have added."""
+    if message is None:
+        return False
+    return (message.data, message.annotations) == restored(row.data)
 
 
 async def _backup() -> Broker:
