@@ -1,7 +1,9 @@
-"""Annotations of a *modified* outcome, over a real socket, from proton's own client and a bare one."""
+"""Annotations of a *modified* outcome, over a socket: from proton's client, its drop-in and a bare one."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
 from typing import Any
 
 import proton
@@ -10,8 +12,9 @@ from proton import Message, symbol
 from proton.reactor import Copy
 from proton.utils import BlockingConnection
 
+from haclient import utils
 from haclient.outcome import Outcome, OutcomeState
-from tests.broker_stub.clients import Client, blocking, running
+from tests.broker_stub.clients import Client, running
 
 
 def modified(values: dict[str, Any]) -> Outcome:
@@ -29,7 +32,8 @@ class Confirming(Client):
         self.outcomes.put_nowait(outcome)
 
 
-async def test_proton_s_own_client_adds_annotations_and_finds_them_again_beside_the_sender_s() -> None:
+@pytest.mark.parametrize("connect", [BlockingConnection, utils.BlockingConnection], ids=["proton", "drop-in"])
+async def test_a_client_adds_annotations_and_finds_them_again_beside_the_sender_s(connect: Any) -> None:
     def use(connection: BlockingConnection) -> list[dict[str, Any]]:
         sent = Message(body="x", annotations={symbol("x-mine"): 1, symbol("x-both"): "sender"})
         connection.create_sender("q").send(sent)
@@ -46,7 +50,12 @@ async def test_proton_s_own_client_adds_annotations_and_finds_them_again_beside_
         return [*found, of(browser.receive(timeout=5))]
 
     async with running() as broker:
-        first, second, third, browsed = await blocking(broker, use)
+
+        def run() -> list[dict[str, Any]]:
+            with closing(connect(str(broker.address), timeout=5)) as connection:
+                return use(connection)
+
+        first, second, third, browsed = await asyncio.to_thread(run)
         assert first == {"x-mine": 1, "x-both": "sender"}
         assert second == {"x-mine": 1, "x-both": "consumer", "x-attempt": 0}
         assert third == {"x-mine": 1, "x-both": "consumer", "x-attempt": 1}
