@@ -92,7 +92,8 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         "ended": Entry(
             "The peer closed the socket before the session was usable.",
             "Look into the broker's log. Common causes: it is starting or dying, it has too many "
-            "connections, or a proxy lost its member.",
+            "connections, or a proxy lost its member. After SASL: RabbitMQ 4 closes without a word when the "
+            "user may not use the virtual host (option `vhost`), or a limit of connections is reached.",
         ),
         "closed": Entry(
             "The peer refused the connection by a Close. The text has its condition and description.",

@@ -52,9 +52,9 @@ class Policy:
     """Hops of one redirect chain; the number that Qpid JMS documents for its redirects."""
 
     redirects: Redirects = "members"
-    """Which redirect targets may be given the credentials.  ``members``: the seed list,
-    resolved and pushed members and hosts of the same parent domain; ``any``; ``none``:
-    redirects are not followed at all."""
+    """Which redirect targets may be given the credentials.  ``members``: the hosts of the URL on
+    any port, their addresses, and hosts of the same parent domain; ``any``; ``none``:
+    redirects are not followed at all, and targets that served are not remembered."""
 
     pushed_members: PushedMembers = "add"
     """What a ``failover-server-list`` does to the candidates; seeds are always kept."""

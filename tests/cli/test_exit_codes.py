@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from proton import Condition
 
 from haclient.cli import main, options
 from haclient.cli.exit_codes import CODES, DONE, LESS, NO_PRIMARY, REFUSED, UNUSABLE, USAGE
+from haclient.testing.threads import in_thread
 from tests.cli.command import run
 from tests.members import Members
+from tests.peers import primary, url
 
 COMMANDS = ("members", "send", "receive", "watch", "explain")
 PAGE = Path(__file__).parents[2] / "docs" / "command.md"
@@ -98,6 +101,19 @@ def test_0_and_5(members: Members) -> None:
     done = run("receive", primary.url, "$nothing", "-n", "1")
     assert done.returncode == REFUSED
     assert "$nothing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"), [("amqp:not-allowed", "not-allowed"), ("amqp:unauthorized-access", "unauthorized")]
+)
+def test_5_for_a_connection_that_every_member_refuses(condition: str, code: str) -> None:
+    """At once, and with the member's words."""
+    with in_thread(primary(refuses_opens=Condition(condition, "not from there"))) as peer:
+        done = run("send", url(peer), "orders", "-m", "x")
+        assert peer.refused == 1
+    assert done.returncode == REFUSED
+    assert f"{condition}: not from there" in done.stderr
+    assert done.stderr.endswith(f"More: haclient help {code}\n")
 
 
 def test_1_3_and_4(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -322,7 +322,8 @@ class TestRedirects:
         assert topology.may_follow(A, target, Policy(), credentials=True) is None
 
 
-ENDPOINTS = st.sampled_from([A, B, C, NAME, V4, V6, Endpoint("localhost", 5672)])
+TARGETS = [replace(each, origin=Origin.REDIRECT) for each in (A, C, V4, Endpoint("far.test", 5672))]
+ENDPOINTS = st.sampled_from([A, B, C, NAME, V4, V6, Endpoint("localhost", 5672), *TARGETS])
 VERSIONS = st.integers(0, 6)
 LISTS = st.lists(ENDPOINTS, max_size=4).map(tuple)
 CLAIMS = st.builds(
@@ -353,6 +354,8 @@ def test_no_evidence_breaks_the_laws_of_the_topology(option: PushedMembers, evid
         assert A in topology.candidates()
         assert set(before.addresses(NAME)) == set() or topology.addresses(NAME)
         assert len(set(topology.candidates())) == len(topology.candidates())
+        assert set(before.served) - set(topology.served) == set(), "there are few of them"
+        assert set(topology.served) <= {C, V4, TARGETS[-1]}, "and none that is listed"
         assert topology.version in {before.version, before.version + 1}
         assert (topology.version == before.version) or topology.primary is None
         heights = dict(topology.generations)
