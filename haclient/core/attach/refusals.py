@@ -11,8 +11,9 @@ Rules
    from each other for ever.
 4. A Detach without a condition is final: the peer had no trouble.
 
-Pure.  Sources: AMQP 1.0 part 2, sections 2.8.15 (amqp-error) and 2.8.18 (link-error); Apache Artemis,
-``ActiveMQMessageBundle`` 229200 (the limit of consumers, which AMQP clients get under several conditions).
+Pure.  Sources: AMQP 1.0 part 2, sections 2.8.15 (amqp-error), 2.8.17 (session-error) and 2.8.18 (link-error);
+Apache Artemis, ``ActiveMQMessageBundle`` 229200 (the limit of consumers, which AMQP clients get under several
+conditions).
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ _RETRIED: Mapping[str, float] = MappingProxyType(
         "amqp:link:detach-forced": math.inf,
         "amqp:internal-error": math.inf,
         "amqp:resource-limit-exceeded": math.inf,
+        # Broker-J 10.1, for a Flow behind an Attach that takes a link from the former connection: until
+        # that one has let go, it does not know the handle.
+        "amqp:session:unattached-handle": math.inf,
         NOT_FOUND: NOT_FOUND_TIMEOUT,
     }
 )

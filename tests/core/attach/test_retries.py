@@ -490,6 +490,25 @@ async def test_a_refusal_by_end_takes_the_other_links_down_once_at_most(api: API
         await connection.close()
 
 
+async def test_a_flow_for_a_link_that_is_still_being_stolen_is_no_end_of_the_link(api: API) -> None:
+    """As Broker-J answers while the former connection has the links: it does not know their handles yet.
+
+    The condition says nothing of the link, and the one that it is put down to may be another one.
+    """
+    watch = Watch()
+    condition = Condition("amqp:session:unattached-handle", "Received Flow with unknown handle 1")
+    async with primary() as peer:
+        connection = await api.connect(url(peer, **FAST), on_event=watch)
+        sender, receiver = await connection.create_sender("q"), await connection.create_receiver("other")
+        peer.refuses_by = "end"
+        await refused(watch, peer, condition, "q")
+        peer.refuses.clear()
+        assert (await sender.send(Message(body="sent"), timeout=10)).accepted
+        peer.put("other", "received")
+        await (await receiver.receive(timeout=10)).accept()
+        await connection.close()
+
+
 async def test_a_refusal_by_end_that_lasts_fails_that_link_alone(api: API) -> None:
     watch = Watch()
     async with primary() as peer:
