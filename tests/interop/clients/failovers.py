@@ -90,10 +90,11 @@ class Program:
         """How many messages were accepted, or received."""
         return len(self.recorder.progress)
 
-    async def until(self, what: str, condition: Callable[[], bool]) -> None:
+    async def until(self, what: str, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Wait for a line that makes this true.
 
-        :raises ProgramError: when it ends before, or nothing is printed for a long time.
+        :param patience: seconds without a line after which it stands still.
+        :raises ProgramError: when it ends before, or stands still.
         """
         while not condition():
             if self._reading.done():
@@ -101,7 +102,7 @@ class Program:
                 raise ProgramError(f"{self.recorder.name} ended before {what}: {self._tail()}")
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), PATIENCE)
+                await asyncio.wait_for(self._changed.wait(), patience)
             except TimeoutError:
                 raise ProgramError(
                     f"{self.recorder.name} stands still before {what}: {self._tail()}"
@@ -148,10 +149,13 @@ class Result:
         return self.verdict.holds and not self.missing
 
 
-async def run(client: Client, command: Command, *, kills: int, folder: Path) -> Result:
+async def run(
+    client: Client, command: Command, *, kills: int, folder: Path, last_wait: float = PATIENCE
+) -> Result:
     """Take a client through so many failovers.
 
     :param folder: for the programs' logs.
+    :param last_wait: seconds in which the receiver must get on, once all is sent.
     :raises ProgramError: when a program ended, or did not go on.
     """
     history = History()
@@ -165,7 +169,7 @@ async def run(client: Client, command: Command, *, kills: int, folder: Path) -> 
                 killed.append(time.monotonic())
                 await pair.kill_primary()
             await programs.go_on()
-            await programs.finish()
+            await programs.finish(last_wait)
         await pair.wait_ready(PATIENCE)
         await drain(pair.url, history)
     verdict = check(history)
@@ -219,12 +223,12 @@ class _Programs:
         for program, goal in zip(self.all, goals, strict=True):
             await program.until(f"{goal} messages", lambda p=program, g=goal: p.done >= g)  # type: ignore[misc]
 
-    async def finish(self) -> None:
+    async def finish(self, last_wait: float) -> None:
         """Send no more, receive all that is settled, and end."""
         await self.sender.end()
         await self._keeper.end()
         try:
-            await self.receiver.until("all that is settled", lambda: not self._missing())
+            await self.receiver.until("all that is settled", lambda: not self._missing(), last_wait)
         except ProgramError as error:
             missing = self._missing()
             raise ProgramError(f"{len(missing)} missing, {min(missing)}: {error}") from None
