@@ -14,9 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.interop.clients.building import MissingClientError
 from tests.interop.clients.failovers import ProgramError, Result, median_and_worst, run
 from tests.interop.clients.recorded import UnreadableLineError
-from tests.interop.clients.toolchains import CLIENTS, Client, MissingClientError
+from tests.interop.clients.toolchains import CLIENTS, Client
 
 _COLUMNS = (
     ("client", 21),

@@ -10,7 +10,8 @@ import pytest
 
 from tests.interop.clients import __main__ as program
 from tests.interop.clients import toolchains
-from tests.interop.clients.toolchains import CLIENTS, MissingClientError
+from tests.interop.clients.building import MissingClientError
+from tests.interop.clients.toolchains import CLIENTS
 
 
 @pytest.fixture
