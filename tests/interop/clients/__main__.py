@@ -65,8 +65,9 @@ def _wrongs(result: Result) -> str:
         "doubled": verdict.twice,
         "unexpected": verdict.unexpected,
         "out of order": verdict.disordered,
+        "not settled": range(result.unsettled),
     }
-    return "; ".join(f"{what}: {len(found)}, {found[0]}" for what, found in wrongs.items() if found)
+    return "; ".join(f"{what}: {len(found)}, first {found[0]}" for what, found in wrongs.items() if found)
 
 
 def _arguments() -> argparse.Namespace:

@@ -144,9 +144,14 @@ class Result:
     receive_outages: tuple[float, ...]
 
     @property
+    def unsettled(self) -> int:
+        """Messages that a sender gave up, or that the pair refused: a failover is no reason for either."""
+        return self.verdict.sent - self.verdict.acknowledged
+
+    @property
     def holds(self) -> bool:
         """Whether nothing happened that must not."""
-        return self.verdict.holds and not self.missing
+        return self.verdict.holds and not self.missing and self.unsettled == 0
 
 
 async def run(

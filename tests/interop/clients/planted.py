@@ -3,8 +3,8 @@
 planted.py send    MEMBERS QUEUE PRODUCER RATE WINDOW
 planted.py receive MEMBERS QUEUE
 
-PLANTED says what it does wrong: each 50th message is settled and never sent (``lose``) or sent twice
-(``double``), or the program ends in the midst (``end``).
+PLANTED says what it does wrong with each 50th message: it calls one settled that it did not send (``lose``),
+sends it twice (``double``), gives it up (``give up``), or ends (``end``).
 """
 
 # ruff: noqa: T201 - the history is what it prints
@@ -40,9 +40,9 @@ def send(url: str, queue: str, producer: str, rate: int, stopping: threading.Eve
             nth = number % _NTH == _NTH - 1
             if nth and planted == "end":
                 return
-            for _ in range({"lose": 0, "double": 2}.get(planted, 1) if nth else 1):
+            for _ in range({"lose": 0, "double": 2, "give up": 0}.get(planted, 1) if nth else 1):
                 sender.send(Message(body=body), timeout=30)
-            print("accepted", number, flush=True)
+            print("unknown" if nth and planted == "give up" else "accepted", number, flush=True)
             number += 1
             time.sleep(1 / rate)
 

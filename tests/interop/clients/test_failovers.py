@@ -37,6 +37,12 @@ async def test_a_message_that_is_twice_in_the_queue_is_found(tmp_path: Path) -> 
     assert all(number % 50 == 49 for number in doubled)
 
 
+async def test_a_message_that_its_sender_gives_up_is_found(tmp_path: Path) -> None:
+    result = await one_failover("give up", tmp_path)
+    assert not result.holds
+    assert result.unsettled >= 8
+
+
 async def test_a_settled_message_that_never_comes_is_found(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"\d+ missing, .*number=49.*stands still"):
         await one_failover("lose", tmp_path, last_wait=5)

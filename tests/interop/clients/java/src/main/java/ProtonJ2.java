@@ -1,3 +1,5 @@
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
@@ -76,8 +78,20 @@ public final class ProtonJ2 {
             if (delivery != null) {
                 Message<String> message = delivery.message();
                 History.say("received %d %d %s", link.get(), message.deliveryCount(), message.body());
-                delivery.accept();
+                try {
+                    delivery.accept();
+                } catch (ClientException error) {
+                    rethrowUnlessLost(error);
+                }
             }
+        }
+    }
+
+    /** A call may meet a connection that is lost, before the client's reconnect takes notice. */
+    private static void rethrowUnlessLost(ClientException error) throws ClientException {
+        System.err.println(error);
+        if (!(error.getCause() instanceof IOException || error.getCause() instanceof UncheckedIOException)) {
+            throw error;
         }
     }
 
@@ -108,12 +122,22 @@ public final class ProtonJ2 {
                     History.say("sent %d", next);
                     due.add(next++);
                 }
-                // Without waiting for credit: after a loss those before it come first.
-                Tracker tracker = due.isEmpty() ? null : sender.trySend(message(due.element()));
+                if (!due.isEmpty()) {
+                    send();
+                }
+                TimeUnit.NANOSECONDS.sleep(period);
+            }
+        }
+
+        /** Does not wait for credit: after a loss, those without an outcome are sent before this one. */
+        private void send() throws ClientException {
+            try {
+                Tracker tracker = sender.trySend(message(due.element()));
                 if (tracker != null) {
                     pending.add(new Pending(due.remove(), tracker.settlementFuture()));
                 }
-                TimeUnit.NANOSECONDS.sleep(period);
+            } catch (ClientException error) {
+                rethrowUnlessLost(error);
             }
         }
 
