@@ -12,7 +12,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import proton
 from measure import Sample, Stopwatch
@@ -34,11 +34,13 @@ class Job:
     window: int
     body: bytes
     durable: bool
+    duplicate_detection: bool = True
 
     @property
     def url(self) -> str:
         """The member's URL with the window, for ours."""
-        return f"amqp://{self.member}?window={self.window}"
+        ids = str(self.duplicate_detection).lower()
+        return f"amqp://{self.member}?window={self.window}&duplicate_detection={ids}"
 
 
 async def _submit(job: Job) -> Sample:
@@ -143,6 +145,7 @@ def _proton(job: Job) -> Sample:
 CLIENTS: dict[str, Callable[[Job], Sample]] = {
     "proton": _proton,
     "submit": lambda job: asyncio.run(_submit(job)),
+    "submit_without_ids": lambda job: asyncio.run(_submit(replace(job, duplicate_detection=False))),
     "send_many": lambda job: asyncio.run(_send_many(job)),
     "blocking": _blocking,
     "blocking_send_many": _blocking_send_many,
