@@ -1,0 +1,397 @@
+"""What is sent, and what must arrive: the suites of qpid-interop-test, as cases for any pair of shims.
+
+A case has a queue of its own.  Where the values belong to the command line and not to the messages (headers,
+properties), the sender is run once for each, and the receiver once for all of them.
+
+Source: the test modules of qpid-interop-test 2.0 (types, header section, JMS, large content).  The values of
+the types in maps and streams of JMS are ours: its own are texts alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.interop.qit.checkout import Shim, jms_values, type_values
+from tests.interop.qit.values import PRIMITIVES
+
+Check = Callable[[Mapping[str, Any]], str]
+"""What is wrong with a message that a receiver printed; empty if nothing is."""
+
+SUITES = ("types", "complex", "header", "jms", "jms-headers", "large", "larger")
+
+_JMS_KINDS = {
+    "text": ("string", "JMS_TEXTMESSAGE_TYPE"),
+    "bytes": ("binary", "JMS_BYTESMESSAGE_TYPE"),
+    "none": ("null", "JMS_MESSAGE_TYPE"),
+    "map": ("map", "JMS_MAPMESSAGE_TYPE"),
+    "stream": ("list", "JMS_STREAMMESSAGE_TYPE"),
+}
+# What the shim of a JMS client calls the type of a value.
+_JMS_VALUES = {"string": "text", "binary": "bytes", "null": "none"}
+_SAME = {"string": "text", "binary": "bytes", "null": "none"}
+_IN_MAPS: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "byte": [-128, 127],
+    "short": [-32768, 32767],
+    "int": [-(2**31), 2**31 - 1],
+    "long": [-(2**63), 2**53 + 1, 2**63 - 1],
+    "float": ["0x40490fdb", "0x80000000", "0x7f800000"],
+    "double": ["0x400921fb54442d18", "0x8000000000000000", "0x7ff0000000000000"],
+    "binary": ["", "48656c6c6f"],
+}
+_BITS = {"byte": 8, "short": 16, "int": 32, "long": 64}
+# Every value of QIT's for each field of a header section, in as few messages as there can be.
+_HEADERS: tuple[dict[str, Any], ...] = (
+    {"durable": True, "priority": 0, "ttl": 60_000, "first_acquirer": True},
+    {"durable": False, "priority": 4, "ttl": 300_000, "first_acquirer": False},
+    {"priority": 7},
+    {"priority": 9},
+    {},
+)
+# Which of QIT's values each header of JMS has, with the type that they are said to be of.
+_JMS_HEADERS = {
+    "JMSCorrelationID": (("string", "CORRELATION_ID_STRING"), ("bytes", "CORRELATION_ID_BYTES")),
+    "JMSReplyTo": (("queue", "REPLY_TO_QUEUE"), ("topic", "REPLY_TO_TOPIC")),
+    "JMSType": (("string", "JMS_TYPE"),),
+}
+_PROPERTY_SETS = ("BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "STRING")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value that must arrive.
+
+    :param name: for the page.
+    :param text: of the body by which its message is found; ``None`` where it is found by its place.
+    :param mark: a text of its message that its bytes come after.
+    """
+
+    name: str
+    check: Check
+    text: str | None = None
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One run of a sender.
+
+    :param arguments: its own; those for the broker and the queue come before.
+    :param messages: how many it sends.
+    :param items: one for each message, or those of the one message.
+    """
+
+    arguments: tuple[str, ...]
+    items: tuple[Item, ...]
+    messages: int = 1
+
+    def joined(self, other: Send) -> Send:
+        """This run and another one as one, for a sender that reads the type of each message."""
+        at = self.arguments.index("--data") + 1, other.arguments.index("--data") + 1
+        data = [*json.loads(self.arguments[at[0]]), *json.loads(other.arguments[at[1]])]
+        return Send(_data("string", data), self.items + other.items, self.messages + other.messages)
+
+    def split(self) -> list[Send]:
+        """Each message as a run of its own, where it is one item."""
+        if self.messages == 1 or len(self.items) != self.messages:
+            return [self]
+        at = self.arguments.index("--data") + 1
+        parts = []
+        for each, item in zip(json.loads(self.arguments[at]), self.items, strict=True):
+            given = [*self.arguments[:at], json.dumps([each]), *self.arguments[at + 1 :]]
+            if "--count" in given:
+                given[given.index("--count") + 1] = "1"
+            parts.append(Send(tuple(given), (item,)))
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is sent and received under one name.
+
+    :param large: the receiver's arguments, where it compares by itself.
+    :param seconds: how long the receiver waits.
+    """
+
+    suite: str
+    name: str
+    sends: tuple[Send, ...]
+    large: tuple[str, ...] = ()
+    seconds: int = 20
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Those of every run."""
+        return tuple(item for send in self.sends for item in send.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Cases that one queue carries, so that a receiver is run once for all of them.
+
+    :param joined: the suites whose cases one run of the sender sends.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    joined: tuple[str, ...] = ()
+
+    @property
+    def sends(self) -> tuple[Send, ...]:
+        """Those of every case, in order."""
+        together = [send for case in self.cases if case.suite in self.joined for send in case.sends]
+        alone = [send for case in self.cases if case.suite not in self.joined for send in case.sends]
+        return (*((functools.reduce(Send.joined, together),) if together else ()), *alone)
+
+    @property
+    def large(self) -> tuple[str, ...]:
+        """The receiver's arguments for what it compares by itself."""
+        return self.cases[0].large
+
+    @property
+    def seconds(self) -> int:
+        """How long a receiver waits."""
+        return self.cases[0].seconds
+
+
+def batches(checkout: Path, sender: Shim, suites: Sequence[str], *, jms_receivers: bool) -> Iterator[Batch]:
+    """What one sender sends to every receiver of one kind.
+
+    :param jms_receivers: whether those speak JMS.
+    """
+    values = jms_values(checkout)
+    small = [*_jms(values, jms_sender=sender.speaks_jms), _jms_headers(values, jms_sender=sender.speaks_jms)]
+    if not sender.speaks_jms and not jms_receivers:
+        small = [*_types(type_values(checkout)), _header(), *small]
+    # A broker orders by priority, so that the header section has a queue of its own.
+    for name, of in (
+        ("amqp", ("types", "complex")),
+        ("header", ("header",)),
+        ("jms", ("jms", "jms-headers")),
+    ):
+        if chosen := tuple(case for case in small if case.suite in of and case.suite in suites):
+            yield Batch(name, chosen, sender.joins if name == "amqp" else ())
+    for case in _large(jms_sender=sender.speaks_jms, jms_receivers=jms_receivers):
+        if case.suite in suites:
+            yield Batch(case.name, (case,))
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+def canonical(kind: str, value: Any) -> Any:
+    """Equal for the same value, whichever shim wrote it."""
+    if kind in ("float", "double") and isinstance(value, str):
+        return int(value, 16)
+    if kind in _BITS and isinstance(value, str):
+        bits = int(value, 16)
+        return bits - (1 << _BITS[kind]) if bits >> (_BITS[kind] - 1) else bits
+    if kind == "array":
+        return value["element_type"], [canonical(value["element_type"], item) for item in value["elements"]]
+    if kind == "list":
+        return [_pair(item) for item in value]
+    if kind == "map":
+        return sorted((repr(_pair(key)), repr(_pair(item))) for key, item in value)
+    if kind == "described":
+        return _pair(value["descriptor"]), _pair(value["value"])
+    return value.lower() if kind in ("binary", "bytes", "uuid") and isinstance(value, str) else value
+
+
+def _pair(pair: Any) -> tuple[str, Any]:
+    kind, value = pair
+    return kind, canonical(kind, value)
+
+
+def has_body(kind: str, value: Any) -> Check:
+    """A check for a body of this type and value."""
+    wanted = (_SAME.get(kind, kind), canonical(kind, value))
+
+    def check(message: Mapping[str, Any]) -> str:
+        found_kind, found = message["type"], message.get("value")
+        try:
+            got = (_SAME.get(found_kind, found_kind), canonical(found_kind, found))
+        except (TypeError, ValueError, KeyError):
+            got = (found_kind, found)
+        return "" if got == wanted else f"{_short(kind, value)} arrived as {_short(found_kind, found)}"
+
+    return check
+
+
+def _short(kind: str, value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return f"{kind} {text if len(text) <= 80 else text[:60] + f'... ({len(text)} characters)'}"
+
+
+def _types(values: Mapping[str, list[Any]]) -> Iterator[Case]:
+    for kind, each in values.items():
+        digits = {"float": 8, "double": 16}.get(kind)
+        written = [f"0x{value:0{digits}x}" if digits else value for value in each]
+        data = [{"index": index, "type": kind, "value": value} for index, value in enumerate(written)]
+        items = tuple(Item(_short(kind, value), has_body(kind, value)) for value in written)
+        suite = "types" if kind in PRIMITIVES else "complex"
+        yield Case(suite, kind, (Send(_data(kind, data), items, len(items)),))
+
+
+def _data(kind: str, data: list[dict[str, Any]], *more: str) -> tuple[str, ...]:
+    return ("--type", kind, "--count", str(len(data)), "--data", json.dumps(data), *more)
+
+
+# -- header section -------------------------------------------------------------------------------
+
+
+def _header() -> Case:
+    sends = []
+    for index, header in enumerate(_HEADERS):
+        text = f"header section {index}"
+        data = [{"index": index, "type": "string", "value": text}]
+        options = ("--message-header", json.dumps(header)) if header else ()
+        fields = header or {"delivery_count": 0}
+        items = tuple(
+            Item(f"{name} {json.dumps(value)}", _has_field(name, value), text)
+            for name, value in fields.items()
+        )
+        sends.append(Send(_data("string", data, *options), items))
+    return Case("header", "header section", tuple(sends))
+
+
+def _has_field(field: str, wanted: Any) -> Check:
+    def check(message: Mapping[str, Any]) -> str:
+        found = message.get("message_header", {}).get(field)
+        # A broker may count down what is left of the time to live.
+        good = 0 < found <= wanted if field == "ttl" and found is not None else found == wanted
+        return "" if good else f"{field} {wanted!r} arrived as {found!r}"
+
+    return check
+
+
+# -- JMS ------------------------------------------------------------------------------------------
+
+
+def _jms(values: Mapping[str, Any], *, jms_sender: bool) -> Iterator[Case]:
+    bodies: dict[tuple[str, str], list[Any]] = {
+        ("text", "string"): values["TEXT_MESSAGE_VALUES"],
+        ("bytes", "binary"): values["BYTES_MESSAGE_VALUES"],
+        ("none", "null"): [None],
+        ("map", "string"): values["MAP_MESSAGE_VALUES"],
+        ("stream", "string"): values["STREAM_MESSAGE_VALUES"],
+    }
+    for kind in ("map", "stream"):
+        bodies |= {(kind, each): of_type for each, of_type in _IN_MAPS.items()}
+    for kind, (amqp, jms) in _JMS_KINDS.items():
+        data: list[dict[str, Any]] = []
+        items: list[Item] = []
+        for (body, value_type), each in bodies.items():
+            for value in each if body == kind else ():
+                name = _JMS_VALUES.get(value_type, value_type) if jms_sender else value_type
+                data.append({"index": len(data), "type": name, "value": value})
+                items.append(Item(f"{kind}: {_short(value_type, value)}", has_body(value_type, value)))
+        arguments = _data(amqp, data, "--jms-mode")
+        if jms_sender:
+            arguments = ("--type", jms, "--data", json.dumps(data))
+        yield Case("jms", kind, (Send(arguments, tuple(items), len(items)),))
+
+
+def _jms_headers(values: Mapping[str, Any], *, jms_sender: bool) -> Case:
+    """One value of each header a message, and the properties of every type in one more."""
+    given: dict[str, list[dict[str, Any]]] = {
+        name: [
+            {"type": kind, "value": value}
+            for kind, known in sources
+            for value in values[f"JMS_HEADERS_{known}"]
+        ]
+        for name, sources in _JMS_HEADERS.items()
+    }
+    sends = []
+    for index in range(max(map(len, given.values()))):
+        headers = {name: contents[index] for name, contents in given.items() if index < len(contents)}
+        checks = [
+            (f"{name}: {content['type']} {content['value']}", _has_jms_header(name, content))
+            for name, content in headers.items()
+        ]
+        sends.append(_text(index, "--headers", headers, checks, jms_sender=jms_sender))
+    sets = {kind.lower(): values[f"JMS_PROPS_{kind}"] for kind in _PROPERTY_SETS}
+    checks = [(f"property: {next(iter(each))}, ...", _has_properties(each)) for each in sets.values()]
+    properties = {name: value for each in sets.values() for name, value in each.items()}
+    sends.append(_text(len(sends), "--properties", properties, checks, jms_sender=jms_sender))
+    return Case("jms-headers", "headers and properties", tuple(sends))
+
+
+def _text(index: int, option: str, value: Any, checks: list[tuple[str, Check]], *, jms_sender: bool) -> Send:
+    text = f"headers {index}"
+    data = [{"index": index, "type": "text" if jms_sender else "string", "value": text}]
+    if jms_sender:
+        arguments: tuple[str, ...] = ("--type", "JMS_TEXTMESSAGE_TYPE", "--data", json.dumps(data))
+    else:
+        arguments = _data("string", data, "--jms-mode")
+    items = tuple(Item(name, check, text, _mark(name)) for name, check in checks)
+    return Send((*arguments, option, json.dumps(value)), items)
+
+
+def _mark(name: str) -> str:
+    """The first property of an item; empty for a header, whose field has no name in the message."""
+    return name.removeprefix("property: ").partition(",")[0] if name.startswith("property: ") else ""
+
+
+def _has_jms_header(name: str, content: Mapping[str, Any]) -> Check:
+    wanted = content["value"]
+
+    def check(message: Mapping[str, Any]) -> str:
+        found: Any = message.get("headers", {}).get(name)
+        good = found == wanted
+        if name == "JMSReplyTo":
+            good = found == {"type": content["type"], "value": wanted}
+        elif isinstance(found, dict):
+            # The shim of JMS asks for bytes first, and has them of a text too.
+            bits = wanted if content["type"] == "bytes" else wanted.encode().hex()
+            good = found.get("type") == "bytes" and found["value"].lower() == bits
+        elif content["type"] == "bytes":
+            good = False
+        return "" if good else f"{content['type']} {wanted!r} arrived as {found!r}"
+
+    return check
+
+
+def _has_properties(properties: Mapping[str, Any]) -> Check:
+    def check(message: Mapping[str, Any]) -> str:
+        found = message.get("properties", {})
+        wrong = [
+            f"{name} {wanted} arrived as {found.get(name)}"
+            for name, wanted in properties.items()
+            if found.get(name) != wanted
+        ]
+        return "; ".join(wrong)
+
+    return check
+
+
+# -- large ----------------------------------------------------------------------------------------
+
+_MEBIBYTE = 1 << 20
+# Elements that are smaller than a usual frame, and no divisor of it, and larger ones.
+_PARTS = {"24 parts of 43,690": (24, 43_690), "5 parts of 196,608": (5, 196_608)}
+_JMS_CONTENT = ("binary", "string", "list", "map")
+
+
+def _large(*, jms_sender: bool, jms_receivers: bool) -> Iterator[Case]:
+    kinds = _JMS_CONTENT if jms_sender or jms_receivers else (*_JMS_CONTENT, "array", "described")
+    mode = ("--jms-mode",) if jms_receivers and not jms_sender else ()
+    for seed, kind in enumerate(kinds, start=100):
+        if kind in ("binary", "string"):
+            for suite, size in (("large", _MEBIBYTE), ("larger", 10 * _MEBIBYTE)):
+                options = ("--large-content", kind, "--size", str(size), "--seed", str(seed))
+                yield _whole(suite, f"{kind} of {size >> 20} MiB", options, mode)
+            continue
+        for name, (elements, size) in _PARTS.items():
+            options = ("--large-content", kind, "--elements", str(elements), "--element-size", str(size))
+            suite = "large" if kind in ("list", "array") else "larger"
+            yield _whole(suite, f"{kind}, {name}", (*options, "--seed", str(seed)), mode)
+
+
+def _whole(suite: str, name: str, options: tuple[str, ...], mode: tuple[str, ...]) -> Case:
+    item = Item(name, lambda said: "" if said.get("match") is True else json.dumps(said))
+    return Case(suite, name, (Send((*options, *mode), (item,)),), options, seconds=60)

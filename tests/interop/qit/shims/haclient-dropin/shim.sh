@@ -1,0 +1,5 @@
+#!/bin/sh
+# Runs the shim with the Python of $PYTHON, or that of this repository's virtual environment.
+root=$(cd "$(dirname "$(readlink -f "$0")")/../../../../.." && pwd)
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+exec "${PYTHON:-$root/.venv/bin/python}" -m tests.interop.qit.dropin "$@"
