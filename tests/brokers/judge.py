@@ -4,8 +4,8 @@ Rules
 -----
 * *Missing*: settled, and neither received by the consumer nor drained.
 * *Doubled*: stored twice.  In the queue that nobody consumes from, each message that is drained twice.  In
-  the other one, a message that comes again as if for the first time (delivery count 0), although no outage
-  lies between, and no loss that a program saw.
+  the other one, a message that comes again as if for the first time (delivery count 0), although neither an
+  outage lies between nor a loss of its consumer's connection.
 * *Redelivered*: any other message that comes again.  A consumer whose accept was lost gets it again.
 * An *outage* ends with the first settlement after the longest gap that begins before the primary accepts
   again.  The *client's share* is the part of it after the primary accepts; 0 if the judge noticed that later
@@ -76,8 +76,8 @@ class Evidence:
 
     history: History = field(default_factory=History)
     failures: list[Failure] = field(default_factory=list)
-    losses: list[Interval] = field(default_factory=list)
-    """From the loss of a connection until it was back."""
+    losses: dict[str, list[Interval]] = field(default_factory=lambda: defaultdict(list))
+    """From the loss of a connection until it was back, by program."""
     silent: set[str] = field(default_factory=set)
     """Producers that report their settlements at their end only."""
 
@@ -104,10 +104,11 @@ def read(paths: Sequence[Path], *, kept: str) -> Evidence:
         elif line["event"] == "Disconnected":
             lost[process] = line["time"]
         elif line["event"] == "Reconnected" and process in lost:
-            evidence.losses.append(Interval(lost.pop(process), line["time"]))
+            evidence.losses[process].append(Interval(lost.pop(process), line["time"]))
 
     evidence.history = read_journals(paths, take)
-    evidence.losses += [Interval(began, float("inf")) for began in lost.values()]
+    for process, began in lost.items():
+        evidence.losses[process].append(Interval(began, float("inf")))
     evidence.history.keeps(kept)
     return evidence
 
@@ -139,7 +140,7 @@ def judge(evidence: Evidence, faults: Sequence[Interval], *, detects_duplicates:
     :param detects_duplicates: whether a message that is stored twice is wrong.
     """
     verdict = check(evidence.history)
-    live = _doubled(evidence.history, [*faults, *evidence.losses])
+    live = _doubled(evidence, faults)
     doubled = (*verdict.twice, *live)
     measured = list(_measured(evidence, faults))
     wrong = [f"missing: {_shown(verdict.lost)}"] if verdict.lost else []
@@ -176,17 +177,18 @@ def _objection(failure: Failure) -> str:
     return ""
 
 
-def _doubled(history: History, disturbances: Sequence[Interval]) -> Iterator[Name]:
+def _doubled(evidence: Evidence, faults: Sequence[Interval]) -> Iterator[Name]:
     """Messages of queues with a consumer that came again without a reason."""
-    before: dict[Name, float] = {}
-    for receipt in sorted(history.receipts, key=lambda receipt: receipt.at):
-        if receipt.queue in history.kept:
+    before: dict[Name, Receipt] = {}
+    for receipt in sorted(evidence.history.receipts, key=lambda receipt: receipt.at):
+        if receipt.queue in evidence.history.kept:
             continue
         first = before.get(receipt.name)
-        before[receipt.name] = receipt.at
+        before[receipt.name] = receipt
         if first is None or receipt.count:
             continue
-        if not any(each.touches(first, receipt.at) for each in disturbances):
+        reasons = (*faults, *evidence.losses.get(first.link.consumer, ()))
+        if not any(each.touches(first.at, receipt.at) for each in reasons):
             yield receipt.name
 
 

@@ -33,8 +33,8 @@ def failed(error: str, *, after: float, limit: float, call: str = "send") -> str
     return line("fail", 0, call=call, error=error, text="the reason", after=after, limit=limit)
 
 
-def event(name: str, at: float) -> str:
-    return line("event", 0, process="c", event=name, time=at)
+def event(name: str, at: float, *, process: str = "c") -> str:
+    return line("event", 0, process=process, event=name, time=at)
 
 
 def judged(
@@ -90,6 +90,12 @@ def test_a_message_that_comes_again_after_a_loss_of_its_own_is_redelivered(tmp_p
     lost = event("Disconnected", 3.2) + event("Reconnected", 3.4)
     judgement = judged(tmp_path, sent(0), lost, received(0, at=3.0), received(0, at=4.0))
     assert (judgement.doubled, judgement.redelivered, judgement.wrong) == (0, 1, [])
+
+
+def test_a_loss_of_the_producer_is_no_reason_for_a_second_delivery(tmp_path: Path) -> None:
+    lost = event("Disconnected", 3.2, process="p") + event("Reconnected", 3.4, process="p")
+    judgement = judged(tmp_path, sent(0), lost, received(0, at=3.0), received(0, at=4.0))
+    assert (judgement.doubled, judgement.redelivered) == (1, 0)
 
 
 def test_a_message_that_was_refused_and_arrives_is_found(tmp_path: Path) -> None:
