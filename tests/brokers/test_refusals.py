@@ -12,7 +12,7 @@ import pytest
 
 from tests.brokers.application import attach, check, connect, received, refused, running, send
 from tests.brokers.products.artemis import Artemis
-from tests.brokers.products.artemis_config import Kind, Settings
+from tests.brokers.products.artemis_config import Kind, Limit, Settings
 from tests.brokers.products.broker_j import BrokerJ
 from tests.brokers.products.rabbitmq import OneRabbitMQ
 from tests.brokers.topology import Launch
@@ -40,7 +40,7 @@ async def test_artemis_refuses_users_and_addresses_that_it_does_not_know(tmp_pat
 
 @pytest.mark.parametrize(("policy", "stored"), [("BLOCK", MANY), ("FAIL", 13), ("DROP", 13)])
 async def test_artemis_refuses_or_drops_what_is_too_much(tmp_path: Path, policy: str, stored: int) -> None:
-    settings = Settings(full_policy=policy, max_bytes=FEW)
+    settings = Settings(limits=(Limit("#", policy, FEW),))
     async with running("artemis-single", Artemis(Kind.SINGLE, Launch(tmp_path), settings)) as broker:
         seen = await refused(send(broker.url, ADDRESS, MANY))
         if policy == "BLOCK":  # the credit that was given holds: only the next link gets none

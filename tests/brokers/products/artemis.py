@@ -75,6 +75,16 @@ class Artemis:
         """See ``BrokerCluster``."""
         return f"amqp://{USER}:{PASSWORD.replace(' ', '%20')}@{self.group.addresses}"
 
+    async def start_process(self) -> None:
+        """Start the first member, and wait until it listens: a router takes no sender itself."""
+        write(self._instance(0))
+        self._processes[0].start()
+
+        async def active() -> bool:
+            return self._processes[0].last("AMQ221007") >= 0
+
+        await self.group.until(active, "active member")
+
     async def start(self) -> None:
         """See ``BrokerCluster``."""
         await self.group.open_routes(self._launch.fault)

@@ -42,26 +42,36 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What becomes of messages for addresses that are full.
+
+    :ivar match: of the addresses, for example ``block.#``.
+    :ivar policy: PAGE, BLOCK, DROP or FAIL.
+    :ivar max_bytes: when an address is full.
+    """
+
+    match: str
+    policy: str
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What a test wants otherwise.
 
     :ivar anycast: what addresses made by clients are; ``False`` leaves Artemis' default, MULTICAST.
     :ivar unmade: an address that is not made when clients ask for it, as all others are.
-    :ivar guests: let in clients without a known name.
-    :ivar full_policy: PAGE, BLOCK, DROP or FAIL when an address has ``max_bytes``.
-    :ivar max_bytes: of an address; -1 is without a limit.
+    :ivar limits: of some addresses, or of all (``#``).
     :ivar id_cache: how many ids the duplicate detection of an address remembers.
-    :ivar advertised: what each member tells of itself to the others and to clients, in their order; where it
-        listens by default.
-    :ivar redirects_to: a connection router sends clients to one of these; in their order of members.
-    :ivar mirror_to: where everything is mirrored to, ``tcp://host:port``.
+    :ivar advertised: what each member tells of itself to the others and to clients, ``host:port`` in their
+        order; an empty one is where it listens.
+    :ivar redirects_to: a connection router redirects every client to the first of these that is there.
+    :ivar mirror_to: the broker that has everything before a client's message is accepted.
     """
 
     anycast: bool = True
     unmade: str = ""
-    guests: bool = False
-    full_policy: str = "PAGE"
-    max_bytes: int = -1
+    limits: tuple[Limit, ...] = ()
     id_cache: int = 20_000
     advertised: tuple[str, ...] = ()
     redirects_to: tuple[str, ...] = ()
@@ -99,7 +109,7 @@ def write(instance: Instance) -> None:
         ("broker.xml", broker(instance)),
         ("bootstrap.xml", _bootstrap(instance.folder)),
         ("management.xml", '<management-context xmlns="http://activemq.apache.org/schema"/>\n'),
-        ("login.config", _login(guests=instance.settings.guests)),
+        ("login.config", _LOGIN),
         ("artemis-users.properties", f"{USER} = {PASSWORD}\n"),
         ("artemis-roles.properties", f"amq = {USER}\n"),
         ("log4j2.properties", _LOG),
@@ -164,26 +174,28 @@ def _policy(way: str, role: str, terms: str) -> str:
 
 
 def _connectors(instance: Instance) -> str:
-    made = [
-        f'<connector name="member-{number}">tcp://{address}</connector>'
-        for number, address in enumerate(instance.connectors)
-    ]
-    if instance.settings.advertised:
-        advertised = instance.settings.advertised[instance.number]
-        made.append(f'<connector name="advertised">tcp://{advertised}</connector>')
+    named = {f"member-{number}": address for number, address in enumerate(instance.connectors)}
+    named |= {f"target-{number}": address for number, address in enumerate(instance.settings.redirects_to)}
+    if advertised := _advertised(instance):
+        named["advertised"] = advertised
+    made = (f'<connector name="{name}">tcp://{address}</connector>' for name, address in named.items())
     return f"    <connectors>{''.join(made)}</connectors>\n"
+
+
+def _advertised(instance: Instance) -> str:
+    advertised = instance.settings.advertised
+    return advertised[instance.number] if advertised else ""
 
 
 def _acceptors(instance: Instance) -> str:
     router = ";router=redirect" if instance.settings.redirects_to else ""
     options = f"protocols=CORE,AMQP;amqpDuplicateDetection=true;amqpMinLargeMessageSize=102400{router}"
-    # Listening alone is not asked for by an HA policy: a passive member refuses TCP.
     acceptor = f'<acceptor name="amqp">tcp://{instance.listen.authority}?{options}</acceptor>'
     return f"    <acceptors>{acceptor}</acceptors>\n"
 
 
 def _cluster(instance: Instance) -> str:
-    own = "advertised" if instance.settings.advertised else f"member-{instance.number}"
+    own = "advertised" if _advertised(instance) else f"member-{instance.number}"
     others = "".join(
         f"<connector-ref>member-{number}</connector-ref>"
         for number in range(len(instance.connectors))
@@ -205,49 +217,70 @@ def _cluster(instance: Instance) -> str:
 
 
 def _router(instance: Instance) -> str:
-    if not instance.settings.redirects_to:
+    targets = range(len(instance.settings.redirects_to))
+    if not targets:
         return ""
-    raise NotImplementedError
+    names = "".join(f"<connector-ref>target-{number}</connector-ref>" for number in targets)
+    return f"""\
+    <connection-routers>
+      <connection-router name="redirect">
+        <key-type>CLIENT_ID</key-type>
+        <policy name="FIRST_ELEMENT"/>
+        <pool>
+          <username>{USER}</username>
+          <password>{PASSWORD}</password>
+          <check-period>{_CHECK_PERIOD}</check-period>
+          <static-connectors>{names}</static-connectors>
+        </pool>
+      </connection-router>
+    </connection-routers>
+"""
 
 
 def _mirror(instance: Instance) -> str:
     if not instance.settings.mirror_to:
         return ""
     uri = quoteattr(f"tcp://{instance.settings.mirror_to}")
-    attributes = f'name="mirror" user={quoteattr(USER)} password={quoteattr(PASSWORD)} retry-interval="200"'
+    account = f"user={quoteattr(USER)} password={quoteattr(PASSWORD)}"
     return f"""\
     <broker-connections>
-      <amqp-connection uri={uri} {attributes} reconnect-attempts="-1"><mirror/></amqp-connection>
+      <amqp-connection uri={uri} name="mirror" {account} retry-interval="200" reconnect-attempts="-1">
+        <mirror sync="true"/>
+      </amqp-connection>
     </broker-connections>
 """
 
 
 def _address_settings(settings: Settings) -> str:
-    anycast = (
-        "<default-address-routing-type>ANYCAST</default-address-routing-type>"
-        "<default-queue-routing-type>ANYCAST</default-queue-routing-type>"
-        if settings.anycast
-        else ""
-    )
-    unmade = f"""
+    limits = {limit.match: limit for limit in (Limit("#", "PAGE", -1), *settings.limits)}
+    each = "".join(_address_setting(limit, anycast=settings.anycast) for limit in limits.values())
+    unmade = f"""\
       <address-setting match={quoteattr(settings.unmade)}>
         <auto-create-queues>false</auto-create-queues>
         <auto-create-addresses>false</auto-create-addresses>
-      </address-setting>"""
+      </address-setting>
+"""
+    return f"    <address-settings>\n{each}{unmade if settings.unmade else ''}    </address-settings>"
+
+
+def _address_setting(limit: Limit, *, anycast: bool) -> str:
+    kind = (
+        "<default-address-routing-type>ANYCAST</default-address-routing-type>"
+        "<default-queue-routing-type>ANYCAST</default-queue-routing-type>"
+    )
     return f"""\
-    <address-settings>
-      <address-setting match="#">
+      <address-setting match="{limit.match}">
         <redelivery-delay>0</redelivery-delay>
         <max-delivery-attempts>-1</max-delivery-attempts>
-        <max-size-bytes>{settings.max_bytes}</max-size-bytes>
-        <address-full-policy>{settings.full_policy}</address-full-policy>
-        {anycast}
+        <max-size-bytes>{limit.max_bytes}</max-size-bytes>
+        <address-full-policy>{limit.policy}</address-full-policy>
+        {kind if anycast else ""}
         <auto-create-queues>true</auto-create-queues>
         <auto-create-addresses>true</auto-create-addresses>
         <auto-delete-queues>false</auto-delete-queues>
         <auto-delete-addresses>false</auto-delete-addresses>
-      </address-setting>{unmade if settings.unmade else ""}
-    </address-settings>"""
+      </address-setting>
+"""
 
 
 def _bootstrap(folder: Path) -> str:
@@ -261,21 +294,13 @@ def _bootstrap(folder: Path) -> str:
 """
 
 
-def _login(*, guests: bool) -> str:
-    security = "org.apache.activemq.artemis.spi.core.security.jaas"
-    guest = f"""
-  {security}.GuestLoginModule sufficient
-    org.apache.activemq.jaas.guest.user="{USER}"
-    org.apache.activemq.jaas.guest.role="amq";"""
-    return f"""\
-activemq {{
-  {security}.PropertiesLoginModule {"sufficient" if guests else "required"}
+_LOGIN = """\
+activemq {
+  org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule required
     org.apache.activemq.jaas.properties.user="artemis-users.properties"
-    org.apache.activemq.jaas.properties.role="artemis-roles.properties";{guest if guests else ""}
-}};
+    org.apache.activemq.jaas.properties.role="artemis-roles.properties";
+};
 """
-
-
 _PERMISSIONS = (
     "createNonDurableQueue",
     "deleteNonDurableQueue",
