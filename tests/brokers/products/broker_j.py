@@ -41,14 +41,19 @@ _QUEUES = {
 
 
 class BrokerJ:
-    """See ``BrokerCluster``."""
+    """See ``BrokerCluster``.
+
+    :param guests: a second port of each node lets in clients without a name, and to the virtual host without
+        its name; ``url`` has those ports then.
+    """
 
     name = "broker-j"
     version = installed.BROKER_J_VERSION
     detects_duplicates = False
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, *, guests: bool = False) -> None:
         self._launch = launch
+        self._guests = guests
         self._nodes = [_Node(number, launch.folder) for number in range(_SIZE)]
         self.members = [node.member for node in self._nodes]
         self.group = Group(self.members, Account(_USER, _PASSWORD, hostname=_HOST))
@@ -61,6 +66,8 @@ class BrokerJ:
     @property
     def url(self) -> str:
         """See ``BrokerCluster``."""
+        if self._guests:
+            return f"amqp://{','.join(node.guests.authority for node in self._nodes)}"
         return f"amqp://{_USER}:{_PASSWORD}@{self.group.addresses}?vhost={_HOST}"
 
     async def start(self) -> None:
@@ -119,6 +126,7 @@ class _Node:
         host = loopback_host()
         self._http = Endpoint(host, free_port(host))
         self._replication = Endpoint(host, free_port(host))
+        self.guests = Endpoint(host, free_port(host))
         work, lib = self._folder, installed.BROKER_J / "lib"
         configuration = ("-icp", str(work / "initial.json"), "-sp", str(work / "config.json"))
         main = ("-cp", f"{lib}/*", "org.apache.qpid.server.Main", *configuration)
@@ -174,11 +182,24 @@ class _Node:
                     "type": "Plain",
                     "secureOnlyMechanisms": [],
                     "users": [{"name": _USER, "type": "managed", "password": _PASSWORD}],
-                }
+                },
+                {"name": "anonymous", "type": "Anonymous"},
             ],
             "ports": [
                 self._port("AMQP", self.member.endpoint, "AMQP_1_0")
                 | {"virtualhostaliases": [{"name": "nameAlias", "type": "nameAlias"}]},
+                self._port("guests", self.guests, "AMQP_1_0")
+                | {
+                    "authenticationProvider": "anonymous",
+                    "virtualhostaliases": [
+                        {
+                            "name": "any",
+                            "type": "patternMatchingAlias",
+                            "pattern": ".*",
+                            "virtualHostNode": self._name,
+                        }
+                    ],
+                },
                 self._port("HTTP", self._http, "HTTP"),
             ],
             "virtualhostnodes": [self._replicated(nodes)],
