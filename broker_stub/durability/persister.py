@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker_stub.amqp.message_format import PLAIN
@@ -213,21 +213,25 @@ class Persister:
         self.counted(queue, (message.number,))
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """A consumer has added annotations."""
-        self.rewrite(queue, (message,))
+        """A consumer has added annotations.  A full disk does not take them, so that others may accept."""
+        self.flush()
+        self._write_again(self._store.rewrite_message, queue, message)
 
     def rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
         """Write messages anew that a queue has, as they are now; the store's sequence of it."""
         self.flush()
         for message in messages:
-            self._store.put_message(
-                self._keys[queue.identity],
-                message.number,
-                stored(message.data, message.annotations),
-                delivery_count=message.failover_delivery_count,
-                expires_at=message.expires_at_ms,
-            )
+            self._write_again(self._store.put_message, queue, message)
         return self._store.sequence
+
+    def _write_again(self, put: Callable[..., int], queue: Queue, message: Message) -> None:
+        put(
+            self._keys[queue.identity],
+            message.number,
+            stored(message.data, message.annotations),
+            delivery_count=message.failover_delivery_count,
+            expires_at=message.expires_at_ms,
+        )
 
     def counted(self, queue: Queue, numbers: Iterable[int]) -> None:
         """Messages were given to consumers, here or at the primary."""

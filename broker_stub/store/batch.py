@@ -38,6 +38,7 @@ class Changes:
     __slots__ = (
         "_counted",
         "_removed",
+        "_rewritten",
         "confirmed",
         "confirmed_kept",
         "duplicates",
@@ -55,10 +56,24 @@ class Changes:
         self.site_progress: Mapping[str, Any] | None = None
         self._removed: dict[int, None] = {}
         self._counted: dict[int, int] = {}
+        self._rewritten: set[int] = set()
+
+    def put(self, message_id: int, row: tuple[bytes, int, int | None]) -> None:
+        """Write the message."""
+        self.puts[message_id] = row
+        if self._rewritten:
+            self._rewritten.discard(message_id)
+
+    def rewrite(self, message_id: int, row: tuple[bytes, int, int | None]) -> None:
+        """Write a message again that is in the database or in this batch."""
+        if message_id not in self.puts:
+            self._rewritten.add(message_id)
+        self.puts[message_id] = row
 
     def remove(self, message_id: int) -> None:
         """The message is gone, be it in the database or in this batch."""
         self.puts.pop(message_id, None)
+        self._rewritten.discard(message_id)
         self._removed[message_id] = None
 
     def count(self, message_id: int) -> None:
@@ -70,10 +85,13 @@ class Changes:
         elif message_id not in self._removed:
             self._counted[message_id] = self._counted.get(message_id, 0) + 1
 
-    def drop_counts(self) -> bool:
-        """Count no delivery of a message that is in the database; whether there was one to count."""
-        had = bool(self._counted)
+    def drop_rewrites(self) -> bool:
+        """Leave messages that are in the database as they are; whether one was to be written again."""
+        had = bool(self._counted or self._rewritten)
         self._counted.clear()
+        for message_id in self._rewritten:
+            del self.puts[message_id]
+        self._rewritten.clear()
         return had
 
     @property
@@ -107,14 +125,14 @@ class Batch:
         """Whether there is nothing to do."""
         return not self.sequence and not self.reads
 
-    def drop_counts(self) -> bool:
-        """Leave deliveries uncounted; whether there were any.
+    def drop_rewrites(self) -> bool:
+        """Leave deliveries uncounted, and rewritten messages as they were; whether there were any.
 
-        To count a delivery writes the whole message again, which a full disk has no room for.  What is lost
-        is how often the message was given to a consumer, as this store will tell after a crash.
+        Each writes the whole message again, which a full disk has no room for.  After a crash this store
+        has neither how often these messages were given to a consumer, nor what consumers added to them.
         """
         gathered = [change for step in self.steps if isinstance(step, dict) for change in step.values()]
-        return sum(change.drop_counts() for change in gathered) > 0  # of each of them
+        return sum(change.drop_rewrites() for change in gathered) > 0  # of each of them
 
     def of(self, queue: int) -> Changes:
         """What is gathered for a queue."""

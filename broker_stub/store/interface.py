@@ -236,6 +236,14 @@ class Store(Protocol):
         :raises UnknownQueueError: when there is no such queue.
         """
 
+    def rewrite_message(
+        self, queue: int, message_id: int, data: bytes, *, delivery_count: int, expires_at: int | None
+    ) -> int:
+        """Put a message again that is there.  On a full disk it stays as it was, and holds up nothing.
+
+        :raises UnknownQueueError: when there is no such queue.
+        """
+
     def remove_messages(self, queue: int, ids: Iterable[int]) -> int:
         """Messages are gone.  Ids and queues that are not there are no error."""
 

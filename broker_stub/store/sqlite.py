@@ -279,11 +279,19 @@ class SqliteStore(Committing):
         if message_id > state.last_id:  # noqa: PLR1730  (no call: faster)
             state.last_id = message_id
         changes = self._batch.of(queue)
-        changes.puts[message_id] = (data, delivery_count, expires_at)
+        changes.put(message_id, (data, delivery_count, expires_at))
         changes.last_id = state.last_id
         if duplicate_id is not None:
             state.position += 1
             changes.duplicates.append((state.position, duplicate_id, message_id))
+        return self._appended()
+
+    def rewrite_message(
+        self, queue: int, message_id: int, data: bytes, *, delivery_count: int, expires_at: int | None
+    ) -> int:
+        """See ``Store``."""
+        self._state(queue)
+        self._batch.of(queue).rewrite(message_id, (data, delivery_count, expires_at))
         return self._appended()
 
     def remove_messages(self, queue: int, ids: Iterable[int]) -> int:

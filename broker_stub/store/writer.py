@@ -199,7 +199,7 @@ class Writer:
         def truncate() -> bool:
             return disk.truncate_log(connection)
 
-        for gave in (truncate, batch.drop_counts, disk.release, truncate):
+        for gave in (truncate, batch.drop_rewrites, disk.release, truncate):
             if gave():
                 error = self._tried(batch, commits)
                 if error is None:

@@ -66,6 +66,15 @@ async def test_messages_come_back_in_the_order_of_their_ids(store: Store) -> Non
     assert (await store.load()).queues[0].last_id == 2**63 - 1
 
 
+async def test_a_message_that_is_written_again_keeps_its_place(store: Store) -> None:
+    queue = declare(store)
+    for number in (1, 2):
+        store.put_message(queue, number, b"old", expires_at=9)
+    store.rewrite_message(queue, 1, b"new", delivery_count=3, expires_at=None)
+    store.count_delivery(queue, [1])
+    assert await messages(store, queue) == [StoredMessage(1, b"new", 4, None), StoredMessage(2, b"old", 0, 9)]
+
+
 async def test_a_chunk_is_bounded_and_chunks_have_no_gap(store: Store) -> None:
     queue = declare(store)
     for number in range(1, 2502):

@@ -113,6 +113,62 @@ asyncio.run(main())
 """
 
 
+# Consumers add annotations to messages of 2 MiB each, while others accept what is there.
+_REWRITES = """
+import asyncio, os, sys, uuid
+from pathlib import Path
+from broker_stub.store import QueueRecord, open_store
+
+disk, size = Path(sys.argv[1]), 2 << 20
+
+async def main():
+    store = await open_store(disk / "store", duplicates=10, reserve=2 << 20)
+    store.put_queue(QueueRecord(identity=uuid.UUID(int=16), name="q"))
+    key = store.queue_key(uuid.UUID(int=16))
+    for number in range(1, 4):
+        store.put_message(key, number, bytes([number]) * size)
+        await store.when_committed(store.sequence)
+    with (disk / "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    for number in (1, 2, 3):
+        store.rewrite_message(key, number, b"new" * size, delivery_count=1, expires_at=None)
+        store.count_delivery(key, [number])
+    store.remove_messages(key, [3])
+    await store.when_committed(store.sequence)
+    print(*[f"{row.id} {row.data[:1].hex()}" async for chunk in store.messages(key) for row in chunk])
+    (disk / "filler").unlink()
+    store.rewrite_message(key, 2, b"new", delivery_count=1, expires_at=None)
+    await store.close()
+    store = await open_store(disk / "store", duplicates=10, reserve=0)
+    print(*[f"{row.id} {row.data[:1].hex()}" async for chunk in store.messages(key) for row in chunk])
+    await store.close()
+
+asyncio.run(asyncio.wait_for(main(), 60))
+"""
+
+
+def ran(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What a script printed on a disk of 24 MiB."""
+    with SmallDisk(folder / "disk", "24m") as disk:
+        return subprocess.run(
+            [*disk.wrapper, sys.executable, "-c", script, str(folder / "disk")],
+            env={"PYTHONPATH": str(_SOURCES)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+
+
+def test_what_is_written_again_on_a_full_disk_holds_up_nobody_who_accepts(tmp_path: Path) -> None:
+    result = ran(_REWRITES, tmp_path)
+    assert result.stdout.splitlines() == ["1 01 2 02", "1 01 2 6e"], result.stderr
+
+
 async def test_who_asks_late_learns_what_was_measured_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,16 +184,7 @@ async def test_who_asks_late_learns_what_was_measured_before(
 
 
 def test_the_disk_may_be_full_at_any_moment(tmp_path: Path) -> None:
-    with SmallDisk(tmp_path / "disk", "24m") as disk:
-        command = [*disk.wrapper, sys.executable, "-c", _SCRIPT, str(tmp_path / "disk")]
-        result = subprocess.run(
-            command,
-            env={"PYTHONPATH": str(_SOURCES)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
-        )
+    result = ran(_SCRIPT, tmp_path)
     assert result.returncode == 0, result.stderr
     steps, opened, refused, removed, written, fresh_refused, fresh_opened = map(int, result.stdout.split())
     assert (opened, refused, removed) == (steps, 0, steps), "with its reserve it is always opened and emptied"

@@ -74,6 +74,14 @@ class StoreMachine(RuleBasedStateMachine):
             if number in found:
                 found[number] = found[number]._replace(delivery_count=found[number].delivery_count + 1)
 
+    @rule(queue=QUEUES, id=IDS, data=st.binary(max_size=9), count=st.integers(0, 9))
+    def rewrite(self, queue: int, id: int, data: bytes, count: int) -> None:  # noqa: A002
+        key, found = self.key(queue), self.of(queue)["messages"]
+        if id in found:
+            write = self.store.rewrite_message
+            self.on_loop(write, key, id, data, delivery_count=count, expires_at=None)
+            found[id] = StoredMessage(id, data, count, None)
+
     @rule(queue=QUEUES, names=st.lists(st.binary(max_size=3), max_size=6))
     def remember(self, queue: int, names: list[bytes]) -> None:
         pairs = [(name, 1) for name in names]
