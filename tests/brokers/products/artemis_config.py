@@ -61,6 +61,7 @@ class Settings:
 
     :ivar anycast: what addresses made by clients are; ``False`` leaves Artemis' default, MULTICAST.
     :ivar unmade: an address that is not made when clients ask for it, as all others are.
+    :ivar guests: let in clients without a known name.
     :ivar limits: of some addresses, or of all (``#``).
     :ivar id_cache: how many ids the duplicate detection of an address remembers.
     :ivar advertised: what each member tells of itself to the others and to clients, ``host:port`` in their
@@ -71,6 +72,7 @@ class Settings:
 
     anycast: bool = True
     unmade: str = ""
+    guests: bool = False
     limits: tuple[Limit, ...] = ()
     id_cache: int = 20_000
     advertised: tuple[str, ...] = ()
@@ -109,7 +111,7 @@ def write(instance: Instance) -> None:
         ("broker.xml", broker(instance)),
         ("bootstrap.xml", _bootstrap(instance.folder)),
         ("management.xml", '<management-context xmlns="http://activemq.apache.org/schema"/>\n'),
-        ("login.config", _LOGIN),
+        ("login.config", _login(guests=instance.settings.guests)),
         ("artemis-users.properties", f"{USER} = {PASSWORD}\n"),
         ("artemis-roles.properties", f"amq = {USER}\n"),
         ("log4j2.properties", _LOG),
@@ -294,13 +296,21 @@ def _bootstrap(folder: Path) -> str:
 """
 
 
-_LOGIN = """\
-activemq {
-  org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule required
+def _login(*, guests: bool) -> str:
+    security = "org.apache.activemq.artemis.spi.core.security.jaas"
+    guest = f"""
+  {security}.GuestLoginModule sufficient
+    org.apache.activemq.jaas.guest.user="{USER}"
+    org.apache.activemq.jaas.guest.role="amq";"""
+    return f"""\
+activemq {{
+  {security}.PropertiesLoginModule {"sufficient" if guests else "required"}
     org.apache.activemq.jaas.properties.user="artemis-users.properties"
-    org.apache.activemq.jaas.properties.role="artemis-roles.properties";
-};
+    org.apache.activemq.jaas.properties.role="artemis-roles.properties";{guest if guests else ""}
+}};
 """
+
+
 _PERMISSIONS = (
     "createNonDurableQueue",
     "deleteNonDurableQueue",
