@@ -27,6 +27,9 @@ def fixed_delays(reconnect: Any) -> FixedDelays | None:
     if reconnect is None or reconnect is True:
         return None
     delays = _read(reconnect)
+    tries = reconnect.kwargs.get("max_tries") if type(reconnect) is Backoff else None
+    if tries is not None and delays:
+        return FixedDelays(delays, rounds=tries)
     endless = not isinstance(reconnect, Sized) and len(delays) == _READ_AHEAD
     if endless:
         return FixedDelays((*delays[:-1], max(_LEAST, delays[-1])))

@@ -74,6 +74,13 @@ def test_a_backoff_has_the_delays_that_proton_waits(
     assert endless.rounds == math.inf
 
 
+def test_a_backoff_of_many_tries_has_an_end() -> None:
+    """Its last delay repeats until then."""
+    delays = fixed_delays(Backoff(max_tries=1500))
+    assert delays is not None
+    assert (delays.rounds, delays.delays[-1]) == (1500, 10.0)
+
+
 def test_a_backoff_that_two_connections_share_is_whole_for_both() -> None:
     """proton's is used up by the first."""
     backoff = Backoff(max_tries=4)
