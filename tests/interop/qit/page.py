@@ -56,7 +56,8 @@ Every value of [Apache Qpid's interoperability test](https://github.com/apache/q
 A cell is how many values arrived with their type and to the bit, of how many. QIT has only texts in maps
 and streams of JMS; the other types there are ours. *Killed*: SIGKILL to the primary, again and again, while
 a shim of ours sends or receives, and once between the sender and the receivers. Foreign shims know one
-address and do not reconnect, so nothing is killed while one of them runs.
+address and do not reconnect, so nothing is killed while one of them runs. A pair that a section does not
+name was not run there.
 """
 _JUDGING = """\
 python-proton's codec is the judge, as one more receiver. If it reads what was sent, the receiver that does
@@ -188,6 +189,8 @@ class _Failure:
     def heading(self) -> tuple[str, str]:
         """What is to blame, and why."""
         suite, fault = self.result.suite, self.item.fault
+        if fault == BROKER:
+            return _BROKERS.get(self.result.broker, self.result.broker), ""
         cause = cause_of(fault, sending=self.sending, suite=suite, problem=self.item.problem)
         if cause is None:
             return f"{NAMES.get(fault, fault)}, {'as a sender' if self.sending else 'as a receiver'}", ""
