@@ -200,6 +200,8 @@ def main(
 def _chosen(only: Sequence[str], *, whole: bool) -> list[Cell]:
     """A word that names a cell outside the subset brings the cell in."""
     cells = every(faults())
+    if unknown := [text for text in only if not selected(cells, [text])]:
+        raise click.UsageError(f"no cell that can be run here has all these words: {', '.join(unknown)}")
     return selected(cells, only) if whole or only else pairwise(cells)
 
 

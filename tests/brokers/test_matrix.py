@@ -40,6 +40,14 @@ def test_a_cluster_that_is_not_installed_is_skipped_with_the_reason(
     assert "skipped: broker-j: broker-j is not installed" in output
 
 
+def test_words_that_choose_no_cell_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    code, output = invoke("--only", _CELL, "--only", "pair kil", "--results", str(path))
+    assert code == 2
+    assert "has all these words: pair kil" in output
+    assert not path.exists()
+
+
 def test_words_choose_cells() -> None:
     cells = [
         Cell("pair", "cli", Fault.KILL),
