@@ -11,7 +11,8 @@ and the message's number, so a second copy is recognised as long as the dead-let
 Rules
 -----
 * A message is never lost for want of a dead-letter queue: while there is none, none can be made, no binding
-  fits, or it is full, the message waits in its queue, and counts as one of its messages.  It is tried again
+  fits, it is full, or nothing more can be stored (a copy that a full disk refuses would hold up those who
+  accept), the message waits in its queue, and counts as one of its messages.  It is tried again
   at each ``retry``.  After a restart or a failover it is available again.
 * A dead letter has no time to live, no delay and no failed deliveries; its bare message is unchanged, so an
   ``absolute-expiry-time`` still holds.
@@ -40,6 +41,7 @@ from broker_stub.amqp.message_format import (
 from broker_stub.amqp.message_header import with_header
 from broker_stub.queueing.annotations import MOST_BYTES
 from broker_stub.queueing.exchanges import ExchangeType, Route, UnroutableError
+from broker_stub.queueing.intake import Intake
 from broker_stub.queueing.message import Call, DeadLetterReason, Message, MessageState
 
 if TYPE_CHECKING:
@@ -89,10 +91,12 @@ class DeadLetters:
     """The dead letters of one member.
 
     :param resolve: the node of an address, made where that is allowed; ``None`` when there is none.
+    :param intake: nothing is copied while it is stopped.
     """
 
-    def __init__(self, resolve: Callable[[str, Queue], Queue | Route | None]) -> None:
+    def __init__(self, resolve: Callable[[str, Queue], Queue | Route | None], intake: Intake) -> None:
         self._resolve = resolve
+        self._intake = intake
         self._waiting: deque[_DeadLetter] = deque()
         self._reported: set[str] = set()
         """Addresses that could take nothing, as the log says already."""
@@ -132,6 +136,8 @@ class DeadLetters:
 
     def _try(self, letter: _DeadLetter) -> str | None:
         """Enqueue the copy; why that is not possible now."""
+        if self._intake.stopped:
+            return "nothing more can be stored"
         queue, message = letter.queue, letter.message
         address = queue.options.dead_letter_address
         target = self._resolve(address, queue)

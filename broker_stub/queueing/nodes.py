@@ -128,8 +128,8 @@ class Addresses:
         self._expiring = ExpirySchedule()
         self.lifetimes: dict[Queue, NodeLifetime] = {}
         """When dynamic queues end."""
-        self._dead_letters = DeadLetters(self._dead_letter_target)
         self.intake = Intake()
+        self._dead_letters = DeadLetters(self._dead_letter_target, self.intake)
         self.watcher: Watcher | None = None
         self.site: SiteWatcher | None = None
 

@@ -238,6 +238,21 @@ def test_dead_letters_wait_while_their_queue_is_full_and_not_while_all_together_
     assert (queue.depth, reader.bodies) == (0, [0, 1, 2])
 
 
+def test_dead_letters_wait_while_nothing_more_can_be_stored() -> None:
+    addresses, queue = make()
+    put(queue, "bad")
+    addresses.intake.set(full=True, stopped=True)
+    taker = Taker(queue)
+    queue.reject(taker.consumer, taker.got[0])
+    addresses.expire()
+    assert queue.depth == 1
+    assert "dead" not in [each.name for each in addresses]
+    addresses.intake.set(full=True, stopped=False)
+    addresses.expire()
+    assert queue.depth == 0
+    assert Taker(addresses.queue("dead")).bodies == ["bad"]
+
+
 def test_dead_letters_go_through_an_exchange_and_wait_for_a_binding() -> None:
     addresses, queue = make(QueueOptions(dead_letter_address="errors"))
     exchange = addresses.declare_exchange("errors", ExchangeType.FANOUT)
