@@ -5,6 +5,7 @@ Without one, ``connect`` has the jittered backoff of the options of a cluster UR
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sized
 from itertools import islice
 from typing import Any
@@ -38,7 +39,10 @@ def fixed_delays(reconnect: Any) -> FixedDelays | None:
 
 def _read(reconnect: Any) -> tuple[float, ...]:
     most = None if isinstance(reconnect, Sized) else _READ_AHEAD
-    return tuple(max(0.0, float(delay)) for delay in islice(_iterate(reconnect), most))
+    delays = tuple(float(delay) for delay in islice(_iterate(reconnect), most))
+    if not all(map(math.isfinite, delays)):
+        raise ValueError("a delay of reconnect= is not finite")
+    return tuple(max(0.0, delay) for delay in delays)
 
 
 def _iterate(reconnect: Any) -> Iterable[float]:

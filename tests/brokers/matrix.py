@@ -75,15 +75,16 @@ def selected(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 
 
 async def run_cells(plan: Plan) -> bool:
-    """Run each cell, one after the other; whether all of them hold."""
-    holds = True
+    """Run each cell, one after the other; whether all that could be run hold, and one could."""
+    holds, ran = True, not plan.cells
     for number, (cell, times) in enumerate(plan.cells.items(), 1):
         click.echo(f"[{number} of {len(plan.cells)}] {cell}, {times} times")
         row = await _run_cell(cell, plan, times)
         results.append(plan.results, row)
         holds &= row.holds or bool(row.skipped)
+        ran |= not row.skipped
         _report(row)
-    return holds
+    return holds and ran
 
 
 async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:

@@ -30,12 +30,12 @@ def test_a_cell_with_the_pair_holds_and_is_left_out_of_a_run_that_is_resumed(tmp
     assert "0 cells" in invoke("--only", _CELL, "--resume", "--results", str(path))[1]
 
 
-def test_a_cluster_that_is_not_installed_is_skipped_with_the_reason(
+def test_clusters_that_are_not_installed_are_skipped_with_the_reason_and_a_run_of_nothing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "missing", lambda name: f"{name} is not installed")
     code, output = invoke("--short", "--results", str(tmp_path / "results.jsonl"))
-    assert code == 0
+    assert code == 1
     assert output.count("    skipped: artemis-locked is not installed") == 1
     assert "skipped: broker-j: broker-j is not installed" in output
 

@@ -55,6 +55,12 @@ def test_a_list_has_one_round_for_each_delay(reconnect: Any, expected: FixedDela
     assert fixed_delays(reconnect) == expected
 
 
+@pytest.mark.parametrize("delay", [math.inf, math.nan])
+def test_a_delay_without_an_end_is_refused(delay: float) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        fixed_delays([0.1, delay])
+
+
 @given(
     initial=st.sampled_from([0.01, 0.1, 3.0]),
     factor=st.sampled_from([1.0, 1.5, 2.0]),

@@ -109,7 +109,7 @@ def main() -> int:
             _say(line)
     _say(f"in {time.monotonic() - began:.0f} s; outages: median / worst over the kills")
     _say(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
-    return 1 if counts["failed"] else 0
+    return 1 if counts["failed"] or not counts["passed"] else 0
 
 
 if __name__ == "__main__":

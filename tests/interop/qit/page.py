@@ -63,8 +63,8 @@ _JUDGING = """\
 python-proton's codec is the judge, as one more receiver. If it reads what was sent, the receiver that does
 not is at fault. If it does not, it takes the place of the broker: what it reads then is the sender's fault
 if it is wrong, and the broker's if it is right. *With itself*: the client at fault fails in the same way
-where it is the other side too. *Bytes* are those that the broker hands on: the body's section, or from the
-name of the property on.
+where it is the other side too. *Bytes*, where they were recorded, are those that the broker hands on: the
+body's section, or from the name of the property on.
 """
 
 
