@@ -18,8 +18,8 @@ class ItemResult:
 
     :ivar problem: empty if it arrived as it was sent.
     :ivar fault: who is to blame: a shim's key, or ``BROKER``; empty without a problem.
-    :ivar wire: the beginning of its body, property or header as the broker handed it to the judge, in hexadecimal
-        digits; empty if it was not recorded.
+    :ivar wire: the beginning of its body, property or header as the broker handed it to the judge, in
+        hexadecimal digits; empty if it was not recorded.
     """
 
     name: str
