@@ -23,6 +23,7 @@ import proton
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.options import Options
 from haclient.core.attach import subscriptions
+from haclient.core.attach.answers import AnswerWatch
 from haclient.core.attach.queue import AttachQueue
 from haclient.core.attach.refusals import link_error
 from haclient.core.attach.retries import LinkCore, Reattachment, Reporter
@@ -41,6 +42,9 @@ from haclient.errors import HaclientError, LinkClosed, another
 logger = logging.getLogger("haclient")
 
 L = TypeVar("L", SenderCore, ReceiverCore)
+
+# Times ``attempt_timeout``, in which a peer accepts a whole session.
+_ANSWER_PATIENCE = 3
 
 
 class LinkSet:
@@ -82,6 +86,9 @@ class LinkSet:
         self._reattachment = Reattachment(loop, options, rng, self._attach_again, reporter)
         self._suspects: Suspects[LinkCore] = Suspects(options.reattach_timeout)
         self._queue: AttachQueue[LinkCore] = AttachQueue(loop, self._attach, options.attempt_timeout)
+        self._answers = AnswerWatch(
+            loop, _ANSWER_PATIENCE * options.attempt_timeout, self._waits_for_answer, self._end_session
+        )
         # The links attached already over a parked connection, which may become the session.
         self._attached_ahead: dict[LinkCore, Engine] = {}
 
@@ -292,12 +299,14 @@ class LinkSet:
         missing = [link for link in self._links if self._attached_ahead.get(link) is not engine]
         self._attached_ahead.clear()
         self._queue.begin(missing, one_by_one=self._suspects.one_by_one)
+        self._answers.begin()
         return replayed
 
     def on_disconnected(self, reason: CloseReason) -> int:
         """Prepare every link for the next session.  Returns how many messages were unsettled."""
         self._engine = self._session = None
         self._queue.clear()
+        self._answers.stop()
         self._reattachment.session_ended()
         refused = self._reattachment.refused_by_end  # that link is known; the others are innocent
         unanswered = [link for link in self._links if link.unanswered and not refused]
@@ -317,6 +326,7 @@ class LinkSet:
         self._error = error
         self._engine = self._session = None
         self._queue.clear()
+        self._answers.stop()
         for link in tuple(self._links):
             link.fail(error)
         self._links.clear()
@@ -332,8 +342,16 @@ class LinkSet:
             name = reason.condition.name if reason.condition else None
             link.fail(link_error(f"the link to {link.address!r} failed: {text}", name, opened=link.was_open))
 
+    def _waits_for_answer(self) -> bool:
+        return any(link.was_open and link.unanswered for link in self._links)
+
+    def _end_session(self, condition: proton.Condition) -> None:
+        if self._engine is not None:
+            self._engine.abort(condition)
+
     def _attached(self, core: LinkCore, link: SenderLink | ReceiverLink) -> None:
         self._on_attached(link)
+        self._answers.answered()
         self._suspects.acquit(core)
         self._queue.remove(core)
 
@@ -341,6 +359,7 @@ class LinkSet:
         self, core: LinkCore, link: SenderLink | ReceiverLink, condition: proton.Condition | None
     ) -> HaclientError | None:
         error = self._reattachment.detached(core, link, condition)
+        self._answers.answered()
         self._suspects.acquit(core)
         self._queue.remove(core)
         return error
@@ -375,6 +394,7 @@ class LinkSet:
             own = self._reattachment.session_of(link, engine, session)
             if own is not None:
                 self._attach_over(link, engine, own)
+                self._answers.begin()
             elif link.refusal is not None:
                 link.fail(link.refusal)
 

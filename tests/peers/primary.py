@@ -58,6 +58,7 @@ class Primary(Peer):
     :ivar grants: credit for each sender of a client; 0 lets none send.
     :ivar outcome: what becomes of each message that comes; ``None`` leaves it unsettled, and grants no more.
     :ivar refuses: the links to refuse, by address, and why.
+    :ivar ignores: the addresses whose Attach it does not answer; ``waiting`` has those links.
     :ivar refuses_opens: why every connection is refused, while it is set; ``refused`` counts them.
     :ivar refuses_by: whether it refuses them by a Detach, an End or a Close, or drops the connection.
     :ivar attaches: the address of each Attach, and when it arrived, by the loop's clock.
@@ -90,6 +91,8 @@ class Primary(Peer):
     grants: int = 100
     outcome: Outcome | None = ACCEPTED
     refuses: dict[str, proton.Condition] = field(default_factory=dict)
+    ignores: set[str] = field(default_factory=set)
+    waiting: list[tuple[PeerEngine, Link]] = field(default_factory=list)
     refuses_opens: proton.Condition | None = None
     refused: int = 0
     refuses_by: Literal["detach", "end", "close", "drop"] = "detach"
@@ -229,6 +232,20 @@ class Primary(Peer):
         node = endpoint.remote_target if isinstance(link, ReceiverLink) else endpoint.remote_source
         self.attaches.append((str(node.address), asyncio.get_running_loop().time()))
         self._changed.set()
+        if node.address in self.ignores:
+            self.waiting.append((engine, link))
+            self._changed.set()
+            return
+        self._answer(engine, link)
+
+    def answer_one(self) -> None:
+        """Answer the first Attach that it has ignored."""
+        engine, link = self.waiting.pop(0)
+        self._answer(engine, link)
+        engine.wake()
+
+    def _answer(self, engine: PeerEngine, link: Link) -> None:
+        endpoint = link.endpoint
         refusal = self.refuses.get(endpoint.remote_source.address) or self.refuses.get(
             endpoint.remote_target.address
         )

@@ -3,6 +3,7 @@
 * ``refusals``   which refusals are final, and for how long the others are retried
 * ``retries``    waits, and attaches again
 * ``suspects``   which link ends its connection again and again
+* ``answers``    ends a session that answers none of them
 * ``queue``      attaches the links of a session, one by one where that is to be found out
 """
 

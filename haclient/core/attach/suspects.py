@@ -7,7 +7,8 @@ Rules
 * A link that was accused three times in a row is guilty.  If the peer says nothing, or something that a
   broker in trouble says, then only when it was accused for ``reattach_timeout`` as well: also a broker
   that dies whenever it starts ends such connections.
-* A peer that moves or stops, and a heartbeat that is missing, accuse nobody.
+* A peer that moves or stops, and a heartbeat that is missing, accuse nobody.  A session that the client ended
+  because it waited too long for the answer accuses like one that the peer ended without a word.
 * An answer acquits.
 
 Pure.
@@ -21,6 +22,7 @@ from typing import Generic, TypeVar
 
 import proton
 
+from haclient.core.attach.answers import UNANSWERED
 from haclient.core.attach.refusals import retry_seconds
 
 L = TypeVar("L")
@@ -84,13 +86,13 @@ class Suspects(Generic[L]):
         return link
 
     def _seconds(self, condition: proton.Condition | None) -> float:
-        if condition is None:
+        if condition is None or condition.name == UNANSWERED:
             return self._reattach_timeout
         return retry_seconds(condition, first=False, reattach_timeout=self._reattach_timeout)
 
 
 def _by_link(condition: proton.Condition | None, *, by_peer: bool) -> bool:
-    if condition is None:
+    if condition is None or condition.name == UNANSWERED:
         return True
     # Without a Close this is the idle time-out of the transport itself (section 2.4.5).
     timed_out = condition.name == "amqp:resource-limit-exceeded" and not by_peer

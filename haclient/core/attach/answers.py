@@ -1,0 +1,72 @@
+"""Ends a session whose peer answers no Attach of links that come back: their calls would wait for ever.
+
+Rules
+-----
+* Only links that were open before count: the first Attach of a link has the time of its call.
+* The time counts from the last answer to any link, so many links may take as long as they need.
+* A link that ends its sessions so again and again fails alone (``suspects``).
+
+Broker-J 10.1.0 did so once: over a connection that was open it answered neither of two links for 180 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import proton
+
+UNANSWERED: Final = "haclient:attach-unanswered"
+"""The condition that such a session ends with."""
+
+
+class AnswerWatch:
+    """Watches one session after the other.
+
+    :param patience: seconds without an answer.
+    :param waits: whether an Attach that counts has no answer.
+    :param end: ends the session, with this condition.
+    """
+
+    __slots__ = ("_answered", "_end", "_loop", "_patience", "_timer", "_waits")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        patience: float,
+        waits: Callable[[], bool],
+        end: Callable[[proton.Condition], None],
+    ) -> None:
+        self._loop = loop
+        self._patience = patience
+        self._waits = waits
+        self._end = end
+        self._answered = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Links were attached."""
+        if self._timer is None and self._waits():
+            self._answered = self._loop.time()
+            self._timer = self._loop.call_later(self._patience, self._check)
+
+    def answered(self) -> None:
+        """The peer has answered an Attach."""
+        self._answered = self._loop.time()
+
+    def stop(self) -> None:
+        """The session has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        self._timer = None
+        if not self._waits():
+            return
+        left = self._answered + self._patience - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check)
+        else:
+            self._end(proton.Condition(UNANSWERED, f"it answered no Attach for {self._patience:g} s"))
