@@ -93,6 +93,8 @@ def _result(world: World, name: str) -> Result:
         attempts=array("d", sorted(world.attempts)),
         earlier=world.earlier,
         elsewhere=world.elsewhere,
+        dials=world.dials,
+        syns=world.syns.figures(),
         refused=primary.refused,
         deferred=primary.deferred,
         parked=world.parked,

@@ -36,18 +36,22 @@ from haclient.retry.backoff import Backoff
 from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
 from haclient.simulation.primary import Verdict
-from haclient.simulation.world import FIRST_RTO, Role, World
+from haclient.simulation.world import Role, World
 
-_REPEATS = 32  # more repetitions of a SYN than Linux makes (net.ipv4.tcp_syn_retries is 6)
+_REPEATS = 32  # more repeats of a SYN than Linux makes, see ``syn``
 
 
 class _Fact(NamedTuple):
-    """How an attempt will end, at a time that is known; without a failure it becomes usable."""
+    """How an attempt will end, at a time that is known; without a failure it becomes usable.
+
+    With ``repeat`` it does not end: nothing has answered, and the kernel repeats the SYN, for the n-th time.
+    """
 
     time: float
     attempt: int
     where: Endpoint
     failure: Failure | None
+    repeat: int = 0
 
 
 class _Client:
@@ -187,15 +191,19 @@ class HaclientClients:
                 self._world.clock.at(at, client, Kind.WAKE, state.step)
             return None
         if fact is not None and fact.time <= at:
-            self._report(state, fact)
+            return at if self._report(client, state, fact) else None
         return at
 
-    def _report(self, state: _Client, fact: _Fact) -> None:
+    def _report(self, client: int, state: _Client, fact: _Fact) -> bool:
+        """Something happens; whether the client goes on without the clock."""
         state.facts = tuple(each for each in state.facts if each is not fact)
+        if fact.repeat:
+            return self._repeat_early(client, state, fact)
         if fact.failure is None:
             state.search.usable(fact.attempt, fact.time)
         else:
             self._learn(state, fact.where, state.search.attempt_ended(fact.attempt, fact.time, fact.failure))
+        return True
 
     def _abandon(self, state: _Client, abandon: Abandon) -> None:
         state.facts = tuple(fact for fact in state.facts if fact.attempt != abandon.attempt)
@@ -226,9 +234,12 @@ class HaclientClients:
 
     def _set_off(self, client: int, state: _Client, dial: Dial, now: float) -> float | None:
         role = self._role(state, dial.endpoint, now)
-        if role in self._failures:
-            self._world.count(role, now)
-            self._expect(state, now, dial.attempt, dial.endpoint, self._failures[role])
+        if role in self._failures or role is Role.SILENT:
+            self._world.count(client, self._places[dial.endpoint], role, now)
+            if role is Role.SILENT:
+                self._expect_repeat(state, now, dial.attempt, dial.endpoint, 0)
+            else:
+                self._expect(state, now, dial.attempt, dial.endpoint, self._failures[role])
             return now
         state.dialling = dial
         if now > self._world.clock.now:
@@ -245,10 +256,10 @@ class HaclientClients:
         assert dial is not None
         state.dialling = None
         role = self._role(state, dial.endpoint, now)
-        self._world.count(role, now)
         if role is Role.PRIMARY:
             self._at_primary(client, state, dial.attempt, dial.endpoint)
         else:
+            self._world.count(client, self._places[dial.endpoint], role, now, accepted=True)
             self._hold(client, state, dial.attempt, dial.endpoint)
             state.search.parked(dial.attempt, now)
 
@@ -258,10 +269,11 @@ class HaclientClients:
         now = self._world.clock.now
         may_park = self._world.scenario.parking and state.search.may_park
         verdict, known, retry_after = self._world.primary.attempt(client, now, may_park=may_park)
+        accepted = verdict not in (Verdict.LOST, Verdict.RESET)
+        place = self._places[where]
+        self._world.count(client, place, Role.PRIMARY, now, repeated=repeated, accepted=accepted)
         if verdict is Verdict.LOST:
-            state.open += ((attempt, where),)
-            again = now + FIRST_RTO * 2**repeated
-            self._world.clock.at(again, client, Kind.SYN, attempt * _REPEATS + repeated + 1)
+            self._expect_repeat(state, now, attempt, where, repeated)
         elif verdict is Verdict.PARKED:
             self._world.parked += 1
             state.open += ((attempt, where),)
@@ -279,7 +291,31 @@ class HaclientClients:
     def _expect(
         self, state: _Client, known: float, attempt: int, where: Endpoint, failure: Failure | None
     ) -> None:
-        state.facts += (_Fact(known + self._world.scenario.round_trip, attempt, where, failure),)
+        scenario = self._world.scenario
+        refused = failure is self._failures[Role.DEAD]
+        latency = scenario.round_trip if refused else scenario.setup_latency
+        state.facts += (_Fact(known + latency, attempt, where, failure),)
+
+    def _expect_repeat(
+        self, state: _Client, now: float, attempt: int, where: Endpoint, repeated: int
+    ) -> None:
+        """Nothing answers a SYN: the kernel sends it again, or the dial fails."""
+        gaps = self._world.syn_gaps
+        last = repeated + 1 == len(gaps)
+        failure = _TIMED_OUT if last else None
+        state.facts += (_Fact(now + gaps[repeated], attempt, where, failure, 0 if last else repeated + 1),)
+
+    def _repeat_early(self, client: int, state: _Client, fact: _Fact) -> bool:
+        """A repeated SYN arrives; the primary answers it when the clock is there."""
+        place = self._places[fact.where]
+        role = self._world.role(place, fact.time)
+        if role is Role.PRIMARY:
+            state.open += ((fact.attempt, fact.where),)
+            self._world.clock.at(fact.time, client, Kind.SYN, fact.attempt * _REPEATS + fact.repeat)
+            return False
+        self._world.count(client, place, role, fact.time, repeated=fact.repeat)
+        self._expect_repeat(state, fact.time, fact.attempt, fact.where, fact.repeat)
+        return True
 
     def _repeat(self, client: int, state: _Client, number: int) -> bool:
         attempt, repeated = divmod(number, _REPEATS)
@@ -331,6 +367,9 @@ class HaclientClients:
             state, self._world.primary.use_reservation(client, self._world.clock.now), attempt, where, None
         )
         return True
+
+
+_TIMED_OUT = Failure(kind=FailureReason.TIMED_OUT, detail="the kernel has sent its last SYN")
 
 
 def _retry_after_failure(retry_after: float) -> Failure:

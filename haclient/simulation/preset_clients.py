@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from haclient.simulation.clock import Kind
 from haclient.simulation.presets import Preset
 from haclient.simulation.primary import Verdict
-from haclient.simulation.world import FIRST_RTO, Role, World
+from haclient.simulation.world import Role, World
 
 
 class _Client:
@@ -46,37 +46,68 @@ class PresetClients:
         state = self._clients.get(client)
         if state is None:
             return
-        now = self._world.clock.now
-        if kind is Kind.DIAL:
-            state.dialled = now
-            self._world.count(Role.PRIMARY, now)
-        self._attempt(client, state, now, number)
+        self._attempt(client, state, self._world.clock.now, number)
 
-    def _pass_outage(self, client: int, state: _Client, at: float) -> None:
-        """Nothing but the primary's answer depends on others: everything before it needs no event."""
+    def _pass_outage(self, client: int, state: _Client, at: float, repeated: int = 0) -> None:
+        """Nothing but the primary's answer depends on others: everything before it needs no event.
+
+        :param at: when the next SYN arrives.
+        :param repeated: how often the same dial has sent it before.
+        """
         world = self._world
-        while (role := world.role(state.attempts % world.scenario.members, at)) is not Role.PRIMARY:
-            if at - world.scenario.outage > world.scenario.end:
+        scenario = world.scenario
+        while at - scenario.outage <= scenario.end:
+            member = state.attempts % scenario.members
+            if not repeated:
+                state.dialled = at
+            role = world.role(member, at)
+            if role is Role.PRIMARY:
+                world.clock.at(at, client, Kind.SYN if repeated else Kind.DIAL, repeated)
                 return
-            world.count(role, at)
-            state.dialled = at
-            at = self._next(state, at + world.scenario.round_trip)
-        world.clock.at(at, client, Kind.DIAL)
+            world.count(client, member, role, at, repeated=repeated)
+            if role is Role.SILENT and (again := self._again(state, at, repeated)) is not None:
+                at, repeated = again, repeated + 1
+                continue
+            at, repeated = self._next(state, self._failed(state, role, at, repeated)), 0
 
     def _attempt(self, client: int, state: _Client, now: float, repeated: int) -> None:
-        verdict, known, _ = self._world.primary.attempt(client, now)
-        if verdict is Verdict.LOST:
-            known = now + FIRST_RTO * 2**repeated
-            if known < state.dialled + self._preset.attempt_timeout:
-                self._world.clock.at(known, client, Kind.SYN, repeated + 1)
+        world = self._world
+        verdict, known, _ = world.primary.attempt(client, now)
+        accepted = verdict is Verdict.USABLE
+        member = state.attempts % world.scenario.members
+        world.count(client, member, Role.PRIMARY, now, repeated=repeated, accepted=accepted)
+        if accepted:
+            known += world.scenario.setup_latency
+            latest = state.dialled + self._preset.attempt_timeout
+            if known <= latest:
+                world.usable(known)
+                del self._clients[client]
                 return
-        known += self._world.scenario.round_trip
-        latest = state.dialled + self._preset.attempt_timeout
-        if verdict is Verdict.USABLE and known <= latest:
-            self._world.usable(known)
-            del self._clients[client]
+            failed = latest
+        elif verdict is Verdict.RESET:
+            failed = self._failed(state, Role.DEAD, now, repeated)
+        elif (again := self._again(state, now, repeated)) is not None:
+            world.clock.at(again, client, Kind.SYN, repeated + 1)
             return
-        self._pass_outage(client, state, self._next(state, min(known, latest)))
+        else:
+            failed = self._failed(state, Role.SILENT, now, repeated)
+        self._pass_outage(client, state, self._next(state, failed))
+
+    def _again(self, state: _Client, now: float, repeated: int) -> float | None:
+        """When the kernel repeats the SYN of this dial; ``None`` when the dial ends before."""
+        gaps = self._world.syn_gaps
+        again = now + gaps[repeated]
+        in_time = again < state.dialled + self._preset.attempt_timeout and repeated + 1 < len(gaps)
+        return again if in_time else None
+
+    def _failed(self, state: _Client, role: Role, now: float, repeated: int) -> float:
+        """When a dial has failed whose last SYN arrived now."""
+        scenario = self._world.scenario
+        if role is Role.SILENT:
+            known = now + self._world.syn_gaps[repeated]
+        else:
+            known = now + (scenario.round_trip if role is Role.DEAD else scenario.setup_latency)
+        return min(known, state.dialled + self._preset.attempt_timeout)
 
     def _next(self, state: _Client, failed: float) -> float:
         """When the next attempt begins, after one that failed."""

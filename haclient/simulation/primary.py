@@ -4,7 +4,7 @@ Rules
 -----
 1. One server: a setup takes ``1/setup_rate`` seconds of work, first come, first served.  So the end
    of a setup is known when it begins to wait, and nothing here needs an event of its own.
-2. At most ``backlog`` setups wait; above that a connection is reset, or its SYN is lost.
+2. At most ``backlog`` setups wait; above that the kernel drops the SYN, or a reset answers it.
 3. With ``retry_after`` the broker's own ``RateLimiter`` decides, at once: an event loop accepts between
    the setups in progress, so these do not fill the backlog.  A refusal takes ``refusal_cost`` of a
    setup's work, ahead of the setups that wait; at most ``backlog`` refusals wait.
@@ -52,7 +52,7 @@ class Primary:
         self._refusal = scenario.refusal_cost * self._service
         self._patience = (scenario.backlog + _ROUNDING) * self._service
         self._refusal_patience = (scenario.backlog + _ROUNDING) * self._refusal
-        self._full = Verdict.RESET if scenario.when_full == "refuse" else Verdict.LOST
+        self._full = Verdict.RESET if scenario.when_full == "reset" else Verdict.LOST
         self._admission = RateLimiter(scenario.accepted) if scenario.retry_after else None
         self._busy_until = 0.0
         self._refusing_until = 0.0

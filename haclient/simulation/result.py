@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from haclient.simulation.scenario import Scenario
+from haclient.simulation.syn import SynFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,10 +17,13 @@ class Result:
 
     :param name: of the clients' policy.
     :param back: when clients became usable, in order.
-    :param attempts: when attempts reached the primary, in order.
+    :param attempts: when attempts reached the primary, in order.  Each SYN is an attempt, whether the client
+        dialled or its kernel repeated the SYN.
     :param earlier: attempts before the primary was back.
     :param elsewhere: attempts at other members after that.
-    :param refused: attempts that the primary's full backlog refused.
+    :param dials: dials at any member after that.
+    :param syns: those of the whole storm, by address.
+    :param refused: attempts that the primary's full backlog refused or dropped.
     :param deferred: attempts that the primary refused with ``retry-after``.
     :param parked: attempts that a member parked.
     :param handshakes: what cost the primary work: connections set up and refusals with ``retry-after``.
@@ -32,6 +36,8 @@ class Result:
     attempts: array[float] = field(repr=False)
     earlier: int
     elsewhere: int
+    dials: int
+    syns: SynFigures
     refused: int
     deferred: int
     parked: int
@@ -88,6 +94,11 @@ class Result:
             "peak_per_second": self.peak,
             "attempts_per_client": self.attempts_per_client,
             "attempts_before": self.earlier / self.scenario.clients,
+            "dials_per_client": self.dials / self.scenario.clients,
+            "syns_at_host": self.syns.most_at_host,
+            "resets_at_host": self.syns.most_resets,
+            "syns_of_client": self.syns.most_of_client,
+            "smallest_gap": self.syns.smallest_gap if math.isfinite(self.syns.smallest_gap) else None,
             "wasted_handshakes": self.wasted,
             "refused": self.refused,
             "deferred": self.deferred,

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-WhenFull = Literal["refuse", "drop"]
+from haclient.simulation.syn import SynRepeats
+
+WhenFull = Literal["silent", "reset"]
+Passive = Literal["close", "refuse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +24,13 @@ class Scenario:
     :param outage: seconds from the loss to the new primary.
     :param detection: each client notices the loss within this time, evenly spread; seconds.  A killed
         process is noticed in a round trip (its kernel resets the connections), a dead host by heartbeats.
+    :param dead_host: the address of the lost member answers nothing until it serves again, as when its host
+        is gone; otherwise its port answers with a reset, as after the death of the process.
     :param backlog: connections that wait at the primary; above that it does as ``when_full`` says.
-    :param when_full: ``refuse`` is a reset, ``drop`` loses the SYN, which TCP repeats after 1, 3, 7... s.
+    :param when_full: ``silent`` is what Linux does: the kernel drops the SYN, and that of the client repeats
+        it.  ``reset`` is what a load balancer does.
+    :param syn_repeats: how the kernel of a client repeats a SYN, see ``syn``; ``linear`` is Linux from 6.5
+        on.
     :param retry_after: the primary admits as ``broker_stub.admission.rate_limiter`` does and sends
         ``retry-after`` to the clients that it refuses.  Without it, the primary is an ordinary
         broker, which serves connections in the order of their arrival.
@@ -30,10 +38,17 @@ class Scenario:
     :param parking: members hold clients that ask for it; needs ``retry_after``.
     :param members: 1 is an address that moves to the new primary; more are the dead one, the new primary
         and passive ones, in the order in which clients know them.
-    :param redirecting: how many of the passive ones redirect (and park); the others only close.
+    :param passive: what the passive ones do: ``close`` the connection with ``amqp:connection:forced``, or
+        ``refuse`` the port because they do not listen, as the backup of an Artemis pair.
+    :param redirecting: how many of the passive ones redirect (and park) instead.
     :param refusal_cost: the primary's work for a refusal with ``retry-after``, as a part of that for a
         connection setup.
-    :param round_trip: seconds from a dial to an answer that takes no work.
+    :param round_trip: seconds from a dial to an answer of the kernel.
+    :param handshake_round_trips: of a connection setup: 1 is TCP alone; with SASL it is 4, with TLS 1.3
+        one more, with TLS 1.2 two.
+    :param authentication: seconds that a setup waits for another service, such as a directory; it adds to
+        the round trips, and takes none of the primary's time.  The processor time of TLS and
+        of a password's hash is part of ``setup_rate``.
     :param horizon: seconds after the primary is back when the simulation ends; ``None``: when all are back.
     """
 
@@ -41,15 +56,20 @@ class Scenario:
     setup_rate: float = 200.0
     outage: float = 3.0
     detection: float = 0.1
+    dead_host: bool = False
     backlog: int = 128
-    when_full: WhenFull = "refuse"
+    when_full: WhenFull = "silent"
+    syn_repeats: SynRepeats = "linear"
     retry_after: bool = True
     accept_rate: float | None = None
     parking: bool = False
     members: int = 1
+    passive: Passive = "close"
     redirecting: int = 0
     refusal_cost: float = 0.0
     round_trip: float = 0.001
+    handshake_round_trips: int = 1
+    authentication: float = 0.0
     horizon: float | None = None
     seed: int = 1
 
@@ -63,6 +83,8 @@ class Scenario:
             "backlog": (self.backlog, 0),
             "refusal_cost": (self.refusal_cost, 0),
             "round_trip": (self.round_trip, 0),
+            "handshake_round_trips": (self.handshake_round_trips, 1),
+            "authentication": (self.authentication, 0),
         }
         for name, value in positive.items():
             if not value > 0:
@@ -78,13 +100,25 @@ class Scenario:
             raise ValueError(
                 "parking goes with retry_after: a parked client gets a reservation of the same rate limiter"
             )
-        if self.when_full not in {"refuse", "drop"}:
-            raise ValueError(f"when_full is refuse or drop, not {self.when_full!r}")
+        if self.parking and self.passive == "refuse":
+            raise ValueError("parking takes passive members that listen: passive is close")
+        for name, choice, among in (
+            ("when_full", self.when_full, get_args(WhenFull)),
+            ("passive", self.passive, get_args(Passive)),
+            ("syn_repeats", self.syn_repeats, get_args(SynRepeats)),
+        ):
+            if choice not in among:
+                raise ValueError(f"{name} is {' or '.join(among)}, not {choice!r}")
 
     @property
     def ideal(self) -> float:
         """Seconds that the primary needs for all clients, N/mu."""
         return self.clients / self.setup_rate
+
+    @property
+    def setup_latency(self) -> float:
+        """Seconds that a connection setup takes in addition to the work of the primary."""
+        return self.handshake_round_trips * self.round_trip + self.authentication
 
     @property
     def accepted(self) -> float:

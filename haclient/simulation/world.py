@@ -8,8 +8,7 @@ from array import array
 from haclient.simulation.clock import Clock
 from haclient.simulation.primary import Primary
 from haclient.simulation.scenario import Scenario
-
-FIRST_RTO = 1.0  # s; RFC 6298, section 2: doubled from one repetition of a SYN to the next
+from haclient.simulation.syn import SYN_GAPS, SynCounter
 
 
 class Role(enum.IntEnum):
@@ -22,15 +21,19 @@ class Role(enum.IntEnum):
     PARKS = 2
     REDIRECTS = 3
     PRIMARY = 4
+    SILENT = 5
+    """No host: nothing answers."""
 
 
 class World:
     """Everything that is not a client.
 
+    :ivar syn_gaps: seconds from each SYN of one dial to the next, the last one to the failure of the dial.
     :ivar back: when clients became usable, in seconds after the primary is back.
-    :ivar attempts: the same for attempts at the primary.
-    :ivar earlier: attempts before the primary is back.
-    :ivar elsewhere: attempts at other members after that.
+    :ivar attempts: the same for SYNs that reached the primary.
+    :ivar earlier: SYNs before the primary is back.
+    :ivar elsewhere: SYNs at other members after that.
+    :ivar dials: dials after that, each with one SYN or more.
     :ivar parked: attempts that a member parked.
     :ivar gave_up: clients that gave up.
     """
@@ -38,15 +41,21 @@ class World:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.clock = Clock()
+        self.syn_gaps = SYN_GAPS[scenario.syn_repeats]
+        self.syns = SynCounter(scenario.clients, scenario.members)
         self.primary = Primary(scenario)
         self.back = array("d")
         self.attempts = array("d")
         self.earlier = 0
         self.elsewhere = 0
+        self.dials = 0
         self.parked = 0
         self.gave_up = 0
+        self._resets = scenario.when_full == "reset"
         self._serves = 0 if scenario.members == 1 else 1
         self._redirects_from = scenario.members - scenario.redirecting
+        self._lost = Role.SILENT if scenario.dead_host else Role.DEAD
+        self._passive = Role.PASSIVE if scenario.passive == "close" else Role.DEAD
 
     @property
     def serving(self) -> int:
@@ -59,21 +68,32 @@ class World:
         if member == self._serves and is_up:
             return Role.PRIMARY
         if member == 0:
-            return Role.DEAD
+            return self._lost
         knows = member >= self._redirects_from
         if is_up:
-            return Role.REDIRECTS if knows else Role.PASSIVE
+            return Role.REDIRECTS if knows else self._passive
         parks = may_park and self.scenario.parking and (knows or member == self._serves)
-        return Role.PARKS if parks else Role.PASSIVE
+        return Role.PARKS if parks else self._passive
 
-    def count(self, role: Role, now: float) -> None:
-        """An attempt begins."""
-        if now < self.scenario.outage:
+    def count(
+        self, client: int, member: int, role: Role, now: float, *, repeated: int = 0, accepted: bool = False
+    ) -> None:
+        """A SYN reaches a member.
+
+        :param repeated: how often this dial has sent it before.
+        :param accepted: whether the primary begins a connection setup, or answers with ``retry-after``.
+        """
+        outage = self.scenario.outage
+        if now < outage:
             self.earlier += 1
-        elif role is Role.PRIMARY:
-            self.attempts.append(now - self.scenario.outage)
         else:
-            self.elsewhere += 1
+            self.dials += not repeated
+            if role is Role.PRIMARY:
+                self.attempts.append(now - outage)
+            else:
+                self.elsewhere += 1
+        resets = role is Role.DEAD or (role is Role.PRIMARY and not accepted and self._resets)
+        self.syns.count(client, member, now, reset=resets, served=accepted)
 
     def usable(self, now: float) -> None:
         """A client has a session."""

@@ -11,18 +11,19 @@ import pytest
 from haclient.simulation.primary import Primary, Verdict
 from haclient.simulation.result import Result, peak
 from haclient.simulation.scenario import Scenario
+from haclient.simulation.syn import SynFigures
 
 
 def test_an_ordinary_primary_sets_up_in_turn_and_resets_what_the_backlog_cannot_hold() -> None:
-    primary = Primary(Scenario(setup_rate=10, backlog=2, retry_after=False))
+    primary = Primary(Scenario(setup_rate=10, backlog=2, retry_after=False, when_full="reset"))
     answers = [primary.attempt(client, 1.0) for client in range(5)]
     assert [verdict for verdict, _, _ in answers] == [Verdict.USABLE] * 3 + [Verdict.RESET] * 2
     assert [known for _, known, _ in answers[:3]] == pytest.approx([1.1, 1.2, 1.3])
     assert (primary.handshakes, primary.refused) == (3, 2)
 
 
-def test_a_full_primary_may_lose_the_syn_instead() -> None:
-    primary = Primary(Scenario(setup_rate=10, backlog=0, retry_after=False, when_full="drop"))
+def test_a_full_primary_drops_the_syn_as_linux_does() -> None:
+    primary = Primary(Scenario(setup_rate=10, backlog=0, retry_after=False))
     assert primary.attempt(1, 0.0)[0] is Verdict.USABLE
     assert primary.attempt(2, 0.0)[0] is Verdict.LOST
 
@@ -47,13 +48,14 @@ def test_refusals_go_ahead_of_set_ups_and_cost_work() -> None:
 
 
 def result(back: list[float], attempts: list[float], **scenario: Any) -> Result:
-    counts = dict.fromkeys(("earlier", "elsewhere", "refused", "deferred", "parked", "gave_up"), 0)
+    counts = dict.fromkeys(("earlier", "elsewhere", "dials", "refused", "deferred", "parked", "gave_up"), 0)
     return Result(
         name="a",
         scenario=Scenario(**scenario),
         back=array("d", back),
         attempts=array("d", attempts),
         handshakes=7,
+        syns=SynFigures(),
         **counts,
     )
 
@@ -91,6 +93,11 @@ def test_a_peak_is_the_most_within_any_second() -> None:
         {"members": 3, "redirecting": 2},
         {"parking": True, "retry_after": False},
         {"when_full": "explode"},
+        {"passive": "explode"},
+        {"syn_repeats": "explode"},
+        {"handshake_round_trips": 0},
+        {"authentication": -1.0},
+        {"members": 2, "passive": "refuse", "parking": True},
     ],
     ids=str,
 )

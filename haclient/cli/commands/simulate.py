@@ -20,7 +20,8 @@ from haclient.retry.strategies import STRATEGIES
 from haclient.simulation import arrivals, cases, plot, sweep
 from haclient.simulation.presets import PRESETS
 from haclient.simulation.result import Result
-from haclient.simulation.scenario import Scenario, WhenFull
+from haclient.simulation.scenario import Passive, Scenario, WhenFull
+from haclient.simulation.syn import SynRepeats
 
 _COLUMNS = {
     "last": "last",
@@ -29,6 +30,7 @@ _COLUMNS = {
     "p99": "p99",
     "peak_per_second": "peak/s",
     "attempts_per_client": "attempts",
+    "syns_at_host": "SYN/s",
     "wasted_handshakes": "wasted",
 }
 _LARGE = 100  # from here on one decimal place is enough
@@ -80,7 +82,21 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
 @click.option(
     "--backlog", type=int, default=128, show_default=True, help="Connections that wait at the primary."
 )
-@click.option("--when-full", type=click.Choice(get_args(WhenFull)), default="refuse", show_default=True)
+@click.option(
+    "--when-full",
+    type=click.Choice(get_args(WhenFull)),
+    default="silent",
+    show_default=True,
+    help="A full backlog drops the SYN, as Linux does, or answers with a reset, as a load balancer does.",
+)
+@click.option("--dead-host", is_flag=True, help="The lost member's address answers nothing: no reset.")
+@click.option(
+    "--syn-repeats",
+    type=click.Choice(get_args(SynRepeats)),
+    default="linear",
+    show_default=True,
+    help="How the kernel repeats a SYN: Linux from 6.5 on, or exponential as before.",
+)
 @click.option(
     "--retry-after/--no-retry-after",
     default=None,
@@ -99,6 +115,13 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
 )
 @click.option("--preset", "presets", type=click.Choice(list(PRESETS)), multiple=True, help="Another client.")
 @click.option("--members", type=int, help="1 is an address that moves.  [default: 1, or 2 with --park]")
+@click.option(
+    "--passive",
+    type=click.Choice(get_args(Passive)),
+    default="close",
+    show_default=True,
+    help="Passive members close the connection, or do not listen.",
+)
 @click.option("--redirecting", type=int, default=0, show_default=True, help="Passive members that redirect.")
 @click.option(
     "--max-retry-after",
@@ -117,6 +140,20 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     default=0.0,
     show_default=True,
     help="Work for a refusal with a retry-after, as a part of that for a connection setup.",
+)
+@click.option(
+    "--handshake-round-trips",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Of a connection setup: 4 with SASL, 5 or 6 with TLS.",
+)
+@click.option(
+    "--authentication",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Seconds that a setup waits for another service.",
 )
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option(
