@@ -4,8 +4,8 @@ Rules
 -----
 * *Missing*: settled, and neither received by the consumer nor drained.
 * *Doubled*: stored twice.  In the queue that nobody consumes from, each message that is drained twice.  In
-  the other one, a message that comes again as if for the first time (delivery count 0), although neither an
-  outage lies between nor a loss of its consumer's connection.
+  the other one, a message that comes again as if for the first time (delivery count 0), although no outage
+  lies between.  What a client says of its own connection is no excuse: it is what is judged.
 * *Redelivered*: any other message that comes again.  A consumer whose accept was lost gets it again.
 * An *outage* ends with the first settlement after the longest gap that begins before the primary accepts
   again.  The *client's share* is the part of it after the primary accepts; 0 if the judge noticed that later
@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.brokers import dials
+from tests.brokers.dials import Dial, NextDial
 from tests.brokers.programs.task import OUTCOMES_AT_END
 from tests.faults.checker import check
 from tests.faults.clients import decode
@@ -39,19 +41,27 @@ _DRAINED = Link("drain", 0, 0)
 _MOST_EXAMPLES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """From when to when, in seconds of the monotonic clock.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A fault, in seconds of the monotonic clock, as the judge saw it.
 
-    For a fault: from its beginning until a primary accepted again.
+    :ivar asked: when it was asked for; from then on connections may be lost.
+    :ivar began: when the primary was gone.
+    :ivar accepting: from then on the new one accepted; ``ended``: when the judge knew it.
+    :ivar endpoint: where clients find the new one, as ``host:port``.
+    :ivar over: until then clients may find out that their connections are lost.
     """
 
+    asked: float
     began: float
+    accepting: float
     ended: float
+    endpoint: str
+    over: float
 
     def touches(self, first: float, last: float) -> bool:
-        """Whether it has a moment in common with a time from ``first`` to ``last``."""
-        return self.began <= last and first <= self.ended
+        """Whether a connection may have been lost between two moments."""
+        return self.asked <= last and first <= self.over
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +86,8 @@ class Evidence:
 
     history: History = field(default_factory=History)
     failures: list[Failure] = field(default_factory=list)
-    losses: dict[str, list[Interval]] = field(default_factory=lambda: defaultdict(list))
-    """From the loss of a connection until it was back, by program."""
+    dials: dict[str, list[Dial]] = field(default_factory=dict)
+    """By program, in order."""
     silent: set[str] = field(default_factory=set)
     """Producers that report their settlements at their end only."""
 
@@ -92,7 +102,7 @@ def read(paths: Sequence[Path], *, kept: str) -> Evidence:
 
     :param kept: the queue that nobody consumes from.
     """
-    evidence, lost = Evidence(), dict[str, float]()
+    evidence = Evidence()
 
     def take(line: dict[str, Any]) -> None:
         process = line["process"]
@@ -101,14 +111,8 @@ def read(paths: Sequence[Path], *, kept: str) -> Evidence:
             evidence.failures.append(Failure(process, *facts))
         elif line["event"] == OUTCOMES_AT_END:
             evidence.silent.add(process)
-        elif line["event"] == "Disconnected":
-            lost[process] = line["time"]
-        elif line["event"] == "Reconnected" and process in lost:
-            evidence.losses[process].append(Interval(lost.pop(process), line["time"]))
 
     evidence.history = read_journals(paths, take)
-    for process, began in lost.items():
-        evidence.losses[process].append(Interval(began, float("inf")))
     evidence.history.keeps(kept)
     return evidence
 
@@ -118,6 +122,9 @@ class Judgement:
     """What the judge found.
 
     :param outages: seconds, for each producer and fault; ``shares``: the client's part of each.
+    :param next_dials: seconds, for each program and fault, as ``handshakes``: see ``dials``.
+    :param most_dials: of one program at one address within a second while nobody served.
+    :param smallest_gap: seconds between two of those; ``None`` if there were no two.
     :param wrong: everything that must not have happened; empty is good.
     """
 
@@ -130,11 +137,15 @@ class Judgement:
     redelivered: int
     outages: list[float]
     shares: list[float]
+    next_dials: list[float]
+    handshakes: list[float]
+    most_dials: int
+    smallest_gap: float | None
     errors: dict[str, int]
     wrong: list[str]
 
 
-def judge(evidence: Evidence, faults: Sequence[Interval], *, detects_duplicates: bool) -> Judgement:
+def judge(evidence: Evidence, faults: Sequence[Outage], *, detects_duplicates: bool) -> Judgement:
     """Judge a history whose queues have been drained.
 
     :param detects_duplicates: whether a message that is stored twice is wrong.
@@ -143,6 +154,9 @@ def judge(evidence: Evidence, faults: Sequence[Interval], *, detects_duplicates:
     live = _doubled(evidence, faults)
     doubled = (*verdict.twice, *live)
     measured = list(_measured(evidence, faults))
+    back = list(_next_dials(evidence, faults))
+    refused = list(_refused(evidence, faults))
+    gaps = [gap for times in refused if (gap := dials.smallest_gap(times)) is not None]
     wrong = [f"missing: {_shown(verdict.lost)}"] if verdict.lost else []
     if doubled and detects_duplicates:
         wrong.append(f"stored twice: {_shown(doubled)}")
@@ -161,6 +175,10 @@ def judge(evidence: Evidence, faults: Sequence[Interval], *, detects_duplicates:
         redelivered=verdict.duplicates - len(doubled),
         outages=[round(outage, 3) for outage, _share in measured],
         shares=[round(share, 3) for _outage, share in measured],
+        next_dials=[round(each.after, 3) for each in back],
+        handshakes=[round(each.handshake, 3) for each in back],
+        most_dials=max(map(dials.most_in_a_second, refused), default=0),
+        smallest_gap=round(min(gaps), 3) if gaps else None,
         errors=dict(sorted(Counter(each.error for each in evidence.failures).items())),
         wrong=wrong,
     )
@@ -177,7 +195,7 @@ def _objection(failure: Failure) -> str:
     return ""
 
 
-def _doubled(evidence: Evidence, faults: Sequence[Interval]) -> Iterator[Name]:
+def _doubled(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[Name]:
     """Messages of queues with a consumer that came again without a reason."""
     before: dict[Name, Receipt] = {}
     for receipt in sorted(evidence.history.receipts, key=lambda receipt: receipt.at):
@@ -187,8 +205,7 @@ def _doubled(evidence: Evidence, faults: Sequence[Interval]) -> Iterator[Name]:
         before[receipt.name] = receipt
         if first is None or receipt.count:
             continue
-        reasons = (*faults, *evidence.losses.get(first.link.consumer, ()))
-        if not any(each.touches(first.at, receipt.at) for each in reasons):
+        if not any(each.touches(first.at, receipt.at) for each in faults):
             yield receipt.name
 
 
@@ -207,14 +224,32 @@ def settlements(evidence: Evidence) -> dict[str, list[float]]:
     return {producer: sorted(each) for producer, each in times.items()}
 
 
-def _measured(evidence: Evidence, faults: Sequence[Interval]) -> Iterator[tuple[float, float]]:
+def _next_dials(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[NextDial]:
+    ends = [*(fault.asked for fault in faults[1:]), float("inf")]
+    for each in evidence.dials.values():
+        for fault, until in zip(faults, ends, strict=True):
+            if (
+                found := dials.next_dial(
+                    each, fault.endpoint, lost=fault.asked, since=fault.accepting, until=until
+                )
+            ) is not None:
+                yield found
+
+
+def _refused(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[list[float]]:
+    for each in evidence.dials.values():
+        for fault in faults:
+            yield from dials.refused(each, fault.asked, fault.accepting)
+
+
+def _measured(evidence: Evidence, faults: Sequence[Outage]) -> Iterator[tuple[float, float]]:
     for times in settlements(evidence).values():
         for fault in faults:
             if (end := end_of_outage(times, fault)) is not None:
                 yield end - fault.began, max(0.0, end - fault.ended)
 
 
-def end_of_outage(times: Sequence[float], fault: Interval) -> float | None:
+def end_of_outage(times: Sequence[float], fault: Outage) -> float | None:
     """The first settlement after the longest gap that begins before a primary accepts again.
 
     :param times: of settlements, in order.

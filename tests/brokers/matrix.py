@@ -103,7 +103,7 @@ async def _run_cell(cell: Cell, plan: Plan, times: int) -> Row:
     done = await run(job, cluster)
     judged = done.judgement
     counted = ("sent", "settled", "refused", "unknown", "missing", "doubled", "redelivered")
-    measured = ("outages", "shares", "errors")
+    measured = ("outages", "shares", "errors", "next_dials", "handshakes", "most_dials", "smallest_gap")
     row = Row(
         **facts,
         **names,
@@ -133,9 +133,12 @@ def _report(row: Row) -> None:
     for text in (*row.wrong, *([f"could not be run: {row.broken}"] if row.broken else [])):
         _indented(text)
     outage, share = results.spread(row.outages), results.spread(row.shares)
+    dial, handshake = results.spread(row.next_dials), results.spread(row.handshakes)
     click.echo(
         f"    {'holds' if row.holds else 'DOES NOT HOLD'}: {row.settled:,} settled, {row.missing} missing,"
         f" {row.doubled} doubled, {row.redelivered} redelivered, outage {outage}, the client's {share},"
+        f" next dial {dial}, handshake {handshake}, at most {row.most_dials} dials a second,"
+        f" {results.shown_gap(row.smallest_gap)} apart,"
         f" {row.seconds:.0f} s"
     )
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
 from broker_stub.management_client import AdminClient, AdminError
+from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.peers.listening import Peer
 from haclient.testing.proxy import Proxy, proxy
 from haclient.version import package_version
@@ -28,8 +29,10 @@ from tests.brokers.topology import (
     ClusterError,
     Fault,
     Launch,
+    Served,
     Stored,
 )
+from tests.brokers.vip import Vip
 
 T = TypeVar("T")
 
@@ -57,7 +60,7 @@ class Pair:
         restart = how.fault is not Fault.BOTH_DOWN
         self._cluster = LocalCluster(LocalClusterOptions(store=how.folder, restart=restart))
         self._routes: dict[str, Proxy] = {}
-        self._vip: Proxy | None = None
+        self._vip: Vip | None = None
         self._following: asyncio.Task[None] | None = None
         self._pending: set[asyncio.Task[object]] = set()
         self._stack = AsyncExitStack()
@@ -85,7 +88,8 @@ class Pair:
                 route = await self._stack.enter_async_context(proxy(_peer(member)))
                 self._routes[member.name] = route
         if self._how.fault is Fault.VIP:
-            self._vip = await self._stack.enter_async_context(proxy(_peer(members[0])))
+            self._vip = Vip()
+            self._stack.push_async_callback(self._vip.leave)
             self._following = asyncio.create_task(self._follow(self._vip), name="the VIP")
         await self.whole()
 
@@ -100,18 +104,14 @@ class Pair:
         finally:
             await self._stack.aclose()
 
-    async def _follow(self, vip: Proxy) -> None:
+    async def _follow(self, vip: Vip) -> None:
         """Let the address lead to the primary, and cut what led to another one."""
         while True:
             primary = self._cluster.primary
             if primary is None:
-                vip.refuse()
-            elif vip.target is None or vip.target.port != primary.address.port:
-                vip.cut()
-                vip.target = _peer(primary)
-                vip.release()
+                await vip.leave()
             else:
-                vip.release()
+                await vip.lead(_peer(primary))
             await asyncio.sleep(_POLL)
 
     # -- faults -----------------------------------------------------------------------------------
@@ -165,19 +165,30 @@ class Pair:
 
     # -- looking ----------------------------------------------------------------------------------
 
-    async def serving(self) -> float:
+    async def serving(self) -> Served:
         """See ``BrokerCluster``."""
         return await self._within("a primary that accepts", self._until_accepted())
 
-    async def _until_accepted(self) -> float:
-        tries = [asyncio.create_task(_accepted(member)) for member in self._cluster.members]
+    async def _until_accepted(self) -> Served:
+        tries = [asyncio.create_task(_accepted(*each)) for each in self._seen()]
         try:
             done, _ = await asyncio.wait(tries, return_when=asyncio.FIRST_COMPLETED)
-            return min(each.result() for each in done)
+            return min((each.result() for each in done), key=lambda served: served.at)
         finally:
             for each in tries:
                 each.cancel()
             await asyncio.gather(*tries, return_exceptions=True)
+
+    def _seen(self) -> list[tuple[Endpoint, Endpoint]]:
+        """Where to ask, and where clients look for it: a VIP serves once it leads to a primary."""
+        if self._vip is not None:
+            vip = Endpoint(self._vip.host, self._vip.port)
+            return [(vip, vip)]
+        return [(member.address, self._route(member)) for member in self._cluster.members]
+
+    def _route(self, member: Member) -> Endpoint:
+        route = self._routes.get(member.name)
+        return member.address if route is None else Endpoint(route.host, route.port)
 
     async def whole(self) -> None:
         """See ``BrokerCluster``."""
@@ -235,11 +246,13 @@ class Pair:
         return "".join(tails)
 
 
-async def _accepted(member: Member) -> float:
-    """When a member first accepted, from now on."""
-    while await bare.refusal(member.address, _NOBODY, _PROBE):  # noqa: ASYNC110 - it can only be asked
+async def _accepted(asked: Endpoint, seen: Endpoint) -> Served:
+    """Wait until a member accepts, from now on."""
+    while True:
+        since = time.monotonic()
+        if not await bare.refusal(asked, _NOBODY, _PROBE):
+            return Served(time.monotonic(), since, seen)
         await asyncio.sleep(_POLL)
-    return time.monotonic()
 
 
 async def _later(seconds: float, call: Callable[..., None], *arguments: object) -> None:

@@ -24,6 +24,10 @@ _HEADER = (
     "redelivered",
     "outage",
     "client's",
+    "next dial",
+    "handshake",
+    "a second",
+    "apart",
     "errors",
     "holds",
 )
@@ -40,6 +44,10 @@ class Row:
     :param version: of the broker.
     :param times: how often the fault was made; 0 for a cell that could not be judged.
     :param outages: seconds, one for each fault and producer; ``shares``: the client's part of each.
+    :param next_dials: seconds from the moment a primary accepts until a program dials it, and ``handshakes``:
+        from then until it is connected; one for each fault and program.
+    :param most_dials: of one program at one address within a second while nobody served.
+    :param smallest_gap: seconds between two of those.
     :param errors: of calls, by their classes.
     :param wrong: what must not have happened.
     :param broken: why the cell ended early without the client being at fault.
@@ -64,6 +72,10 @@ class Row:
     redelivered: int = 0
     outages: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
+    next_dials: list[float] = field(default_factory=list)
+    handshakes: list[float] = field(default_factory=list)
+    most_dials: int = 0
+    smallest_gap: float | None = None
     errors: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     broken: str = ""
@@ -126,6 +138,10 @@ def _figures(rows: Sequence[Row]) -> tuple[str, ...]:
         *(f"{count:,}" for count in counts),
         spread([each for row in rows for each in row.outages]),
         spread([each for row in rows for each in row.shares]),
+        spread([each for row in rows for each in row.next_dials]),
+        spread([each for row in rows for each in row.handshakes]),
+        str(max(row.most_dials for row in rows)),
+        shown_gap(min((row.smallest_gap for row in rows if row.smallest_gap is not None), default=None)),
         ", ".join(f"{count} {name}" for name, count in sorted(errors.items())) or "-",
         "yes" if not fails else f"{fails} of {len(rows)} not",
     )
@@ -134,6 +150,11 @@ def _figures(rows: Sequence[Row]) -> tuple[str, ...]:
 def spread(seconds: Sequence[float]) -> str:
     """Median and worst."""
     return f"{statistics.median(seconds):.2f} / {max(seconds):.2f} s" if seconds else "-"
+
+
+def shown_gap(seconds: float | None) -> str:
+    """The smallest time between two dials."""
+    return "-" if seconds is None else f"{seconds:.2f} s"
 
 
 def _aligned(lines: Sequence[tuple[str, ...]]) -> Iterable[str]:

@@ -13,18 +13,22 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
+from tests.brokers import dials
 from tests.brokers.cells import Cell
-from tests.brokers.judge import Interval, Judgement, judge, read
+from tests.brokers.judge import Judgement, Outage, judge, read
 from tests.brokers.processes import Program, ProgramError, running
 from tests.brokers.programs.task import PATIENCE, Task
-from tests.brokers.topology import BrokerCluster, ClusterError
+from tests.brokers.topology import PAUSE_SECONDS, BrokerCluster, ClusterError, Fault
 
 LIVE, KEPT = "live", "kept"
 # Messages a second.
 _LIVE_RATE, _KEPT_RATE = 100.0, 40.0
 _HEARTBEAT = 4
 """Seconds.  Shorter than the silences, so that the programs notice them."""
+# A client finds out that its peer is silent after at most two heartbeats.  A stopped one goes on first.
+_FINDS_OUT = {Fault.PAUSE: PAUSE_SECONDS + 2 * _HEARTBEAT, Fault.SILENCE: 2.0 * _HEARTBEAT}
 # After a fault, so many outcomes show that the load is back.  Then a moment passes, in seconds, at random:
 # more than the option ``stable_after``, or the backoff would go on from that of the fault before.
 _CALM_OUTCOMES = 20
@@ -58,7 +62,7 @@ class Run:
     :ivar broken: why the cell could not be run to its end, without the client being at fault.
     """
 
-    faults: list[Interval]
+    faults: list[Outage]
     version: str = ""
     judgement: Judgement | None = None
     wrong: list[str]
@@ -95,16 +99,16 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
         producers, consumer = programs[:2], programs[2]
         for number in range(1, job.times + 1):
             await _calm(programs, cluster, rng)
-            began = await cluster.inject(job.cell.fault)
-            served = await cluster.serving()
-            result.faults.append(Interval(began, served))
-            job.report(f"{number}: served after {served - began:.2f} s")
+            outage = await _outage(job.cell.fault, cluster)
+            result.faults.append(outage)
+            job.report(f"{number}: served after {outage.ended - outage.began:.2f} s")
             await _recovered(programs)
         await _calm(programs, cluster, rng)
         for producer in producers:
             await producer.finish()
         await consumer.finish()
     evidence = read([Path(task.journal) for task in tasks], kept=queues[KEPT])
+    evidence.dials = {task.name: dials.read(_telemetry(job, task.name)) for task in tasks}
     for name, queue in queues.items():
         stored = await cluster.drain(f"matrix.{name}")
         evidence.drains(queue, (each.body for each in stored), time.monotonic())
@@ -112,13 +116,34 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
     result.wrong += result.judgement.wrong
 
 
+async def _outage(fault: Fault, cluster: BrokerCluster) -> Outage:
+    """Make the fault, and wait until it is served again."""
+    asked = time.monotonic()
+    began = await cluster.inject(fault)
+    served = await cluster.serving()
+    return Outage(
+        asked=asked,
+        began=began,
+        accepting=served.since,
+        ended=served.at,
+        endpoint=served.endpoint.authority,
+        over=max(served.at, began + _FINDS_OUT.get(fault, 0.0)),
+    )
+
+
+def _telemetry(job: Job, name: str) -> Path:
+    return job.folder / f"telemetry-{name}"
+
+
 def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
-    url = with_options(url, f"heartbeat={_HEARTBEAT}")
+    def url_of(name: str) -> str:
+        return with_options(url, f"heartbeat={_HEARTBEAT}&telemetry={quote(str(_telemetry(job, name)))}")
+
     rates = {LIVE: _LIVE_RATE, KEPT: _KEPT_RATE}
     producers = [
         Task(
             role="producer",
-            url=url,
+            url=url_of(f"producer-{name}"),
             queue=queue,
             journal=str(job.folder / f"producer-{name}.jsonl"),
             name=f"producer-{name}",
@@ -128,7 +153,9 @@ def _tasks(url: str, queues: dict[str, str], job: Job) -> list[Task]:
         for name, queue in queues.items()
     ]
     journal = str(job.folder / "consumer.jsonl")
-    consumer = Task(role="consumer", url=url, queue=queues[LIVE], journal=journal, name="consumer")
+    consumer = Task(
+        role="consumer", url=url_of("consumer"), queue=queues[LIVE], journal=journal, name="consumer"
+    )
     return [*producers, consumer]
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.brokers.judge import Interval, Judgement, end_of_outage, judge, read
+from tests.brokers.dials import Dial
+from tests.brokers.judge import Judgement, Outage, end_of_outage, judge, read
 from tests.faults.clients import encode
 from tests.faults.history import Name
 
-KILL = Interval(10.0, 12.0)
-"""The primary dies at 10, and another one accepts at 12."""
+KILL = Outage(asked=9.75, began=10.0, accepting=11.75, ended=12.0, endpoint="b:1", over=12.5)
+"""The primary dies at 10, and another one accepts at 11.75; the judge knows it at 12."""
 
 
 def line(kind: str, number: int, *, process: str = "p", **facts: Any) -> str:
@@ -86,16 +87,38 @@ def test_a_message_that_comes_again_after_an_outage_is_redelivered(tmp_path: Pat
     assert (judgement.doubled, judgement.redelivered, judgement.wrong) == (0, 1, [])
 
 
-def test_a_message_that_comes_again_after_a_loss_of_its_own_is_redelivered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "again", "doubled"), [(12.4, 13.0, 0), (9.0, 9.8, 0), (12.6, 13.0, 1), (9.0, 9.7, 1)]
+)
+def test_only_while_connections_may_be_lost_is_there_a_reason_to_redeliver(
+    tmp_path: Path, first: float, again: float, doubled: int
+) -> None:
+    judgement = judged(tmp_path, sent(0), received(0, at=first), received(0, at=again))
+    assert (judgement.doubled, judgement.redelivered) == (doubled, 1 - doubled)
+
+
+def test_what_a_client_says_of_its_own_loss_excuses_nothing(tmp_path: Path) -> None:
     lost = event("Disconnected", 3.2) + event("Reconnected", 3.4)
     judgement = judged(tmp_path, sent(0), lost, received(0, at=3.0), received(0, at=4.0))
-    assert (judgement.doubled, judgement.redelivered, judgement.wrong) == (0, 1, [])
-
-
-def test_a_loss_of_the_producer_is_no_reason_for_a_second_delivery(tmp_path: Path) -> None:
-    lost = event("Disconnected", 3.2, process="p") + event("Reconnected", 3.4, process="p")
-    judgement = judged(tmp_path, sent(0), lost, received(0, at=3.0), received(0, at=4.0))
     assert (judgement.doubled, judgement.redelivered) == (1, 0)
+    assert judgement.wrong == ["stored twice: 1, as p 0"]
+
+
+def test_dials_of_each_program_are_measured_by_what_the_judge_saw(tmp_path: Path) -> None:
+    """A second fault ends at the first one's primary, to which a program did not come back."""
+    path = tmp_path / "journal.jsonl"
+    path.touch()
+    evidence = read([path], kept="kept")
+    refused = [Dial("a:1", at, at + 0.01, False) for at in (10.0, 10.5, 10.75, 11.25)]
+    evidence.dials = {
+        "p": [*refused, Dial("b:1", 12.0, 12.25, True)],
+        "c": [Dial("b:1", 11.5, 12.0, True)],
+    }
+    second = Outage(asked=19.75, began=20.0, accepting=21.0, ended=22.0, endpoint="b:1", over=22.0)
+    judgement = judge(evidence, [KILL, second], detects_duplicates=True)
+    assert judgement.next_dials == [0.25, 0.0]
+    assert judgement.handshakes == [0.25, 0.25]
+    assert (judgement.most_dials, judgement.smallest_gap) == (3, 0.25)
 
 
 def test_a_message_that_was_refused_and_arrives_is_found(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def test_a_cell_with_the_pair_holds_and_is_left_out_of_a_run_that_is_resumed(tmp
     assert (row.cell, row.times, row.missing, row.doubled) == (("pair", "asyncio", "kill"), 1, 0, 0)
     assert row.settled > 0
     assert len(row.outages) == len(row.shares) == 2, "one for each producer"
+    assert len(row.next_dials) == len(row.handshakes) == 3, "one for each program"
     assert "0 cells" in invoke("--only", _CELL, "--resume", "--results", str(path))[1]
 
 

@@ -28,15 +28,31 @@ def test_a_file_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
 def test_rows_of_a_cell_add_up() -> None:
     table = results.cells_table(
         [
-            row(outages=[1.0, 2.0], shares=[0.5, 0.25], errors={"SendTimeout": 1}),
-            row(outages=[9.0], shares=[0.75], errors={"SendTimeout": 2}, redelivered=3),
+            row(
+                outages=[1.0, 2.0],
+                shares=[0.5, 0.25],
+                next_dials=[0.125, 0.0],
+                most_dials=2,
+                smallest_gap=0.5,
+                errors={"SendTimeout": 1},
+            ),
+            row(
+                outages=[9.0],
+                shares=[0.75],
+                next_dials=[0.25],
+                handshakes=[1.0],
+                most_dials=1,
+                errors={"SendTimeout": 2},
+                redelivered=3,
+            ),
             row(program="asyncio", missing=1, wrong=["missing: 1"]),
         ]
     )
     _header, cli, asyncio = [line.split("  ") for line in table.splitlines()]
     assert [text.strip() for text in cli if text.strip()] == [
         *("pair", "cli", "kill", "4", "2,000", "0", "0", "3"),
-        *("2.00 / 9.00 s", "0.50 / 0.75 s", "3 SendTimeout", "yes"),
+        *("2.00 / 9.00 s", "0.50 / 0.75 s", "0.12 / 0.25 s", "1.00 / 1.00 s", "2", "0.50 s"),
+        *("3 SendTimeout", "yes"),
     ]
     assert "1 of 1 not" in asyncio[-1]
 

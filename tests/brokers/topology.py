@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from haclient.cluster_url.endpoint import Endpoint
+
 BOTH_DOWN_SECONDS = 30.0
 """How long no member runs after ``Fault.BOTH_DOWN``; the client has to wait, and has to be patient."""
 PAUSE_SECONDS = 10.0
@@ -62,6 +64,20 @@ class Stored:
     id: object
     body: object
     delivery_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A member that accepted a handshake of the judge; the one before it, 50 ms earlier, was refused.
+
+    :ivar at: the moment at which the handshake was done (``time.monotonic``).
+    :ivar since: the moment at which it began: a client's dial from then on is at a member that accepts.
+    :ivar endpoint: where clients look for the member.
+    """
+
+    at: float
+    since: float
+    endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +130,8 @@ class BrokerCluster(Protocol):
         :returns: the moment at which the outage began (``time.monotonic``).
         """
 
-    async def serving(self) -> float:
-        """Wait until a member accepts a handshake with an Attach; it tries every 50 ms.
-
-        :returns: the moment at which one did (``time.monotonic``).
-        """
+    async def serving(self) -> Served:
+        """Wait until a member accepts a handshake with an Attach; it tries every 50 ms."""
 
     async def whole(self) -> None:
         """Start the members that are down, and wait until the next fault would lose nothing."""

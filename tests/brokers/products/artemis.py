@@ -30,7 +30,7 @@ from tests.brokers.products.artemis_config import (
 )
 from tests.brokers.products.group import COMMON, Group, Member
 from tests.brokers.products.member_process import MemberProcess
-from tests.brokers.topology import Fault, Launch, Stored
+from tests.brokers.topology import Fault, Launch, Served, Stored
 from tests.dnsmasq import free_port
 
 # A heap for some ten thousand messages; two members and clients share the machine.
@@ -115,7 +115,7 @@ class Artemis:
         self.group.start_all()
         return await self.group.refusing(backup)
 
-    async def serving(self) -> float:
+    async def serving(self) -> Served:
         """See ``BrokerCluster``."""
         return await self.group.serving()
 

@@ -21,7 +21,7 @@ from tests.brokers.bare import Account
 from tests.brokers.products import installed
 from tests.brokers.products.group import COMMON, Group, Member
 from tests.brokers.products.member_process import MemberProcess
-from tests.brokers.topology import Fault, Launch, Stored
+from tests.brokers.topology import Fault, Launch, Served, Stored
 from tests.dnsmasq import free_port
 
 _USER, _PASSWORD = "guest", "guest"
@@ -94,7 +94,7 @@ class BrokerJ:
         await other.take_mastership()
         return await self.group.refusing(primary)
 
-    async def serving(self) -> float:
+    async def serving(self) -> Served:
         """See ``BrokerCluster``."""
         return await self.group.serving()
 

@@ -16,7 +16,15 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.peers.listening import Peer
 from haclient.testing.proxy import Proxy, proxy
 from tests.brokers import bare
-from tests.brokers.topology import BOTH_DOWN_SECONDS, PAUSE_SECONDS, ClusterError, Fault, Stored
+from tests.brokers.topology import (
+    BOTH_DOWN_SECONDS,
+    PAUSE_SECONDS,
+    ClusterError,
+    Fault,
+    Served,
+    Stored,
+)
+from tests.brokers.vip import Vip
 
 _POLL_SECONDS = 0.05
 # A group of three JVMs on two busy cores elects in some 10 s; after both were down, they start as well.
@@ -86,7 +94,7 @@ class Group:
     account: bare.Account
     probe: str = PROBE
     alone: bool = False
-    vip: Proxy | None = None
+    vip: Vip | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -104,7 +112,8 @@ class Group:
                 target = Peer(member.endpoint.host, member.endpoint.port)
                 member.route = await self._stack.enter_async_context(proxy(target))
         if fault is Fault.VIP:
-            self.vip = await self._stack.enter_async_context(proxy(Peer("127.0.0.1", 1)))
+            self.vip = Vip()
+            self._stack.push_async_callback(self.vip.leave)
             self._later(self._follow(self.vip), _VIP)
 
     async def stop(self) -> None:
@@ -126,7 +135,10 @@ class Group:
         """Whether a member takes a sender, at its own address."""
         if not member.process.running:
             return False
-        member.refusal = await bare.refusal(member.endpoint, self.account, self.probe)
+        return await self._accepts_at(member, member.endpoint)
+
+    async def _accepts_at(self, member: Member, endpoint: Endpoint) -> bool:
+        member.refusal = await bare.refusal(endpoint, self.account, self.probe)
         return not member.refusal
 
     async def primary(self) -> Member:
@@ -136,9 +148,18 @@ class Group:
         """
         return (await self._first_to_accept())[0]
 
-    async def serving(self) -> float:
-        """See ``BrokerCluster.serving``."""
-        return (await self._first_to_accept())[1]
+    async def serving(self) -> Served:
+        """See ``BrokerCluster.serving``; a VIP serves once it leads to a primary."""
+        member, served = await self._first_to_accept()
+        if self.vip is None:
+            return served
+        endpoint = Endpoint(self.vip.host, self.vip.port)
+        async with self._limit("the VIP does not accept"):
+            while True:
+                since = time.monotonic()
+                if await self._accepts_at(member, endpoint):
+                    return Served(time.monotonic(), since, endpoint)
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def refusing(self, member: Member) -> float:
         """Wait until a member that accepted does so no longer; the moment at which it did not."""
@@ -147,7 +168,7 @@ class Group:
                 await asyncio.sleep(_POLL_SECONDS)
         return time.monotonic()
 
-    async def _first_to_accept(self) -> tuple[Member, float]:
+    async def _first_to_accept(self) -> tuple[Member, Served]:
         tries = {asyncio.create_task(self._accepted(member)): member for member in self.members}
         try:
             async with self._limit("nobody accepts"):
@@ -156,15 +177,17 @@ class Group:
             for task in tries:
                 task.cancel()
             await asyncio.gather(*tries, return_exceptions=True)
-        first = min(done, key=asyncio.Task.result)
+        first = min(done, key=lambda task: task.result().at)
         return tries[first], first.result()
 
-    async def _accepted(self, member: Member) -> float:
-        while not await self.accepts(member):
+    async def _accepted(self, member: Member) -> Served:
+        while True:
+            since = time.monotonic()
+            if await self.accepts(member):
+                return Served(time.monotonic(), since, member.seen)
             if not self._scheduled() and not any(each.process.running for each in self.members):
                 raise self.failed("every member has ended")
             await asyncio.sleep(_POLL_SECONDS)
-        return time.monotonic()
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
         """Wait until what the product says of its members is so.
@@ -209,6 +232,8 @@ class Group:
             if primary.route is not None:
                 primary.route.hold()
             await primary.process.kill()
+            if self.vip is not None:
+                await self.vip.leave()
         if self.alone and fault in (Fault.KILL, Fault.STOP, Fault.VIP):
             primary.process.start()
         return began
@@ -236,15 +261,14 @@ class Group:
         last.process.start()
         self.start_all()
 
-    async def _follow(self, vip: Proxy) -> None:
+    async def _follow(self, vip: Vip) -> None:
         """Lead the VIP to the primary, and nowhere while there is none."""
         while True:
             member = await self.primary()
-            vip.target = Peer(member.endpoint.host, member.endpoint.port)
-            vip.release()
+            await vip.lead(Peer(member.endpoint.host, member.endpoint.port))
             while await self.accepts(member):  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(_VIP_SECONDS)
-            vip.refuse()
+            await vip.leave()
 
     def _scheduled(self) -> list[asyncio.Task[None]]:
         """What is still to happen of the faults."""

@@ -12,7 +12,7 @@ import threading
 from haclient.cluster_url.endpoint import Endpoint
 from tests.brokers import bare
 from tests.brokers.products.group import Group, Member
-from tests.brokers.topology import Fault, Launch, Stored
+from tests.brokers.topology import Fault, Launch, Served, Stored
 from tests.interop.rabbitmq import ADDRESS, Node, RabbitMQ, installed
 
 _ACCOUNT = bare.Account("guest", "guest")
@@ -61,7 +61,7 @@ class OneRabbitMQ:
         """See ``BrokerCluster``."""
         return await self.group.inject(fault)
 
-    async def serving(self) -> float:
+    async def serving(self) -> Served:
         """See ``BrokerCluster``."""
         return await self.group.serving()
 
