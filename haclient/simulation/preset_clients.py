@@ -1,13 +1,16 @@
-"""Drives the presets: one attempt at a time, the members of the list in turn.
+"""Drives the presets: each goes through the members in its own ``Order``.
 
-A failed attempt is followed by the next delay of the series.  These clients ignore ``retry-after`` and
-redirects, and an answer after ``attempt_timeout``.
+A failed attempt is followed by the next delay of its series.  These clients ignore ``retry-after`` and
+redirects, and an answer after the attempt's timeout.
+
+A *lane* is a sequence of attempts, one after the other.  A client has one; with order ``apart`` it has one
+for each member.  Only attempts at the new primary depend on other clients and need events, so at most one
+lane of a client has any: the others are advanced to the present whenever that one acts.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 from haclient.simulation.clock import Kind
 from haclient.simulation.presets import Preset
@@ -15,13 +18,38 @@ from haclient.simulation.primary import Verdict
 from haclient.simulation.world import Role, World
 
 
-class _Client:
-    __slots__ = ("attempts", "delays", "dialled")
+class _Lane:
+    """One attempt after the other.
 
-    def __init__(self, delays: Iterator[float]) -> None:
-        self.delays = delays
-        self.attempts = 0
-        self.dialled = 0.0
+    :ivar member: where the attempt goes.
+    :ivar at: when its next SYN arrives; ``repeated``: how often the dial has sent it before.
+    :ivar dialled: when the dial began; ``timeout``: seconds that it may take.
+    :ivar wait: the delay after it, where delays count from the start of an attempt.
+    """
+
+    __slots__ = ("at", "delays", "dialled", "member", "repeated", "timeout", "timeouts", "wait")
+
+    def __init__(self, preset: Preset, rng: random.Random, member: int, members: int) -> None:
+        self.delays = preset.series(rng, members)
+        self.timeouts = preset.timeouts(rng)
+        self.member = member
+        self.at = self.dialled = self.timeout = self.wait = 0.0
+        self.repeated = 0
+
+
+class _Client:
+    """``lane`` is the one that reaches the new primary.
+
+    :ivar others: the lanes of the other members.
+    :ivar ready: with order ``ready``, when the delay of each member ends, and its series.
+    """
+
+    __slots__ = ("lane", "others", "ready")
+
+    def __init__(self, lane: _Lane, others: tuple[_Lane, ...] = ()) -> None:
+        self.lane = lane
+        self.others = others
+        self.ready: list[tuple[float, _Lane]] = []
 
 
 class PresetClients:
@@ -34,83 +62,122 @@ class PresetClients:
         self._world = world
         self._preset = preset
         self._rng = rng
+        self._members = world.scenario.members
+        self._horizon = world.scenario.outage + world.scenario.end
         self._clients: dict[int, _Client] = {}
 
     def begin(self, client: int, at: float) -> None:
         """This client notices the loss."""
-        state = self._clients[client] = _Client(self._preset.delays(self._rng))
-        self._pass_outage(client, state, at + next(state.delays))
+        state = self._clients[client] = self._client(at)
+        for lane in (state.lane, *state.others):
+            self._dial(lane, lane.at)
+        self._advance(client, state, state.lane, self._horizon)
+
+    def _client(self, at: float) -> _Client:
+        order, members, serving = self._preset.order, self._members, self._world.serving
+        if members == 1 or order not in ("ready", "apart"):
+            lane = self._lane(int(self._preset.after_lost) % members, members)
+            lane.at = at + next(lane.delays)
+            return _Client(lane)
+        lanes = [self._lane(member, 1) for member in range(members)]
+        for lane in lanes:
+            lane.at = at if order == "ready" and lane.member else at + next(lane.delays)
+        if order == "apart":
+            return _Client(lanes.pop(serving), tuple(lanes))
+        state = _Client(self._lane(0, 1))
+        state.ready = [(lane.at, lane) for lane in lanes]
+        self._choose(state, at)
+        return state
+
+    def _lane(self, member: int, members: int) -> _Lane:
+        return _Lane(self._preset, self._rng, member, members)
 
     def handle(self, client: int, kind: Kind, number: int) -> None:
         """An event of the clock; ``number`` is how often the SYN was repeated."""
         state = self._clients.get(client)
         if state is None:
             return
-        self._attempt(client, state, self._world.clock.now, number)
+        now = self._world.clock.now
+        for lane in state.others:
+            self._advance(client, state, lane, now)
+        self._attempt(client, state, now)
 
-    def _pass_outage(self, client: int, state: _Client, at: float, repeated: int = 0) -> None:
-        """Nothing but the primary's answer depends on others: everything before it needs no event.
-
-        :param at: when the next SYN arrives.
-        :param repeated: how often the same dial has sent it before.
-        """
+    def _advance(self, client: int, state: _Client, lane: _Lane, until: float) -> None:
+        """All attempts until then whose answer does not depend on other clients."""
         world = self._world
-        scenario = world.scenario
-        while at - scenario.outage <= scenario.end:
-            member = state.attempts % scenario.members
-            if not repeated:
-                state.dialled = at
-            role = world.role(member, at)
+        while lane.at <= until:
+            role = world.role(lane.member, lane.at)
             if role is Role.PRIMARY:
-                world.clock.at(at, client, Kind.SYN if repeated else Kind.DIAL, repeated)
+                kind = Kind.SYN if lane.repeated else Kind.DIAL
+                world.clock.at(lane.at, client, kind, lane.repeated)
                 return
-            world.count(client, member, role, at, repeated=repeated)
-            if role is Role.SILENT and (again := self._again(state, at, repeated)) is not None:
-                at, repeated = again, repeated + 1
-                continue
-            at, repeated = self._next(state, self._failed(state, role, at, repeated)), 0
+            world.count(client, lane.member, role, lane.at, repeated=lane.repeated)
+            if role is not Role.SILENT or not self._repeats(lane):
+                self._fail(state, lane, role)
 
-    def _attempt(self, client: int, state: _Client, now: float, repeated: int) -> None:
-        world = self._world
+    def _attempt(self, client: int, state: _Client, now: float) -> None:
+        world, lane = self._world, state.lane
         verdict, known, _ = world.primary.attempt(client, now)
         accepted = verdict is Verdict.USABLE
-        member = state.attempts % world.scenario.members
-        world.count(client, member, Role.PRIMARY, now, repeated=repeated, accepted=accepted)
+        world.count(client, lane.member, Role.PRIMARY, now, repeated=lane.repeated, accepted=accepted)
         if accepted:
             known += world.scenario.setup_latency
-            latest = state.dialled + self._preset.attempt_timeout
-            if known <= latest:
-                world.usable(known)
-                del self._clients[client]
+            if known <= lane.dialled + lane.timeout:
+                self._back(client, state, known)
                 return
-            failed = latest
-        elif verdict is Verdict.RESET:
-            failed = self._failed(state, Role.DEAD, now, repeated)
-        elif (again := self._again(state, now, repeated)) is not None:
-            world.clock.at(again, client, Kind.SYN, repeated + 1)
-            return
-        else:
-            failed = self._failed(state, Role.SILENT, now, repeated)
-        self._pass_outage(client, state, self._next(state, failed))
+            self._next(state, lane, lane.dialled + lane.timeout)
+        elif verdict is Verdict.RESET or not self._repeats(lane):
+            self._fail(state, lane, Role.DEAD if verdict is Verdict.RESET else Role.SILENT)
+        self._advance(client, state, lane, self._horizon)
 
-    def _again(self, state: _Client, now: float, repeated: int) -> float | None:
-        """When the kernel repeats the SYN of this dial; ``None`` when the dial ends before."""
+    def _back(self, client: int, state: _Client, at: float) -> None:
+        for lane in state.others:
+            self._advance(client, state, lane, at)
+        self._world.usable(at)
+        del self._clients[client]
+
+    def _repeats(self, lane: _Lane) -> bool:
+        """Let the kernel repeat the SYN of this dial, unless the dial ends before."""
         gaps = self._world.syn_gaps
-        again = now + gaps[repeated]
-        in_time = again < state.dialled + self._preset.attempt_timeout and repeated + 1 < len(gaps)
-        return again if in_time else None
+        again = lane.at + gaps[lane.repeated]
+        if again >= lane.dialled + lane.timeout or lane.repeated + 1 == len(gaps):
+            return False
+        lane.at, lane.repeated = again, lane.repeated + 1
+        return True
 
-    def _failed(self, state: _Client, role: Role, now: float, repeated: int) -> float:
-        """When a dial has failed whose last SYN arrived now."""
+    def _fail(self, state: _Client, lane: _Lane, role: Role) -> None:
+        """This dial has failed, by what the member of its last SYN did."""
         scenario = self._world.scenario
         if role is Role.SILENT:
-            known = now + self._world.syn_gaps[repeated]
+            known = lane.at + self._world.syn_gaps[lane.repeated]
         else:
-            known = now + (scenario.round_trip if role is Role.DEAD else scenario.setup_latency)
-        return min(known, state.dialled + self._preset.attempt_timeout)
+            known = lane.at + (scenario.round_trip if role is Role.DEAD else scenario.setup_latency)
+        self._next(state, lane, min(known, lane.dialled + lane.timeout))
 
-    def _next(self, state: _Client, failed: float) -> float:
-        """When the next attempt begins, after one that failed."""
-        state.attempts += 1
-        delay = next(state.delays)
-        return max(failed, state.dialled + delay) if self._preset.from_start else failed + delay
+    def _next(self, state: _Client, lane: _Lane, failed: float) -> None:
+        """The next attempt, after one that failed."""
+        if state.ready:
+            own = state.ready[lane.member][1]
+            state.ready[lane.member] = (failed + next(own.delays), own)
+            self._choose(state, failed)
+            self._dial(lane, lane.at)
+            return
+        if self._preset.order != "apart":
+            lane.member = (lane.member + 1) % self._members
+        from_start = self._preset.from_start
+        self._dial(lane, max(failed, lane.dialled + lane.wait) if from_start else failed + next(lane.delays))
+
+    @staticmethod
+    def _choose(state: _Client, now: float) -> None:
+        """The member whose delay ends first is the next one."""
+        at, chosen = min(state.ready, key=lambda entry: (max(entry[0], now), entry[0]))
+        state.lane.member, state.lane.at = chosen.member, max(at, now)
+        state.lane.timeouts = chosen.timeouts
+
+    def _dial(self, lane: _Lane, at: float) -> None:
+        lane.at = lane.dialled = at
+        lane.repeated = 0
+        lane.timeout = next(lane.timeouts)
+        if self._preset.from_start:
+            lane.wait = next(lane.delays)
+            lane.timeout = max(lane.timeout, lane.wait)
