@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.brokers import bare
 from tests.brokers.application import running
 from tests.brokers.products.artemis import Artemis
 from tests.brokers.products.artemis_config import Kind
@@ -38,9 +39,22 @@ async def test_two_that_serve_are_named(tmp_path: Path) -> None:
         assert await pair.group.primary() is new
         old.process.resume()
         await pair.group.until(serving(pair, old, new), "two that serve")
+        assert await only_at(pair, old, "to the old one")
+        assert await only_at(pair, new, "to the new one")
         (several,) = [each for each in await remarks(pair.url) if each["kind"] == "several-primaries"]
         assert several["endpoints"] == [str(old.endpoint), str(new.endpoint)]
         assert "one identity" in several["text"]
+
+
+async def only_at(pair: Artemis, member: Member, body: str) -> bool:
+    """Whether a message that this member accepts is stored there and nowhere else."""
+    account, queue = pair.group.account, pair.queue("split")
+    await bare.send(member.endpoint, account, queue, body)
+    stored = {
+        each.process.name: [found.body for found in await bare.receive_all(each.endpoint, account, queue)]
+        for each in pair.members
+    }
+    return stored == {each.process.name: [body] if each is member else [] for each in pair.members}
 
 
 def serving(pair: Artemis, *members: Member) -> Callable[[], Awaitable[bool]]:
