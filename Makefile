@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream simulate-million fuzz fuzz-short model check format bench clean
+.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,16 @@ soak-sites: setup  ## two clusters and a link that is cut, while both fail over;
 soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at random points
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
 	    $(PYTHON) -m pytest -m soak tests/analysis/test_stream.py
+
+grid: setup  ## storms in virtual time, all presets beside our default, judged; keeps results in build/; minutes
+	@$(PYTHON) -m haclient simulate --grid short --cache build/grid.jsonl --json build/grid.json \
+	    --plot build/grid.png $(GRID_ARGS)
+
+grid-large: setup  ## the same with outages of 300 s for up to 2,000 clients, and with 20,000 clients; an hour
+	@$(PYTHON) -m haclient simulate --grid whole --cache build/grid.jsonl --json build/grid-whole.json \
+	    --plot build/grid-whole.png $(GRID_ARGS)
+	@$(PYTHON) -m haclient simulate --grid large --cache build/grid.jsonl --json build/grid-large.json \
+	    --plot build/grid-large.png $(GRID_ARGS)
 
 simulate-million: setup  ## a million clients in virtual time: hints, parked, warm, no hints; 4 GB of memory
 	@$(PYTHON) -m pytest -m soak --timeout=7200 -s tests/simulation/test_million.py

@@ -18,6 +18,11 @@ from haclient.cli.options import UnusableError, check_reachable, plain_errors
 from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES
 from haclient.simulation import arrivals, cases, plot, sweep
+from haclient.simulation.grid import report
+from haclient.simulation.grid.cache import Cache
+from haclient.simulation.grid.cells import Part, cells
+from haclient.simulation.grid.picture import write_picture
+from haclient.simulation.grid.run import Judged, grid
 from haclient.simulation.presets import PRESETS
 from haclient.simulation.result import Result
 from haclient.simulation.scenario import Passive, Scenario, WhenFull
@@ -33,8 +38,10 @@ _COLUMNS = {
     "syns_at_host": "SYN/s",
     "wasted_handshakes": "wasted",
 }
+_WIDE = 200  # characters; a file has room
 _LARGE = 100  # from here on one decimal place is enough
 _SCENARIO = {field.name for field in fields(Scenario)}
+_AXES = sweep.PARAMETERS | {"kind"}  # kind: of --grid
 _POLICY = {field.name for field in fields(Policy)}
 
 
@@ -54,10 +61,8 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
             return value
         key, _, texts = value.partition("=")
         key = key.strip().replace("-", "_")
-        if key not in sweep.PARAMETERS or not texts:
-            self.fail(
-                f"{value!r} is not like setup_rate=100,200; there are {', '.join(sorted(sweep.PARAMETERS))}"
-            )
+        if key not in _AXES or not texts:
+            self.fail(f"{value!r} is not like setup_rate=100,200; there are {', '.join(sorted(_AXES))}")
         return key, tuple(_read(text) for text in texts.split(","))
 
 
@@ -155,6 +160,21 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     show_default=True,
     help="Seconds that a setup waits for another service.",
 )
+@click.option(
+    "--grid",
+    is_flag=False,
+    flag_value="whole",
+    type=click.Choice(get_args(Part)),
+    help="Many storms, judged: 5 to 2,000 clients, outages of 0.3 to 300 s, three kinds, one address and "
+    "three; --sweep clients=20 --sweep kind=reset chooses others.  short: the longest outage for up to 100 "
+    "clients; large: 20,000 clients.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes of --grid.  [default: all processors]")
+@click.option(
+    "--cache",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where --grid keeps results, to go on there; it computes again what a change of the code concerns.",
+)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option(
     "--sweep", "axes", type=Axis(), multiple=True, help="Vary a parameter; several give every combination."
@@ -164,7 +184,12 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
 @click.option(
     "--json", "as_json", type=click.Path(dir_okay=False, allow_dash=True), help="Write the figures as JSON."
 )
-@click.option("--plot", "png", type=click.Path(dir_okay=False, path_type=Path), help="Write a PNG.")
+@click.option(
+    "--plot",
+    "png",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a PNG (of a grid also an SVG).",
+)
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page that needs no network."
 )
@@ -178,7 +203,9 @@ def simulate(**given: Any) -> None:
     """
     try:
         _check(given)
-        if given["axes"]:
+        if given["grid"]:
+            _grid(given)
+        elif given["axes"]:
             _sweep(given)
         else:
             _compare(given)
@@ -188,17 +215,28 @@ def simulate(**given: Any) -> None:
 
 def _check(given: Mapping[str, Any]) -> None:
     drawn = given["png"] or given["html"]
-    if given["axes"] and drawn:
+    if given["grid"] is None and (given["jobs"] or given["cache"]):
+        raise click.UsageError("--jobs and --cache go with --grid")
+    if given["grid"]:
+        _check_grid(given)
+    elif given["axes"] and drawn:
         raise click.UsageError("--sweep gives figures, and no plot")
     if not given["axes"] and (given["spark"] or given["master"]):
         raise click.UsageError("--spark and --master go with --sweep")
-    if given["axes"] and len([*given["strategies"], *given["presets"]]) > 1:
+    if given["axes"] and not given["grid"] and len([*given["strategies"], *given["presets"]]) > 1:
         raise click.UsageError(
             "--sweep goes with one strategy or preset; vary them with --sweep client=full,kafka"
         )
     for module, wanted in (("matplotlib", given["png"]), ("markupsafe", given["html"])):
         if wanted:
             plot.need(module)
+
+
+def _check_grid(given: Mapping[str, Any]) -> None:
+    if given["html"] or given["spark"] or given["presets"] or given["standby"] != "none":
+        raise click.UsageError(
+            "--grid has all presets, at an ordinary broker; --html, --spark and --park do not go with it"
+        )
 
 
 def _point(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,6 +293,57 @@ def _sweep(given: Mapping[str, Any]) -> None:
         raise click.UsageError(f"--sweep: {error}") from error
     rows = _on_spark(points, given["master"]) if given["spark"] else _here(points)
     _print_results(rows, given["as_json"], (*axes, *_COLUMNS), None)
+
+
+_OF_CELLS = {"clients", "outage", "members", "when_full", "dead_host", "retry_after", "parking", "seed"}
+
+
+def _grid(given: Mapping[str, Any]) -> None:
+    point = _point(given)
+    base = {name: value for name, value in point.items() if name in _SCENARIO - _OF_CELLS}
+    policy = Policy(**{name: value for name, value in point.items() if name in _POLICY - {"standby"}})
+    chosen = given["strategies"]
+    ours = {f"haclient, {name}": replace(policy, backoff_strategy=name) for name in chosen} or {
+        "haclient": policy
+    }
+    try:
+        every = cells(given["grid"], dict(given["axes"]), base)
+        for cell in every:
+            cell.scenario(1)
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(f"--grid: {error}") from error
+    with _progress() as bar, Cache(given["cache"]) as cache:
+        task = bar.add_task("cells and policies", total=None)
+        found = grid(
+            every,
+            ours,
+            cache=cache,
+            jobs=given["jobs"],
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    if given["as_json"] is not None:
+        with click.open_file(given["as_json"], "w", encoding="utf-8") as file:
+            file.write(json.dumps([judged.as_json() for judged in found], indent=1) + "\n")
+    if given["as_json"] != "-":
+        for name in ours:
+            _print_grid(found, name)
+    if given["png"] is not None:
+        first = next(iter(ours))
+        write_picture(found, given["png"], title=report.summary(found, first), policy=first)
+
+
+def _print_grid(found: Sequence[Judged], policy: str) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    table = Table(box=None, pad_edge=False)
+    for name in report.COLUMNS:
+        table.add_column(name, justify="left" if name in report.TEXTS else "right", no_wrap=True)
+    for judged in found:
+        table.add_row(*report.row(judged, policy))
+    console.print(table)
+    console.print(report.summary(found, policy))
+    console.print(report.politeness(found, policy))
 
 
 def _here(points: Sequence[sweep.Point]) -> list[dict[str, Any]]:

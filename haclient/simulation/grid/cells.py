@@ -1,0 +1,103 @@
+"""The cells of the grid: one storm each, at an ordinary broker that sends no ``retry-after``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+from typing import Any, Literal
+
+from haclient.simulation.scenario import Scenario
+
+Kind = Literal["reset", "silent", "dead host"]
+Part = Literal["short", "whole", "large"]
+
+KINDS: Mapping[Kind, Mapping[str, Any]] = MappingProxyType(
+    {
+        "reset": {"when_full": "reset", "dead_host": False},
+        "silent": {"when_full": "silent", "dead_host": False},
+        "dead host": {"when_full": "silent", "dead_host": True},
+    }
+)
+"""What a full backlog and the lost member do: a reset and a dead port; silence and a dead port; silence and
+a dead host."""
+
+CLIENTS = (5, 20, 100, 300, 700, 2000)
+LARGE = 20_000
+OUTAGES = (0.3, 1.0, 3.0, 30.0, 300.0)
+"""Seconds."""
+MEMBERS = (1, 3)
+"""One address that moves; the lost one, the new primary, and a passive one."""
+
+_SEEDS = 5
+_LONG, _SHORT_CLIENTS, _HORIZON = 300.0, 100, 2000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One storm, or several that differ by their seed.
+
+    :param clients: how many; ``outage``: seconds.
+    :param base: other fields of the scenario.
+    """
+
+    members: int
+    kind: Kind
+    clients: int
+    outage: float
+    base: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """A large fleet needs no median: its clients are many enough."""
+        return range(1, 2 if self.clients >= LARGE else _SEEDS + 1)
+
+    def scenario(self, seed: int) -> Scenario:
+        """The storm; it ends when a client takes half an hour longer than the outage."""
+        varied = {**KINDS[self.kind], "members": self.members, "clients": self.clients}
+        return Scenario(
+            **{"horizon": _HORIZON, **dict(self.base), **varied, "outage": self.outage},
+            retry_after=False,
+            seed=seed,
+        )
+
+    @property
+    def best(self) -> float:
+        """Seconds that the primary needs for all clients."""
+        return self.scenario(1).ideal
+
+
+def cells(
+    part: Part, axes: Mapping[str, Sequence[Any]] | None = None, base: Mapping[str, Any] | None = None
+) -> list[Cell]:
+    """The cells of a part of the grid.
+
+    :param part: ``whole`` is all up to 2,000 clients; ``short`` the same, with the longest outage for up to
+        100 of them; ``large`` is 20,000 clients, without the longest outage.
+    :param axes: other values of ``members``, ``kind``, ``clients`` or ``outage``.  The part restricts
+        what it has chosen itself, and not those.
+    :raises ValueError: when an axis or a kind is unknown.
+    """
+    given = dict(axes or {})
+    chosen: dict[str, Sequence[Any]] = {
+        "members": MEMBERS,
+        "kind": tuple(KINDS),
+        "clients": (LARGE,) if part == "large" else CLIENTS,
+        "outage": OUTAGES,
+    }
+    if unknown := sorted({*given} - {*chosen}):
+        raise ValueError(f"the grid varies {', '.join(chosen)}, not {', '.join(unknown)}")
+    if wrong := [kind for kind in given.get("kind", ()) if kind not in KINDS]:
+        raise ValueError(f"kind is one of {', '.join(KINDS)}, not {wrong[0]}")
+    chosen.update(given)
+    most = {"short": _SHORT_CLIENTS, "whole": LARGE - 1, "large": 0}[part]
+    extra = tuple(sorted((base or {}).items()))
+    every = (
+        Cell(**dict(zip(chosen, values, strict=True)), base=extra) for values in product(*chosen.values())
+    )
+    return [
+        cell
+        for cell in every
+        if cell.outage < _LONG or cell.clients <= most or {"clients", "outage"} <= {*given}
+    ]

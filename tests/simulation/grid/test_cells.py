@@ -1,0 +1,47 @@
+"""Which storms the grid has."""
+
+from __future__ import annotations
+
+import pytest
+
+from haclient.simulation.grid.cells import Cell, cells
+
+
+def test_the_whole_grid_has_every_combination_up_to_two_thousand_clients() -> None:
+    assert len(cells("whole")) == 6 * 5 * 3 * 2
+    assert {len(cell.seeds) for cell in cells("whole")} == {5}
+
+
+def test_the_short_one_leaves_the_longest_outage_to_small_fleets() -> None:
+    short = cells("short")
+    assert len(short) == 6 * 4 * 3 * 2 + 3 * 3 * 2
+    assert max(cell.clients for cell in short if cell.outage == 300) == 100
+
+
+def test_twenty_thousand_are_one_storm_each() -> None:
+    large = cells("large")
+    assert {(cell.clients, len(cell.seeds)) for cell in large} == {(20_000, 1)}
+    assert {cell.outage for cell in large} == {0.3, 1.0, 3.0, 30.0}
+
+
+def test_axes_can_be_chosen() -> None:
+    chosen = cells("short", {"clients": [700], "outage": [300.0], "kind": ["silent"]})
+    assert [(cell.members, cell.kind, cell.clients) for cell in chosen] == [
+        (1, "silent", 700),
+        (3, "silent", 700),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"), [({"backlog": [1]}, "the grid varies"), ({"kind": ["loud"]}, "kind is one of")]
+)
+def test_an_axis_that_is_none_is_an_error(axes: dict[str, list[int]], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        cells("whole", axes)
+
+
+def test_a_cell_is_a_storm_at_an_ordinary_broker() -> None:
+    cell = Cell(members=3, kind="dead host", clients=20, outage=3.0, base=(("setup_rate", 10.0),))
+    scenario = cell.scenario(4)
+    assert (scenario.dead_host, scenario.when_full, scenario.retry_after) == (True, "silent", False)
+    assert (scenario.members, scenario.seed, scenario.setup_rate, cell.best) == (3, 4, 10.0, 2.0)

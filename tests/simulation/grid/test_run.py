@@ -1,0 +1,164 @@
+"""Grids that are computed: by one process or two, once, and again after a crash."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from haclient.cli import main
+from haclient.retry.policy import Policy
+from haclient.simulation.grid import run as module
+from haclient.simulation.grid.cache import Cache
+from haclient.simulation.grid.cells import cells
+from haclient.simulation.grid.run import Judged, grid
+from haclient.simulation.presets import PRESETS
+
+SMALL = cells("whole", {"clients": [5], "outage": [0.3], "members": [1], "kind": ["reset", "silent"]})
+OURS = {"haclient": Policy()}
+
+
+def computed(
+    path: Path | None = None, jobs: int = 1, policy: Policy | None = None
+) -> tuple[list[Judged], int]:
+    """The cells, and how many policies of cells were computed for them."""
+    told: list[tuple[int, int]] = []
+    with Cache(path) as cache:
+        found = grid(
+            SMALL,
+            OURS if policy is None else {"haclient": policy},
+            cache=cache,
+            jobs=jobs,
+            progress=lambda done, total: told.append((done, total)),
+        )
+    assert all(total == len(SMALL) * (len(PRESETS) + 1) for _, total in told)
+    return found, len(told)
+
+
+def test_every_policy_is_in_every_cell() -> None:
+    found, count = computed()
+    assert count == 2 * (len(PRESETS) + 1)
+    assert [judged.cell for judged in found] == SMALL
+    assert all(set(judged.presets) == set(PRESETS) and set(judged.ours) == {"haclient"} for judged in found)
+    assert all(judged.ours["haclient"].attempts >= 1 for judged in found)
+
+
+def test_two_processes_find_the_same_as_one() -> None:
+    assert computed(jobs=2) == computed(jobs=1)
+
+
+def test_what_was_computed_is_not_computed_again(tmp_path: Path) -> None:
+    first, _ = computed(tmp_path / "new" / "cache.jsonl")
+    assert computed(tmp_path / "new" / "cache.jsonl") == (first, 0)
+
+
+def test_after_a_crash_only_the_rest_is_computed(tmp_path: Path) -> None:
+    """The file ends in the middle of a line, and has one that is no result."""
+    path = tmp_path / "cache.jsonl"
+    first, count = computed(path)
+    lines = path.read_text().splitlines(keepends=True)
+    results = [line for line in lines if line.strip()]
+    path.write_text("".join(results[:7]) + '{"key": 3}\n[1]\n' + results[7][:40])
+    assert computed(path) == (first, count - 7)
+    assert computed(path) == (first, 0)
+
+
+def test_another_policy_is_computed_for_itself(tmp_path: Path) -> None:
+    path = tmp_path / "cache.jsonl"
+    computed(path)
+    _, count = computed(path, policy=Policy(backoff_max=1.0))
+    assert count == len(SMALL)
+
+
+def test_changed_code_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cache.jsonl"
+    _, count = computed(path)
+    monkeypatch.setattr("haclient.simulation.grid.cache._sources", lambda _: [b"other code"])
+    assert computed(path)[1] == count
+
+
+def test_a_grid_that_is_interrupted_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cache.jsonl"
+    count = 0
+
+    def interrupted(scenario: object, client: object) -> object:
+        nonlocal count
+        count += 1
+        if count > 3 * 5:
+            raise KeyboardInterrupt
+        return simulate(scenario, client)  # type: ignore[arg-type]
+
+    simulate = module.simulate
+    monkeypatch.setattr(module, "simulate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        computed(path)
+    monkeypatch.undo()
+    assert computed(path)[1] == len(SMALL) * (len(PRESETS) + 1) - 3
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", "--grid", *arguments])
+
+
+ONE = ["--sweep", "clients=5", "--sweep", "outage=0.3", "--sweep", "members=1", "--jobs", "1"]
+
+
+def test_the_command_prints_the_table_and_writes_files(tmp_path: Path) -> None:
+    png, svg, figures = tmp_path / "a.png", tmp_path / "a.svg", tmp_path / "a.json"
+    done = command(*ONE, "--cache", str(tmp_path / "c"), "--plot", str(png), "--json", str(figures))
+    assert done.exit_code == 0, done.output
+    assert "haclient: " in done.stdout
+    assert "SYNs of one client at one address" in done.stdout
+    rows = json.loads(figures.read_text())
+    assert [(row["kind"], row["clients"]) for row in rows] == [("reset", 5), ("silent", 5), ("dead host", 5)]
+    assert set(rows[0]["policies"]) == {"haclient", *PRESETS}
+    assert command(*ONE, "--cache", str(tmp_path / "c"), "--plot", str(svg)).exit_code == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in svg.read_text()
+
+
+def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
+    done = command(
+        *ONE,
+        "--sweep",
+        "kind=reset",
+        "--strategy",
+        "full",
+        "--strategy",
+        "equal",
+        "--backoff-max",
+        "1",
+        "--json",
+        "-",
+    )
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)
+    assert list(row["broken"]) == ["haclient, full", "haclient, equal"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--sweep", "backlog=1"],
+        ["--sweep", "kind=loud"],
+        ["--sweep", "clients=0"],
+        ["--html", "a.html"],
+        ["--spark"],
+        ["--preset", "kafka"],
+        ["--park", "outage"],
+        ["--jobs", "0"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(wrong: list[str]) -> None:
+    done = command(*wrong)
+    assert done.exit_code == 2, done.output
+
+
+@pytest.mark.parametrize("option", [["--jobs", "1"], ["--cache", "x"]], ids=" ".join)
+def test_what_belongs_to_a_grid_goes_with_one(option: list[str]) -> None:
+    assert CliRunner().invoke(main, ["simulate", *option]).exit_code == 2
