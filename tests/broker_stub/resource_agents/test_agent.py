@@ -166,6 +166,29 @@ def test_a_start_without_the_arbiters_folder_names_it_in_both_logs(node: Node) -
     assert node.agent("monitor").code == NOT_RUNNING
 
 
+# The kernel's answers while a process replaces itself: no command line, twice.
+_TR_AMID_EXEC = """#!/bin/sh
+line=$(/usr/bin/tr "$@")
+case $line in
+*"broker_stub serve"*)
+    echo read >>"$0.reads"
+    [ "$(wc -l <"$0.reads")" -gt 2 ] || exit 0
+    ;;
+esac
+echo "$line"
+"""
+
+
+def test_a_process_without_a_command_line_for_a_moment_has_not_ended(node: Node) -> None:
+    """``execve`` takes the old command line before it has the new one."""
+    stub = node.bin / "tr"
+    stub.write_text(_TR_AMID_EXEC)
+    stub.chmod(0o755)
+    started = node.agent("start")
+    assert started.code == SUCCESS, started.errors
+    assert len((node.bin / "tr.reads").read_text().splitlines()) > 2
+
+
 def test_a_start_that_fails_tells_why(node: Node) -> None:
     failed = node.agent("start", options="--no-such-option")
     assert failed.code == GENERIC
