@@ -89,11 +89,14 @@ class ConnectionGaveUp(HaclientError, proton.ConnectionException):
 
     :ivar attempts: the attempts of the episode, the last 1000 of them: endpoint, when, what happened.
     :ivar gave_up_at: when the search ended, in monotonic seconds as those of the attempts.
+    :ivar condition: the AMQP error condition, if every member refused the connection with one, such as
+        ``amqp:not-allowed``.
     """
 
     code = "no-primary"
     connection_usable = False
     gave_up_at: float | None = None
+    condition: str | None = None
 
     def __init__(self, message: str, attempts: tuple[AttemptRecord, ...] = ()) -> None:
         super().__init__(message)

@@ -29,6 +29,7 @@ from haclient.discovery.evidence import (
     FailureReason,
     Pushed,
 )
+from haclient.discovery.refusals import condition_of
 from haclient.discovery.search import Search
 from haclient.discovery.topology import SELF_INFLICTED
 from haclient.errors import ConnectionGaveUp
@@ -296,6 +297,7 @@ def give_up_error(verdict: decide.GiveUp, now: float) -> ConnectionGaveUp:
     """The error for the application that says why a search gave up, and when."""
     error = _error_of(verdict)
     error.gave_up_at = now
+    error.condition = condition_of(verdict.reason)
     return error
 
 

@@ -65,6 +65,11 @@ _IN_USE = (
 )
 
 
+def condition_of(reason: GiveUpReason) -> str | None:
+    """The condition by which every member refuses, where that is the reason; ``None`` otherwise."""
+    return next((condition for condition, each in _REASONS.items() if each is reason), None)
+
+
 class Streak:
     """Refused rounds in a row.
 

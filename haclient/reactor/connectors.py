@@ -26,7 +26,7 @@ from haclient.core.connection import Shared
 from haclient.engine.owner import CloseReason
 from haclient.engine.protocol import Engine
 from haclient.engine.settings import DEFAULT_MAX_FRAME_SIZE, Settings
-from haclient.errors import AuthenticationFailed, ConnectionClosed, HaclientError
+from haclient.errors import AuthenticationFailed, ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.factory import FactoryCore
 from haclient.reactor.attempt_errors import SOCKET_ERROR, AttemptErrors, url_of
 from haclient.reactor.connect_options import ConnectOptions
@@ -258,7 +258,7 @@ class FailoverConnector:
     def fail(self, error: HaclientError) -> None:
         """The core is closed, or gave up."""
         if not isinstance(error, ConnectionClosed) and not self._finished.is_set():
-            name = SOCKET_ERROR
+            name = (error.condition if isinstance(error, ConnectionGaveUp) else None) or SOCKET_ERROR
             if isinstance(error, AuthenticationFailed):
                 name, error = _UNAUTHORIZED, copy.copy(error)
                 error.args = (f"{error.args[0]} ({_UNAUTHORIZED})",)

@@ -85,6 +85,7 @@ async def test_a_refusal_that_lasts_ends_the_search_without_a_deadline(api: API)
         (gave_up,) = await watch.until(GaveUp)
     assert not isinstance(caught.value, DeadlineExceeded)
     assert "amqp:not-found: Unknown hostname" in str(caught.value)
+    assert caught.value.condition == "amqp:not-found"
     assert len(caught.value.attempts) >= 6
     assert gave_up.stamp.monotonic - watch.of(Disconnected)[0].stamp.monotonic >= 0.3
     assert connection.state is State.FAILED
@@ -184,6 +185,7 @@ async def test_what_every_member_does_not_allow_is_an_error_of_its_own(api: API)
     assert first_line.endswith("amqp:not-allowed: Connection refused")
     assert len(lines) == 2
     assert (error.code, error.connection_usable) == ("not-allowed", False)
+    assert error.condition == "amqp:not-allowed"
     (gave_up,) = await watch.until(GaveUp)
     assert gave_up.cause == "not-allowed"
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import Condition, Message
+from proton import Condition, ConnectionException, Message
 from proton.handlers import MessagingHandler
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason, Resolved
 from haclient.discovery.topology import Topology, update
 from haclient.engine.settings import SaslServer
+from haclient.errors import ConnectionNotAllowed
 from haclient.events import AttemptFailed, Connected, Stamp
 from haclient.reactor import Container
 from haclient.reactor.attempt_errors import AttemptErrors, url_of
@@ -36,6 +37,7 @@ NAME = Endpoint("cluster.test", 5672)
 FIRST, SECOND = (
     Endpoint(host, 5672, server_name="cluster.test", origin=Origin.RESOLVED) for host in ("10.0.0.1", "::1")
 )
+NOT_ALLOWED = Condition("amqp:not-allowed", "one too many")
 LITERAL = Endpoint("10.0.0.9", 5672)
 NO_ERRORS = frozenset(
     {
@@ -146,6 +148,56 @@ async def test_a_member_that_names_the_primary_is_no_error() -> None:
         async with running(handler):
             pass
     assert "transport_error" not in handler.seen
+
+
+async def test_the_refusal_of_every_member_has_the_condition_that_they_gave() -> None:
+    """At the first connect."""
+    async with primary(refuses_opens=NOT_ALLOWED) as one, primary(refuses_opens=NOT_ALLOWED) as other:
+        errors: list[Condition] = []
+        handler = Recorder(
+            sending(one, other), transport_error=lambda event: errors.append(event.transport.condition)
+        )
+        async with running(handler):
+            pass
+    ((name, text),) = [(error.name, error.description) for error in errors]
+    assert name == "amqp:not-allowed"
+    assert "one too many" in text
+    assert handler.seen.count("disconnected") == 1
+
+
+async def test_the_refusal_that_lasts_after_a_loss_has_its_condition() -> None:
+    async with primary() as peer:
+        names: list[str] = []
+        handler = Recorder(
+            sending(peer, refusal_timeout=0.1),
+            transport_error=lambda event: names.append(event.transport.condition.name),
+        )
+        async with running(handler):
+            await handler.until("sendable")
+            peer.refuses_opens = Condition("amqp:not-found", "no such host")
+            peer.drop()
+    assert names[-1] == "amqp:not-found"
+
+
+async def test_an_end_that_no_member_asked_for_has_the_condition_of_a_socket() -> None:
+    """What the last member answered was not the reason."""
+    async with primary(refuses_opens=Condition("amqp:connection:forced", "not now")) as peer:
+        names: list[str] = []
+        handler = Recorder(
+            sending(peer, max_attempts=2),
+            transport_error=lambda event: names.append(event.transport.condition.name),
+        )
+        async with running(handler):
+            pass
+    assert names == ["proton.pythonio"]
+
+
+def test_a_blocking_connection_that_is_not_allowed_raises_so() -> None:
+    with in_thread(primary(refuses_opens=NOT_ALLOWED)) as peer:
+        with pytest.raises(ConnectionException, match="amqp:not-allowed: one too many") as caught:
+            BlockingConnection(url(peer), timeout=PATIENCE, **FAST)
+    assert isinstance(caught.value, ConnectionNotAllowed)
+    assert caught.value.condition == "amqp:not-allowed"
 
 
 async def test_a_member_that_refuses_the_credentials_does_not_end_the_connection() -> None:

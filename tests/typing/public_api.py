@@ -402,6 +402,7 @@ def every_error(error: errors.HaclientError) -> None:
         case errors.ConnectionGaveUp():
             assert_type(error.attempts, tuple[AttemptRecord, ...])
             assert_type(error.gave_up_at, float | None)
+            assert_type(error.condition, str | None)
         case errors.LinkRefused():
             assert_type(error.condition, str | None)
             assert_type(error.redirect, Endpoint | None)
