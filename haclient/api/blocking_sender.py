@@ -114,10 +114,13 @@ class Sender:
     ) -> Future[Outcome]:
         """Send without waiting for the outcome, which the returned future will hold.
 
-        Waits only while the window is full.  The future raises what ``send`` would raise;
-        cancelling it withdraws a message that has not been sent yet.
+        Waits only while the window is full.  The future raises what ``send`` would raise, except
+        ``SendTimeout``: it waits as long as the connection does.  Cancelling it withdraws a message that
+        has not been sent yet.
 
-        :param message, timeout, durable, duplicate_id: as for ``send``.
+        :param message, durable, duplicate_id: as for ``send``.
+        :param timeout: seconds for the wait until the window has room, and only for that; by default as for
+            ``send``.
         :raises SendTimeout: when the window stayed full.
         """
         seconds = self._timeout if timeout is None else limit(timeout)
