@@ -27,22 +27,24 @@ def fixed_delays(reconnect: Any) -> FixedDelays | None:
     """
     if reconnect is None or reconnect is True:
         return None
-    delays = _read(reconnect)
+    delays, endless = _read(reconnect)
     tries = reconnect.kwargs.get("max_tries") if type(reconnect) is Backoff else None
     if tries is not None and delays:
         return FixedDelays(delays, rounds=tries)
-    endless = not isinstance(reconnect, Sized) and len(delays) == _READ_AHEAD
     if endless:
         return FixedDelays((*delays[:-1], max(_LEAST, delays[-1])))
     return FixedDelays(delays or (0.0,), rounds=max(1, len(delays)))
 
 
-def _read(reconnect: Any) -> tuple[float, ...]:
+def _read(reconnect: Any) -> tuple[tuple[float, ...], bool]:
+    """The delays, and whether there are more than are read."""
     most = None if isinstance(reconnect, Sized) else _READ_AHEAD
-    delays = tuple(float(delay) for delay in islice(_iterate(reconnect), most))
+    iterator = iter(_iterate(reconnect))
+    delays = tuple(float(delay) for delay in islice(iterator, most))
     if not all(map(math.isfinite, delays)):
         raise ValueError("a delay of reconnect= is not finite")
-    return tuple(max(0.0, delay) for delay in delays)
+    endless = most is not None and next(iterator, None) is not None
+    return tuple(max(0.0, delay) for delay in delays), endless
 
 
 def _iterate(reconnect: Any) -> Iterable[float]:

@@ -87,6 +87,13 @@ def test_a_backoff_of_many_tries_has_an_end() -> None:
     assert (delays.rounds, delays.delays[-1]) == (1500, 10.0)
 
 
+@pytest.mark.parametrize(("count", "rounds"), [(999, 999), (1000, 1000), (1001, math.inf)])
+def test_a_generator_of_up_to_a_thousand_delays_has_an_end(count: int, rounds: float) -> None:
+    """A longer one may have none."""
+    delays = fixed_delays(delay for delay in [0.5] * count)
+    assert delays == FixedDelays((0.5,) * min(count, 1000), rounds)
+
+
 def test_a_backoff_that_two_connections_share_is_whole_for_both() -> None:
     """proton's is used up by the first."""
     backoff = Backoff(max_tries=4)
