@@ -1,9 +1,9 @@
-"""Which of the endpoints that serve lead to one broker: asked of the brokers themselves.
+"""Finds out which of the endpoints that serve lead to one broker.
 
 The members of a pair may have one container id in common (Artemis: it is the id of their data), so an equal
-id does not tell one broker with two ports from two that serve at once.  A broker that enforces the uniqueness
-of connections does: asked to, it refuses a second connection under the container id of an open one, and only
-the process that has the first knows of it.
+id does not distinguish one broker with two ports from two that serve at once.  A broker that enforces the
+uniqueness of connections does: it refuses a second connection under the container id of an open one.  Only
+the process that has the first connection can refuse the second.
 
 Source: OASIS, "AMQP Enforcing Connection Uniqueness Version 1.0": the capability
 ``sole-connection-for-container``, and the refusal by ``amqp:invalid-field`` that names ``container-id``.
@@ -47,7 +47,7 @@ class Process:
 async def processes(found: Sequence[Finding], shared: Shared, timeout: float) -> tuple[Process, ...]:
     """The brokers behind the endpoints that serve.
 
-    :param timeout: seconds for all questions; what is not answered by then is not certain.
+    :param timeout: seconds for all comparisons; the endpoints of those that take longer are not certain.
     """
     groups: dict[object, list[Finding]] = {}
     for each in found:
@@ -64,7 +64,7 @@ async def _split(group: list[Finding], shared: Shared, deadline: float) -> list[
     certain, unclear = [[group[0]]], []
     for each in group[1:]:
         for members in certain:
-            verdict = await _ask(members[0], each, shared, deadline)
+            verdict = await _compare(members[0], each, shared, deadline)
             if verdict is not False:
                 break
         if verdict is None:
@@ -76,7 +76,7 @@ async def _split(group: list[Finding], shared: Shared, deadline: float) -> list[
     return [*(Process(tuple(members)) for members in certain), *(Process((each,), False) for each in unclear)]
 
 
-async def _ask(first: Finding, second: Finding, shared: Shared, deadline: float) -> bool | None:
+async def _compare(first: Finding, second: Finding, shared: Shared, deadline: float) -> bool | None:
     if not (first.sole_connection and second.sole_connection):
         return None
     try:
@@ -87,7 +87,7 @@ async def _ask(first: Finding, second: Finding, shared: Shared, deadline: float)
 
 
 async def is_one_broker(first: Endpoint, second: Endpoint, shared: Shared) -> bool | None:
-    """Whether one process answers at both; ``None`` when the answers do not say it.
+    """Whether one process answers at both; ``None`` when the answers leave it open.
 
     Both have to offer ``SOLE_CONNECTION``.  The caller limits the time.
     """
@@ -117,8 +117,8 @@ class _Dial:
 
     async def _params(self, endpoint: Endpoint) -> ConnectParams:
         params = await self._shared.params_provider(endpoint)
-        asked = (*params.settings.desired_capabilities, SOLE_CONNECTION)
-        settings = replace(params.settings, container_id=self._container_id, desired_capabilities=asked)
+        desired = (*params.settings.desired_capabilities, SOLE_CONNECTION)
+        settings = replace(params.settings, container_id=self._container_id, desired_capabilities=desired)
         return replace(params, settings=settings)
 
     def _usable(self, _: int) -> None:

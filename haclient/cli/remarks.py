@@ -1,10 +1,10 @@
-"""What ``haclient members`` says of a cluster as a whole: too many primaries, one broker twice, routers.
+"""Remarks of ``haclient members`` on the cluster as a whole: too many primaries, one broker twice, routers.
 
 Rules
 -----
-* Pure: from findings, and from what brokers said of their identity, to sentences.
+* Pure: turns findings, and the identities of brokers, into sentences.
 * Endpoints with different container ids are different brokers.  With one in common they are as many as was
-  found out (``identity.Process``); where nobody could say, the sentence says so.
+  found out (``identity.Process``).  Where that is uncertain, the sentence names both possibilities.
 * Each of two sites has a primary of its own.
 * The addresses that DNS gives for one name are expected to be one broker's, as those of both IP versions are.
 * A product whose nodes all serve has no primary, so it cannot have two.
@@ -58,7 +58,7 @@ class Remark:
 def remarks(
     found: Sequence[Finding], processes: Sequence[Process], not_asked: Sequence[NotAsked]
 ) -> tuple[Remark, ...]:
-    """What there is to say.
+    """The remarks on a cluster, those about primaries first.
 
     :param processes: those that serve, over both sites.
     """
@@ -67,7 +67,7 @@ def remarks(
         *_several(processes, second_site=True),
         *_same_broker(processes),
         *_routers(found),
-        *(_unasked(each) for each in not_asked),
+        *(_not_asked(each) for each in not_asked),
     )
 
 
@@ -109,8 +109,8 @@ def _same_broker(processes: Sequence[Process]) -> Iterator[Remark]:
             yield Remark(
                 RemarkKind.PERHAPS_SAME_BROKER,
                 endpoints,
-                f"{_names(endpoints)} serves with the identity of another ({each.container}), and says no "
-                "more: it is the same broker under another address, or two serve at once",
+                f"{_names(endpoints)} serves with the identity of another ({each.container}): it is "
+                "the same broker under another address, or two serve at once",
             )
         elif len({(endpoint.tls_name, endpoint.port) for endpoint in endpoints}) > 1:
             yield Remark(
@@ -142,13 +142,13 @@ def _routers(found: Sequence[Finding]) -> Iterator[Remark]:
 
 
 def _redirects_only(found: Finding) -> bool:
-    """Whether it redirects without a role of its own, or says that it has nobody to redirect to."""
+    """Whether it redirects without a role of its own, or reports that it has no target."""
     if found.role is not None:
         return False
     return found.kind == FailureReason.REDIRECTED.value or _ROUTER_NOT_READY in (found.why or "")
 
 
-def _unasked(each: NotAsked) -> Remark:
+def _not_asked(each: NotAsked) -> Remark:
     return Remark(
         RemarkKind.NOT_ASKED,
         (each.endpoint,),

@@ -193,9 +193,11 @@ async def test_an_end_that_no_member_asked_for_has_the_condition_of_a_socket() -
 
 
 def test_a_blocking_connection_that_is_not_allowed_raises_so() -> None:
-    with in_thread(primary(refuses_opens=NOT_ALLOWED)) as peer:
-        with pytest.raises(ConnectionException, match="amqp:not-allowed: one too many") as caught:
-            BlockingConnection(url(peer), timeout=PATIENCE, **FAST)
+    with (
+        in_thread(primary(refuses_opens=NOT_ALLOWED)) as peer,
+        pytest.raises(ConnectionException, match="amqp:not-allowed: one too many") as caught,
+    ):
+        BlockingConnection(url(peer), timeout=PATIENCE, **FAST)
     assert isinstance(caught.value, ConnectionNotAllowed)
     assert caught.value.condition == "amqp:not-allowed"
 

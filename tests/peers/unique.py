@@ -16,13 +16,12 @@ from typing import Any
 
 import proton
 
+from haclient.cli.probe import SOLE_CONNECTION
 from haclient.core.failures import ESTABLISHMENT_FAILED
 from haclient.engine import peer_fields
 from haclient.engine.links import Link
 from haclient.engine.owner import CloseReason
 from haclient.testing.peers.listening import Peer, PeerEngine, listening, settings
-
-SOLE_CONNECTION = "sole-connection-for-container"
 
 
 @dataclass(slots=True)

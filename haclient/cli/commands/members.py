@@ -63,12 +63,12 @@ def members(
     target = target_of(url, overrides)
     began = time.monotonic()
     with client_errors():
-        found, said = asyncio.run(_probe(target, timeout))
+        found, about_cluster = asyncio.run(_probe(target, timeout))
     seconds = time.monotonic() - began
     if as_json and not quiet:
-        click.echo(json.dumps(_document(target, found, said, seconds), indent=2))
+        click.echo(json.dumps(_document(target, found, about_cluster, seconds), indent=2))
     elif not quiet:
-        _show(found, said, seconds)
+        _show(found, about_cluster, seconds)
     if not any(each.primary for each in found):
         raise click.exceptions.Exit(LESS)
 
@@ -85,7 +85,7 @@ async def _probe(target: Target, timeout: float) -> tuple[tuple[Finding, ...], t
 
 
 def _document(
-    target: Target, found: Sequence[Finding], said: Sequence[Remark], seconds: float
+    target: Target, found: Sequence[Finding], about_cluster: Sequence[Remark], seconds: float
 ) -> dict[str, Any]:
     primary = next((each for each in found if each.primary), None)
     return {
@@ -102,7 +102,7 @@ def _document(
                 "endpoints": list(map(str, each.endpoints)),
                 "text": each.text,
             }
-            for each in said
+            for each in about_cluster
         ],
     }
 
@@ -118,7 +118,7 @@ def _rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _show(found: Sequence[Finding], said: Sequence[Remark], seconds: float) -> None:
+def _show(found: Sequence[Finding], about_cluster: Sequence[Remark], seconds: float) -> None:
     """Print a row for each member if that fits, and else two lines."""
     console = wide_console()
     table = _table(found)
@@ -129,7 +129,7 @@ def _show(found: Sequence[Finding], said: Sequence[Remark], seconds: float) -> N
             for line in _lines(each, console.width):
                 console.print(line, style=_style(each))
     console.print(_verdict(found, seconds))
-    for remark in said:
+    for remark in about_cluster:
         word, style = ("warning", "bold red") if remark.is_warning else ("note", None)
         for line in _filled(f"{word}: {remark.text}", console.width, ""):
             console.print(line, style=style)
