@@ -51,11 +51,12 @@ async def test_what_is_sent_again_after_a_failover_was_received_by_nobody_before
     async with Cluster(tmp_path, backup_timeout=60.0) as cluster:
         a, b = await cluster.pair()
         async with asyncio.timeout(2 * PATIENCE), aio.connect(cluster.url) as connection:
-            receiver = await connection.create_receiver("orders", credit=100)
             sender = await connection.create_sender("orders")
             await sender.send(Message(body=0))
-            await (await receiver.receive()).accept()
-            await b.until(lambda status: depth(status, "orders") == 0)
+            # Confirmed: else the backup may die before its disk has the dequeue.
+            async with await connection.create_receiver("orders", confirm=True) as first:
+                await (await first.receive()).accept(confirm=True)
+            receiver = await connection.create_receiver("orders", credit=100)
             b.pause()
             sent = [await sender.submit(Message(body=number)) for number in range(1, 21)]
             await a.until(lambda status: depth(status, "orders") == 20)
