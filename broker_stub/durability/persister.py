@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from broker_stub.amqp.message_format import PLAIN
 from broker_stub.durability.guard import Guard
-from broker_stub.queueing.annotations import stored
+from broker_stub.queueing.annotations import stored, stored_prefix
 from broker_stub.queueing.exchanges import Binding, Exchange
 from broker_stub.queueing.message import Message
 from broker_stub.queueing.nodes import REPLICATE_PROPERTY
@@ -213,25 +213,29 @@ class Persister:
         self.counted(queue, (message.number,))
 
     def annotated(self, queue: Queue, message: Message) -> None:
-        """A consumer has added annotations.  A full disk does not take them, so that others may accept."""
+        """A consumer has added annotations.  Nobody waits until they are written, on a full disk either."""
         self.flush()
-        self._write_again(self._store.rewrite_message, queue, message)
+        self._store.rewrite_message(
+            self._keys[queue.identity],
+            message.number,
+            message.data,
+            prefix=stored_prefix(message.annotations),
+            delivery_count=message.failover_delivery_count,
+            expires_at=message.expires_at_ms,
+        )
 
     def rewrite(self, queue: Queue, messages: Iterable[Message]) -> int:
         """Write messages anew that a queue has, as they are now; the store's sequence of it."""
         self.flush()
         for message in messages:
-            self._write_again(self._store.put_message, queue, message)
+            self._store.put_message(
+                self._keys[queue.identity],
+                message.number,
+                stored(message.data, message.annotations),
+                delivery_count=message.failover_delivery_count,
+                expires_at=message.expires_at_ms,
+            )
         return self._store.sequence
-
-    def _write_again(self, put: Callable[..., int], queue: Queue, message: Message) -> None:
-        put(
-            self._keys[queue.identity],
-            message.number,
-            stored(message.data, message.annotations),
-            delivery_count=message.failover_delivery_count,
-            expires_at=message.expires_at_ms,
-        )
 
     def counted(self, queue: Queue, numbers: Iterable[int]) -> None:
         """Messages were given to consumers, here or at the primary."""

@@ -84,11 +84,14 @@ def annotated(data: bytes, annotations: bytes) -> bytes:
     return parts.header + parts.delivery_annotations + section + parts.rest
 
 
+def stored_prefix(annotations: bytes) -> bytes:
+    """What the store has in front of a message."""
+    return _STORED_HEAD.pack(_STORED, len(annotations)) + annotations if annotations else b""
+
+
 def stored(data: bytes, annotations: bytes) -> bytes:
     """A message as the store has it."""
-    if not annotations:
-        return data
-    return _STORED_HEAD.pack(_STORED, len(annotations)) + annotations + data
+    return stored_prefix(annotations) + data
 
 
 def restored(data: bytes) -> tuple[bytes, bytes]:

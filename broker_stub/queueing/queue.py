@@ -368,8 +368,9 @@ class Queue:
     ) -> None:
         """Back to its place, with what the consumer says about it; see ``Outcome``."""
         if annotations and message in consumer.held:
-            self.annotate(message.number, combined(message.annotations, annotations))
-            for observer in self.observers:
+            former = message.annotations
+            self.annotate(message.number, combined(former, annotations))
+            for observer in self.observers if message.annotations != former else ():
                 observer.annotated(self, message)
         self._dispatcher.modify(consumer, message, failed=delivery_failed, refused=undeliverable_here)
 

@@ -237,10 +237,21 @@ class Store(Protocol):
         """
 
     def rewrite_message(
-        self, queue: int, message_id: int, data: bytes, *, delivery_count: int, expires_at: int | None
+        self,
+        queue: int,
+        message_id: int,
+        data: bytes,
+        *,
+        prefix: bytes = b"",
+        delivery_count: int,
+        expires_at: int | None,
     ) -> int:
-        """Put a message again that is there.  On a full disk it stays as it was, and holds up nothing.
+        """Put a message again that is there, which holds up nothing else.
 
+        On a full disk it stays as it was.  Where many are to be put again, some may follow with later commits
+        than that of the sequence.
+
+        :param prefix: what is to stand in front of ``data``; the store joins them when it writes.
         :raises UnknownQueueError: when there is no such queue.
         """
 

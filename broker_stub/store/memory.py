@@ -205,11 +205,18 @@ class MemoryStore(Committing):
         return self._appended()
 
     def rewrite_message(
-        self, queue: int, message_id: int, data: bytes, *, delivery_count: int, expires_at: int | None
+        self,
+        queue: int,
+        message_id: int,
+        data: bytes,
+        *,
+        prefix: bytes = b"",
+        delivery_count: int,
+        expires_at: int | None,
     ) -> int:
         """See ``Store``."""
         messages = self._queue(queue).messages
-        messages[message_id] = StoredMessage(message_id, data, delivery_count, expires_at)
+        messages[message_id] = StoredMessage(message_id, prefix + data, delivery_count, expires_at)
         return self._appended()
 
     def remove_messages(self, queue: int, ids: Iterable[int]) -> int:

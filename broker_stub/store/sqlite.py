@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from broker_stub.election.generation_steps import Pending
 from broker_stub.store import files, reading, schema
-from broker_stub.store.batch import Batch, Read
+from broker_stub.store.batch import Batch, Read, Rewrite
 from broker_stub.store.commits import Commits, Committing, again
 from broker_stub.store.disk_space import DiskSpace, DiskUsage
 from broker_stub.store.errors import StoreFailedError, UnknownQueueError
@@ -235,6 +235,7 @@ class SqliteStore(Committing):
         """See ``Store``."""
         identity = self._state(queue).identity
         del self._queues[queue], self._identities[identity]
+        self._batch.forget_rewrites(queue)
         for table in ("queues", "messages", "duplicates", "confirmed", "counters"):
             self._batch.add(f"DELETE FROM {table} WHERE queue = ?", queue)  # noqa: S608 - our own words
         self._batch.add("DELETE FROM meta WHERE name = ?", schema.progress_name(queue))
@@ -287,11 +288,18 @@ class SqliteStore(Committing):
         return self._appended()
 
     def rewrite_message(
-        self, queue: int, message_id: int, data: bytes, *, delivery_count: int, expires_at: int | None
+        self,
+        queue: int,
+        message_id: int,
+        data: bytes,
+        *,
+        prefix: bytes = b"",
+        delivery_count: int,
+        expires_at: int | None,
     ) -> int:
         """See ``Store``."""
         self._state(queue)
-        self._batch.of(queue).rewrite(message_id, (data, delivery_count, expires_at))
+        self._batch.rewrite(queue, message_id, Rewrite(prefix, data, delivery_count, expires_at))
         return self._appended()
 
     def remove_messages(self, queue: int, ids: Iterable[int]) -> int:
@@ -356,7 +364,7 @@ class SqliteStore(Committing):
 
     async def _close(self, *, clean: bool) -> None:
         self._commits.close()
-        if not self._batch.empty:
+        while not self._batch.empty:
             self._hand_over()
         try:
             await self._writer.finish(clean=clean)
@@ -409,7 +417,8 @@ class SqliteStore(Committing):
             self._hand_over()
 
     def _hand_over(self) -> None:
-        batch, self._batch = self._batch, Batch()
+        batch = self._batch
+        self._batch = batch.split()
         self._busy = True
         self._writer.submit(batch)
 

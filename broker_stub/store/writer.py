@@ -288,6 +288,12 @@ def commit(connection: sqlite3.Connection, batch: Batch, commits: int, window: i
             connection.execute(step.sql, step.parameters)
         elif step:
             _apply(connection, step, window)
+    rewrites = [
+        _message_row(queue, number, *rewrite.row)
+        for queue, rewritten in batch.rewrites.items()
+        for number, rewrite in rewritten.items()
+    ]
+    _put(connection, "messages", rewrites)
     connection.execute(PUT_COUNTER, with_checksum(COMMITS, commits))
     connection.execute("COMMIT")
 
@@ -302,9 +308,9 @@ def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: 
         connection,
         "messages",
         [
-            (queue, number, data, count, expires_at, message_checksum(queue, number, data, count, expires_at))
+            _message_row(queue, number, *put)
             for queue, change in changes.items()
-            for number, (data, count, expires_at) in change.puts.items()
+            for number, put in change.puts.items()
         ],
     )
     _put(
@@ -330,6 +336,10 @@ def _apply(connection: sqlite3.Connection, changes: dict[int, Changes], window: 
             _put(connection, "confirmed", [with_checksum(queue, *entry) for entry in change.confirmed])
             last = change.confirmed[-1][0]
             connection.execute(TRIM_CONFIRMED, (queue, last - change.confirmed_kept))
+
+
+def _message_row(queue: int, number: int, data: bytes, count: int, expires_at: int | None) -> tuple[Any, ...]:
+    return queue, number, data, count, expires_at, message_checksum(queue, number, data, count, expires_at)
 
 
 def _put(connection: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

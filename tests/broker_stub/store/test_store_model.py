@@ -6,13 +6,14 @@ import asyncio
 import uuid
 from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from broker_stub.election.generation import Pending
-from broker_stub.store import QueueRecord, StoredMessage, open_store
+from broker_stub.store import QueueRecord, StoredMessage, batch, open_store
 from tests.broker_stub.store.contents import messages, scratch
 
 WINDOW = 4
@@ -28,6 +29,8 @@ class StoreMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.stack = ExitStack()
         self.directory = self.stack.enter_context(scratch())
+        # Two messages that are written again are too many for one commit.
+        self.stack.enter_context(mock.patch.object(batch, "MOST_REWRITTEN", 9))
         self.runner = self.stack.enter_context(asyncio.Runner())
         self.store = self.runner.run(open_store(self.directory, duplicates=WINDOW))
         self.own_generation: int | None = 0
@@ -74,13 +77,25 @@ class StoreMachine(RuleBasedStateMachine):
             if number in found:
                 found[number] = found[number]._replace(delivery_count=found[number].delivery_count + 1)
 
-    @rule(queue=QUEUES, id=IDS, data=st.binary(max_size=9), count=st.integers(0, 9))
-    def rewrite(self, queue: int, id: int, data: bytes, count: int) -> None:  # noqa: A002
+    @rule(
+        queue=QUEUES,
+        ids=st.lists(IDS),
+        prefix=st.binary(max_size=3),
+        data=st.binary(max_size=9),
+        count=st.integers(0, 9),
+    )
+    def rewrite(self, queue: int, ids: list[int], prefix: bytes, data: bytes, count: int) -> None:
         key, found = self.key(queue), self.of(queue)["messages"]
-        if id in found:
-            write = self.store.rewrite_message
-            self.on_loop(write, key, id, data, delivery_count=count, expires_at=None)
-            found[id] = StoredMessage(id, data, count, None)
+        ids = [number for number in ids if number in found]
+
+        def write() -> None:
+            for number in ids:
+                self.store.rewrite_message(
+                    key, number, data, prefix=prefix, delivery_count=count, expires_at=None
+                )
+
+        self.on_loop(write)
+        found.update({number: StoredMessage(number, prefix + data, count, None) for number in ids})
 
     @rule(queue=QUEUES, names=st.lists(st.binary(max_size=3), max_size=6))
     def remember(self, queue: int, names: list[bytes]) -> None:

@@ -1,0 +1,73 @@
+"""What consumers add to many large messages at once does not cost their size, and is written for each."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from pathlib import Path
+
+import proton
+from proton import Message, symbol
+
+from broker_stub.amqp.message_format import inspect
+from broker_stub.durability.guard import Guard
+from broker_stub.durability.persister import Persister
+from broker_stub.durability.restore import restore
+from broker_stub.queueing.nodes import Addresses
+from broker_stub.queueing.queue import Queue
+from broker_stub.store import open_store
+from tests.broker_stub.queueing.takers import Taker
+
+MIB = 1 << 20
+MESSAGES, OUTCOMES = 24, 8
+
+
+def attempt(number: int) -> bytes:
+    data = proton.Data()
+    data.put_object({symbol("x-attempt"): number})
+    return bytes(data.encode())
+
+
+async def filled(queue: Queue) -> None:
+    """Wait until the store has them."""
+    data, complete = bytes(Message(body=bytes(MIB)).encode()), asyncio.Semaphore(0)
+    for _ in range(MESSAGES):
+        queue.enqueue(data, lambda _: complete.release(), None, inspect(data))
+    async with asyncio.timeout(60):
+        for _ in range(MESSAGES):
+            await complete.acquire()
+
+
+async def test_many_outcomes_at_once_copy_no_message(tmp_path: Path) -> None:
+    """A message with the same annotations as before is not written at all."""
+    store, addresses, guard = await open_store(tmp_path, duplicates=10), Addresses(lambda: 0.0), Guard()
+    persister, queue = Persister(store, guard), addresses.declare("orders")
+    persister.queue_added(queue)
+    guard.begin()
+    await filled(queue)
+    taker = Taker(queue, MESSAGES)
+    assert len(taker.got) == MESSAGES
+    tracemalloc.start()
+    try:
+        for number in range(OUTCOMES):
+            held, taker.got = taker.got, []
+            for message in held:
+                queue.modify(taker.consumer, message, annotations=attempt(number))
+            taker.grant(MESSAGES)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < MIB
+    sequence = store.sequence
+    queue.modify(taker.consumer, taker.got[0], annotations=attempt(OUTCOMES - 1))
+    assert store.sequence == sequence
+    await asyncio.sleep(0)
+    await store.close()
+
+    store, addresses = await open_store(tmp_path, duplicates=10), Addresses(lambda: 0.0)
+    await restore(addresses, Persister(store, Guard()), store, await store.load())
+    (queue,) = addresses
+    found = [message for number in queue.ids() if (message := queue.message(number)) is not None]
+    assert [message.annotations for message in found] == [attempt(OUTCOMES - 1)] * MESSAGES
+    assert {len(message.data) for message in found} == {len(Message(body=bytes(MIB)).encode())}
+    await store.close()
