@@ -332,7 +332,7 @@ class Broker:
 
     def open_properties(self) -> dict[str, Any]:
         """The properties of the member's Open."""
-        return self._open_properties
+        return {**self._open_properties, **self.admission.announcement(self._user_connections.total)}
 
     def _describe(self) -> None:
         options = self.options

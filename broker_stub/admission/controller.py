@@ -15,6 +15,8 @@ Rules
   reached, the member ignores the request to be parked.
 * Parked connections are served or redirected at the accept rate, like all others.  Those that will be
   redirected stay until their slot, and so need no ``retry-after``.
+* A member that admits all at once (``unlimited``, ``announced``) refuses nobody, and sends no
+  ``retry-after``; see ``fleet``.
 * Parked connections stay when a passive member learns again of the primary that it knows; only a new
   primary gives them slots.
 
@@ -32,7 +34,7 @@ from typing import Any, Protocol
 
 import proton
 
-from broker_stub.admission import refusals
+from broker_stub.admission import fleet, refusals
 from broker_stub.admission.accept_rate import INTERVAL, AutoRate
 from broker_stub.admission.handshakes import Handshakes
 from broker_stub.admission.parking import ParkedConnection, Parking
@@ -51,6 +53,8 @@ class RateSource(enum.StrEnum):
 
     MEASURED = "measured"
     AUTO = "auto"
+    ANNOUNCED = "announced"
+    """The member admits all at once, and announces what it has measured: its clients spread their dials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ class AdmissionController:
         self._rate_limiter = RateLimiter(rate)
         self._redirect_limiter = RateLimiter(rate, reuse=False)
         self._set_rate(rate)
+        self._announced_rate: float | None = None
+        self._peak = fleet.Peak(loop.time())
         self._auto: AutoRate | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._admitted = self._refused = self._redirected = self._parked = 0
@@ -126,7 +132,11 @@ class AdmissionController:
             return
         from broker_stub.admission import calibration  # noqa: PLC0415 - not where the rate is given
 
-        self._set_rate(calibration.measure(settings))
+        measured = calibration.measure(settings)
+        if self._options.rate is RateSource.ANNOUNCED:
+            self._announced_rate = measured
+            return
+        self._set_rate(measured)
         if self._options.rate is RateSource.AUTO:
             self._auto = AutoRate(self._rate_limiter.rate)
             self._schedule_tick()
@@ -194,6 +204,15 @@ class AdmissionController:
         return refusals.with_retry_after(
             condition, self._redirect_limiter.reserve(request.key, self._loop.time())
         )
+
+    def announcement(self, connections: int) -> dict[str, Any]:
+        """What the Open of this member says about its clients, if anything.
+
+        :param connections: those of all clients, now.
+        """
+        if self._announced_rate is None or not self._membership.role.serves:
+            return {}
+        return fleet.announcement(self._peak.note(connections, self._loop.time()), self._announced_rate)
 
     def setup_completed(self, seconds: float) -> None:
         """Record the seconds from an admitted client's socket to its Begin."""

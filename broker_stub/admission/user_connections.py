@@ -25,6 +25,11 @@ class UserConnections:
         who = "anonymous clients have" if user is None else f"user {user!r} has"
         return f"{who} {self._limit} connections, which is the limit"
 
+    @property
+    def total(self) -> int:
+        """Connections of all users."""
+        return self._counts.total()
+
     def add(self, user: str | None) -> None:
         """A connection of the user was let in."""
         self._counts[user] += 1

@@ -55,7 +55,7 @@ _LIMITS: tuple[tuple[str, click.ParamType[Any], Any, str], ...] = (
 
 
 class RateType(click.ParamType[float | RateSource]):
-    """A number, ``measured``, ``auto``, or ``unlimited``."""
+    """A number, ``measured``, ``auto``, ``announced``, or ``unlimited``."""
 
     name = "rate"
 
@@ -90,7 +90,8 @@ def rate_options(command: _F) -> _F:
         type=RateType(),
         default=str(RateSource.MEASURED),
         show_default=True,
-        help="Clients admitted a second: a number, measured (at the start), auto (follows load), unlimited.",
+        help="Clients admitted a second: a number, measured (at the start), auto (follows load), unlimited; or"
+        " announced: unlimited, and clients spread themselves.",
     )
     return rate(burst(command))
 

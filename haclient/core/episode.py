@@ -33,6 +33,7 @@ from haclient.discovery.refusals import condition_of
 from haclient.discovery.search import Search
 from haclient.discovery.topology import SELF_INFLICTED
 from haclient.errors import ConnectionGaveUp
+from haclient.retry.fleet import FleetSize, announced_fleet
 
 
 class Observer(Protocol):
@@ -215,7 +216,9 @@ class Episode:
     def _found(self, decision: decide.Found) -> None:
         self._adopted = attempt = self._attempts.pop(decision.attempt)
         generation, cluster = _claimed(attempt)
-        self._cluster.learn(Claimed(attempt.endpoint, generation, cluster, self._cluster.topology.version))
+        version = self._cluster.topology.version
+        fleet = _announced_fleet(attempt)
+        self._cluster.learn(Claimed(attempt.endpoint, generation, cluster, version, fleet=fleet))
         self._owner.adopt(attempt)
 
     async def _wait(self, decision: decide.Wait) -> None:
@@ -357,6 +360,13 @@ def _claimed(attempt: Attempt) -> tuple[int | None, str | None]:
     if attempt.engine is None or attempt.parked:
         return None, None
     return generation_of(attempt.engine.peer_properties), cluster_of(attempt.engine.peer_properties)
+
+
+def _announced_fleet(attempt: Attempt) -> FleetSize | None:
+    """What the peer's Open announces; ``None`` for a parked one: the peer was no primary then."""
+    if attempt.engine is None or attempt.parked:
+        return None
+    return announced_fleet(attempt.engine.peer_properties)
 
 
 def generation_of(properties: Mapping[str, Any]) -> int | None:

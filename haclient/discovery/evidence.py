@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.retry.backoff import valid_retry_after
+from haclient.retry.fleet import FleetSize
 
 RESOURCE_LIMIT = "amqp:resource-limit-exceeded"
 
@@ -105,6 +106,7 @@ class Claimed:
     ``generation`` is ``None`` for brokers that do not announce one.
 
     :param usable: whether its session was usable; if not, a lost primary has named it as its successor.
+    :param fleet: what it announces about its fleet; ``None`` where nobody could announce anything.
     """
 
     endpoint: Endpoint
@@ -112,6 +114,7 @@ class Claimed:
     cluster: str | None
     topology_version: int
     usable: bool = True
+    fleet: FleetSize | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
+from haclient.retry.fleet import NO_FLEET, FleetSize, updated
 from haclient.retry.policy import Policy, PushedMembers, Redirects
 
 SELF_INFLICTED = frozenset({FailureReason.DISPLACED, FailureReason.LOST_RACE, FailureReason.STOPPED})
@@ -83,6 +84,7 @@ class Topology:
     :param generations: the highest generation seen of each cluster id, the newest last.
     :param version: raised whenever the primary is cleared.
     :param failures: the last failure at each endpoint since its last usable session, the newest last.
+    :param fleet: what the primaries announced about their fleet (``retry.fleet``).
     """
 
     seeds: tuple[Endpoint, ...]
@@ -98,6 +100,7 @@ class Topology:
     generations: tuple[tuple[str | None, int], ...] = ()
     version: int = 0
     failures: tuple[tuple[Endpoint, Failure], ...] = ()
+    fleet: FleetSize = NO_FLEET
     _candidates: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -244,11 +247,22 @@ def _claimed(topology: Topology, claim: Claimed) -> Topology:
     is_dr = topology.is_dr(claim.endpoint)
     served = _served(topology, claim) if is_dr is None else topology.served
     claimed = replace(
-        topology, primary=claim.endpoint, generations=generations, failures=failures, served=served
+        topology,
+        primary=claim.endpoint,
+        generations=generations,
+        failures=failures,
+        served=served,
+        fleet=_fleet(topology, claim),
     )
     if is_dr in (None, topology.dr_active):
         return claimed
-    return replace(claimed, dr_active=is_dr, pushed=(), served=())
+    return replace(claimed, dr_active=is_dr, pushed=(), served=(), fleet=claim.fleet or NO_FLEET)
+
+
+def _fleet(topology: Topology, claim: Claimed) -> FleetSize:
+    if claim.fleet is None:
+        return topology.fleet
+    return updated(topology.fleet, claim.fleet, same_primary=claim.endpoint == topology.primary)
 
 
 def _served(topology: Topology, claim: Claimed) -> tuple[Endpoint, ...]:

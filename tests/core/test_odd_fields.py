@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proton import symbol
+from proton import symbol, ulong
 
 from haclient import State, aio
 from haclient.errors import LinkRefused
@@ -23,6 +23,8 @@ PROPERTIES = [
     "haclient:generation",
     "haclient:ids-live-with-messages",
     "haclient:cluster",
+    "haclient:connections",
+    "haclient:setup-rate",
     "failover-server-list",
     "amqp:connection-establishment-failed",
 ]
@@ -70,7 +72,8 @@ async def test_each_field_of_an_open(caplog: pytest.LogCaptureFixture, index: in
 async def test_each_property_of_an_open_that_the_client_reads(
     caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
-    await reach_the_primary(caplog, lambda value: {OPEN: {9: {symbol(key): value}}})
+    both = {symbol("haclient:connections"): ulong(2000), symbol("haclient:setup-rate"): 200.0}
+    await reach_the_primary(caplog, lambda value: {OPEN: {9: {**both, symbol(key): value}}})
 
 
 @pytest.mark.parametrize("key", INFO)

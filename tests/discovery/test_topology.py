@@ -20,6 +20,7 @@ from haclient.discovery.evidence import (
     Resolved,
 )
 from haclient.discovery.topology import SELF_INFLICTED, Topology, update
+from haclient.retry.fleet import NO_FLEET, FleetSize
 from haclient.retry.policy import Policy, PushedMembers, Redirects
 
 A, B, C = (Endpoint(f"10.0.0.{n}", 5672) for n in (1, 2, 3))
@@ -172,6 +173,64 @@ class TestGenerations:
         topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), *many)
         assert (topology.generation, topology.cluster) == (99, "y")
         assert topology.is_stale(4, "x")
+
+
+class TestFleet:
+    """What the primaries announced about their clients."""
+
+    FLEET = FleetSize(2000, 200.0)
+
+    def test_it_survives_the_loss_of_the_primary_that_announced_it(self) -> None:
+        """The search after the loss is what it is for."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 1, "x", 0, fleet=self.FLEET), PrimaryLost(A, 0))
+        assert topology.fleet == self.FLEET
+
+    def test_a_parked_session_and_a_named_successor_announce_nothing(self) -> None:
+        """Their Open is outdated, or was not read yet."""
+        topology = after(
+            Topology(seeds=(A, B)),
+            Claimed(A, 1, "x", 0, fleet=self.FLEET),
+            PrimaryLost(A, 0),
+            Claimed(B, None, None, 1, usable=False),
+        )
+        assert topology.fleet == self.FLEET
+
+    def test_a_new_primary_has_seen_few_of_its_clients(self) -> None:
+        """And those that connect after it do not make the fleet smaller again."""
+        few = FleetSize(5, 300.0)
+        topology = after(
+            Topology(seeds=(A, B)),
+            Claimed(A, 1, "x", 0, fleet=self.FLEET),
+            PrimaryLost(A, 0),
+            Claimed(B, 2, "x", 1, fleet=few),
+            Claimed(B, 2, "x", 1, fleet=few),
+        )
+        assert topology.fleet == FleetSize(1000, 300.0)
+
+    def test_a_primary_that_announces_none_ends_the_spread(self) -> None:
+        """An ordinary broker, or one that says itself when to come."""
+        topology = after(
+            Topology(seeds=(A, B)),
+            Claimed(A, None, None, 0, fleet=self.FLEET),
+            PrimaryLost(A, 0),
+            Claimed(B, None, None, 1, fleet=NO_FLEET),
+        )
+        assert topology.fleet == NO_FLEET
+
+    def test_a_stale_primary_changes_nothing(self) -> None:
+        """It may have thousands of clients of its own."""
+        topology = after(Topology(seeds=(A, B)), Claimed(A, 5, "x", 0), PrimaryLost(A, 0))
+        assert update(topology, Claimed(B, 4, "x", 1, fleet=self.FLEET)).fleet == NO_FLEET
+
+    def test_the_second_site_has_a_fleet_of_its_own(self) -> None:
+        """Nobody was there before."""
+        topology = after(
+            Topology(seeds=(A,), dr=(B,)),
+            Claimed(A, 5, "x", 0, fleet=self.FLEET),
+            PrimaryLost(A, 0),
+            Claimed(B, 1, "y", 1, fleet=FleetSize(3, 100.0)),
+        )
+        assert topology.fleet == FleetSize(3, 100.0)
 
 
 class TestEpochs:
