@@ -90,8 +90,8 @@ def rate_options(command: _F) -> _F:
         type=RateType(),
         default=str(RateSource.MEASURED),
         show_default=True,
-        help="Clients admitted a second: a number, measured (at the start), auto (follows load), unlimited; or"
-        " announced: unlimited, and clients spread themselves.",
+        help="Clients admitted a second: a number, measured (at the start), auto (follows load), unlimited,"
+        " or announced (no limit, and clients spread themselves).",
     )
     return rate(burst(command))
 
