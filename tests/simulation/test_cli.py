@@ -43,6 +43,27 @@ def test_a_broker_can_be_chosen(flag: str, name: str) -> None:
     assert [row["name"] for row in json.loads(done.stdout)] == [name]
 
 
+@pytest.mark.parametrize(("given", "last"), [([], 0.357), (["--setup-rate", "50"], 2.0)])
+def test_a_broker_that_was_measured_can_be_chosen_and_changed(given: list[str], last: float) -> None:
+    """100 clients at 280 a second, unless another rate is given."""
+    arguments = [
+        "--clients",
+        "100",
+        "--outage",
+        "0",
+        "--detection",
+        "0",
+        "--preset",
+        "mongodb",
+        "--json",
+        "-",
+    ]
+    done = CliRunner().invoke(main, ["simulate", "--broker", "artemis", *arguments, *given])
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(done.stdout)
+    assert row["last"] == pytest.approx(last, abs=0.01)
+
+
 @pytest.mark.parametrize("park", ["outage", "warm"])
 def test_parking_takes_a_second_member(park: str) -> None:
     done = simulate("--park", park, "--json", "-")

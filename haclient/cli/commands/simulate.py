@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -19,6 +20,7 @@ from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES
 from haclient.simulation import arrivals, cases, plot, sweep
 from haclient.simulation.grid import report
+from haclient.simulation.grid.brokers import BROKERS
 from haclient.simulation.grid.cache import Cache
 from haclient.simulation.grid.cells import Part, cells
 from haclient.simulation.grid.picture import write_picture
@@ -161,6 +163,11 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     help="Seconds that a setup waits for another service.",
 )
 @click.option(
+    "--broker",
+    type=click.Choice(list(BROKERS)),
+    help="The setup rate, backlog and passive members of a broker that was measured.",
+)
+@click.option(
     "--grid",
     is_flag=False,
     flag_value="whole",
@@ -242,6 +249,11 @@ def _check_grid(given: Mapping[str, Any]) -> None:
 def _point(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options as parameters of a scenario and a policy."""
     known = {name: value for name, value in given.items() if name in sweep.PARAMETERS and value is not None}
+    source = click.get_current_context().get_parameter_source
+    measured = BROKERS[given["broker"]] if given["broker"] else {}
+    known |= {
+        name: value for name, value in measured.items() if source(name) is not ParameterSource.COMMANDLINE
+    }
     parking = given["standby"] != "none"
     return {"members": 2 if parking else 1, **known, "parking": parking}
 

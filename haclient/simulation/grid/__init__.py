@@ -1,5 +1,6 @@
 """Many storms at once: every kind, size and length of outage, our default and all presets, judged by bars.
 
 ``cells`` lists the storms, ``bars`` judges one of them, ``run`` computes them with all processors and keeps
-what it has computed, ``picture`` draws, ``brokers`` has the setup rates of brokers that were measured.
+what it has computed, ``report`` and ``picture`` show it, ``brokers`` has the setup rates of brokers that were
+measured.
 """
