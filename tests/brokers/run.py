@@ -7,6 +7,8 @@ consumer receives from; the other one to a queue that nobody receives from befor
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import random
 import time
 import traceback
@@ -101,6 +103,8 @@ async def _run(job: Job, cluster: BrokerCluster, result: Run) -> None:
             await _calm(programs, cluster, rng)
             outage = await _outage(job.cell.fault, cluster)
             result.faults.append(outage)
+            with (job.folder / "outages.jsonl").open("a") as file:
+                file.write(json.dumps(dataclasses.asdict(outage)) + "\n")
             job.report(f"{number}: served after {outage.ended - outage.began:.2f} s")
             await _recovered(programs)
         await _calm(programs, cluster, rng)
