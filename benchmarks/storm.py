@@ -15,6 +15,8 @@ connected senders time their messages.  It comes twice: with everybody where the
 primary on a processor without the backup and the newcomers (kept apart), as in a cluster, where each has a
 machine of its own.
 
+``--broker rabbitmq`` does it to a RabbitMQ node that is stopped and started (``rabbitmq_storm``).
+
 Bars: all back, none gives up, nothing lost; for this client the last one within 1.3 N/mu; the 99th percentile
 of the connected senders within 3 times what it was before.
 
@@ -100,15 +102,34 @@ def _bars(outcome: Outcome) -> None:
             measure.print_bar(what, flood.ratio, 3, at_least=False)
 
 
+def _rabbitmq(arguments: argparse.Namespace) -> None:
+    import rabbitmq_storm  # noqa: PLC0415 - the other storms need no RabbitMQ
+
+    with measure.many_sockets(), Bars() as bars:
+        rows = rabbitmq_storm.run_all(arguments, _rhea(), bars)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    rabbitmq_storm.report(rows, arguments.out)
+    for row in rows:
+        one = row.outcome.figures
+        measure.print_bar(
+            f"{one.name}: not back, or gave up", one.clients - one.back, 0, at_least=False, unit=""
+        )
+        measure.print_bar(f"{one.name}: settled messages lost", one.lost, 0, at_least=False, unit="")
+
+
 def main() -> None:
     parser = measure.argument_parser(__doc__, connections=3_000)
     parser.add_argument("--accept-rate", default="", help="of every member; its own default if left out")
     parser.add_argument("--outage", type=float, default=3.0, help="seconds without a primary, default 3")
     parser.add_argument("--deadline", type=float, default=180.0, help="seconds that a storm may take")
+    parser.add_argument("--broker", choices=("pair", "rabbitmq"), default="pair", help="default pair")
     parser.add_argument("--only", default="", help="storms whose name has this in it")
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the files, default here")
     arguments = measure.parse_arguments(parser)
     measure.print_header("A real reconnect storm", arguments)
+    if arguments.broker == "rabbitmq":
+        _rabbitmq(arguments)
+        return
     outcomes: list[Outcome] = []
     with measure.many_sockets(), Bars() as bars:
         for plan in _plans(arguments):

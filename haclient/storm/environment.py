@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from broker_stub.local_cluster.supervisor import LocalCluster, LocalClusterOptions, Member
 from haclient.cluster_url.endpoint import Endpoint
+from haclient.storm.member_lines import Served, served_between
 
 # A backup that takes over, on a busy machine.
 _PATIENCE = 60.0
@@ -27,9 +28,8 @@ class Environment(Protocol):
     def url(self) -> str:
         """The cluster URL for clients, without options."""
 
-    @property
-    def telemetry(self) -> Path | None:
-        """Where the members write telemetry; ``None`` for unknown."""
+    def served(self, killed_at: float, over_at: float) -> Served | None:
+        """Who followed the killed primary, when, and whom it served; ``None`` for unknown."""
 
     def primary(self) -> str:
         """``host:port`` of the primary, empty for unknown."""
@@ -90,10 +90,9 @@ class LocalPair:
         """The cluster URL for clients."""
         return self._pair.url
 
-    @property
-    def telemetry(self) -> Path:
-        """Where the members write telemetry."""
-        return self._telemetry
+    def served(self, killed_at: float, over_at: float) -> Served | None:
+        """Who followed, and whom it served, by the members' telemetry."""
+        return served_between(self._telemetry, killed_at, over_at)
 
     def primary(self) -> str:
         """``host:port`` of the primary."""
@@ -165,11 +164,12 @@ class ExistingCluster:
     Who follows, and when, is that cluster's business.
     """
 
-    telemetry = None
-
     def __init__(self, url: str, kill_command: str) -> None:
         self.url = url
         self._kill_command = kill_command
+
+    def served(self, killed_at: float, over_at: float) -> None:
+        """Unknown."""
 
     def primary(self) -> str:
         """Unknown."""

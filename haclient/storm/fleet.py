@@ -47,6 +47,7 @@ class FleetPlan:
 
     :param first: number of the first client.
     :param processes: how many workers; proton takes more where its ``select()`` needs them.
+    :param delays: the preset whose delays clients of kind ``haclient`` wait; empty for their own.
     :param nice: what is added to the workers' niceness.
     :param apart: whether they leave the processors to the members, and not only to this session.
     :param node_modules: directory that has rhea; ``None`` for where node looks by itself.
@@ -58,6 +59,7 @@ class FleetPlan:
     first: int = 0
     processes: int = 2
     address: str = "storm"
+    delays: str = ""
     seed: int = 1
     nice: int = _NICE
     apart: bool = False
@@ -130,7 +132,8 @@ class Fleet:
     def _arguments(self, first: int, count: int) -> list[str]:
         plan = self._plan
         numbers = ["--first", str(first), "--count", str(count), "--seed", str(plan.seed)]
-        return [plan.url, "--address", plan.address, *numbers]
+        delays = ["--delays", plan.delays] if plan.delays else []
+        return [plan.url, "--address", plan.address, *numbers, *delays]
 
     async def _spawn(self, command: list[str], environment: dict[str, str]) -> None:
         with self._log.open("ab") as log:

@@ -98,7 +98,8 @@ class Client(MessagingHandler):
         container = self._worker.container
         urls = self._worker.urls
         turn, self._turn = self._turn % len(urls), self._turn + 1
-        connection = container.connect(urls=[*urls[turn:], *urls[:turn]], handler=self)
+        credentials = self._worker.credentials
+        connection = container.connect(urls=[*urls[turn:], *urls[:turn]], handler=self, **credentials)
         self._sender = container.create_sender(connection, self._worker.address)
 
     def _send(self) -> None:
@@ -135,8 +136,11 @@ class Client(MessagingHandler):
 
     def on_accepted(self, event: proton.Event) -> None:
         """A message is settled."""
-        number, asked = self._unsettled.pop(cast("proton.Delivery", event.delivery))
-        self._write("settled", number=number, took=time.monotonic() - asked)
+        # A broker may settle what it got over a connection that is gone by now: it is sent again.
+        message = self._unsettled.pop(cast("proton.Delivery", event.delivery), None)
+        if message is not None:
+            number, asked = message
+            self._write("settled", number=number, took=time.monotonic() - asked)
 
     def on_transport_error(self, event: proton.Event) -> None:
         """The socket failed; not an authentication, which would be the end."""
@@ -166,6 +170,10 @@ class Worker(MessagingHandler):
         arguments = arguments_of(__doc__)
         seeds = ClusterURL.parse(arguments.url).seeds
         self.urls = [f"amqp://{seed.endpoint.host}:{seed.endpoint.port}" for seed in seeds]
+        user, password = seeds[0].user, seeds[0].password
+        self.credentials: dict[str, Any] = (
+            {} if user is None or password is None else {"user": user, "password": password.reveal()}
+        )
         self.address: str = arguments.address
         self.seed: int = arguments.seed
         self.container: Container

@@ -20,7 +20,9 @@ const { values, positionals } = parseArgs({
     options: { first: { type: 'string' }, count: { type: 'string' }, address: { type: 'string' }, seed: { type: 'string' } },
 });
 const first = Number(values.first), count = Number(values.count);
-const members = positionals[0].replace(/^amqp:\/\//, '').replace(/[/?].*$/, '').split(',').map((member) => {
+const authority = positionals[0].replace(/^amqp:\/\//, '').replace(/[/?].*$/, '');
+const [user, password] = authority.includes('@') ? authority.replace(/@.*$/, '').split(':') : ['anonymous', undefined];
+const members = authority.replace(/^.*@/, '').split(',').map((member) => {
     const url = new URL('amqp://' + member);
     return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) || 5672 };
 });
@@ -65,7 +67,8 @@ class Client {
     dial() {
         const container = rhea.create_container();
         const connection = container.connect({
-            username: 'anonymous',
+            username: user,
+            password,
             connection_details: () => {
                 const member = members[this.turn++ % members.length];
                 this.write('attempt', { to: `${member.host}:${member.port}` });

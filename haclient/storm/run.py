@@ -19,12 +19,10 @@ from haclient.storm.fleet import Fleet, FleetError, FleetPlan, Kind
 from haclient.storm.flood import Flood, FloodPlan, Layout, newcomers
 from haclient.storm.footprint import Watch
 from haclient.storm.lines import Command, body
-from haclient.storm.member_lines import served_between
 from haclient.storm.results import Results, count_up
 
 Standby = Literal["none", "outage", "warm"]
 
-_ADDRESS = "storm"
 # A second of first dials, and of messages before the kill: calm enough for a pair on two cores.
 _CALM_DIALS = 300.0
 # Share of the accept rate: no client shall be refused before the storm.
@@ -54,6 +52,8 @@ class Plan:
     :param accept_rate: connections a second that a local member admits, as ``--accept-rate`` takes it;
         empty for the member's default.
     :param standby: the URL option of that name; ``None`` for the client's default.
+    :param delays: the preset whose delays clients of this project wait, instead of their own.
+    :param address: the queue that they send to.
     :param options: more URL options for clients of this project, as text.
     :param outage: seconds between the kill and the promotion, beside what the promotion takes.
     :param messages: how many each client sends, half of them before the kill.
@@ -70,6 +70,8 @@ class Plan:
     processes: int = 2
     standby: Standby | None = None
     accept_rate: str = ""
+    delays: str = ""
+    address: str = "storm"
     options: str = ""
     outage: float = 3.0
     messages: int = 2
@@ -85,6 +87,8 @@ class Plan:
     @property
     def name(self) -> str:
         """What tables and plots call it."""
+        if self.delays:
+            return f"{self.kind}, delays of {self.delays}"
         return self.kind if self.standby is None else f"{self.kind}, standby={self.standby}"
 
     @property
@@ -108,7 +112,8 @@ class Plan:
             clients=self.connections,
             url=self.url_for(cluster),
             processes=self.processes,
-            address=_ADDRESS,
+            address=self.address,
+            delays=self.delays,
             seed=self.seed,
             node_modules=self.node_modules,
         )
@@ -128,14 +133,15 @@ class Outcome:
     defects: tuple[str, ...] = ()
 
 
-async def run(plan: Plan, screen: Screen) -> Outcome:
+async def run(plan: Plan, screen: Screen, cluster: Environment | None = None) -> Outcome:
     """Run a storm.
 
+    :param cluster: what the clients connect to; by default what the plan says.
     :raises EnvironmentUnavailable, FleetError: when the cluster or the workers fail.
     """
     with environment.folder() as name:
         folder = Path(name)
-        cluster = _environment(plan, folder)
+        cluster = cluster or _environment(plan, folder)
         results = Results()
         storm_run = _StormRun(plan, cluster, results, screen)
         screen.phase("starting", 1)
@@ -146,9 +152,7 @@ async def run(plan: Plan, screen: Screen) -> Outcome:
                 flood, apart = await _floods(plan, cluster, folder, screen)
         finally:
             await cluster.stop()
-        served = None
-        if cluster.telemetry is not None:
-            served = served_between(cluster.telemetry, storm_run.killed_at, storm_run.over_at)
+        served = cluster.served(storm_run.killed_at, storm_run.over_at)
         facts = Facts(
             name=plan.name,
             results=results,
@@ -282,7 +286,7 @@ class _StormRun:
         settled = self._results.settled
         self._screen.phase("counting messages", len(settled))
         expected = [body(*key) for key in settled]
-        self.came = await take_all(self._cluster.url, _ADDRESS, expected, self._screen.done)
+        self.came = await take_all(self._cluster.url, self._plan.address, expected, self._screen.done)
 
     async def _wait(
         self, text: str, count: Callable[[], int], seconds: float, total: int | None = None

@@ -18,17 +18,25 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import haclient
 from broker_stub.cli import event_loop
 from haclient import aio
+from haclient.core.connection import Shared
 from haclient.errors import HaclientError
 from haclient.events import AttemptStarted, Disconnected, Event, GaveUp, Reconnected
+from haclient.factory import FactoryCore
+from haclient.retry.backoff import FixedDelays
+from haclient.simulation.presets import PRESETS
 from haclient.storm.lines import Command, body, format_line, read_command
 
 # Between two writes to the pipe: a write for each line would cost too much.
 _FLUSH_PAUSE = 0.05
+# Of a preset's endless series: more than a client waits in any storm.
+_DELAYS = 1_000
 
 
 class Reporter:
@@ -53,6 +61,26 @@ class Reporter:
             sys.stdout.flush()
 
 
+class _CoreWithDelays(FactoryCore):
+    """A factory whose connections wait these delays, as those of the drop-in do."""
+
+    def __init__(self, url: str, rng: random.Random, delays: FixedDelays) -> None:
+        super().__init__(url, rng=rng)
+        self._delays = delays
+
+    def _share(self) -> Shared:
+        return replace(super()._share(), fixed_delays=self._delays)
+
+
+class _FactoryWithDelays(aio.ConnectionFactory):
+    __slots__ = ()
+
+    def __init__(self, url: str, rng: random.Random, preset: str) -> None:
+        delays = FixedDelays(tuple(islice(PRESETS[preset].series(rng, 1), _DELAYS)))
+        super().__init__(url, rng=rng)
+        self._core = _CoreWithDelays(url, rng, delays)
+
+
 class Client:
     """One connection and its sender."""
 
@@ -60,6 +88,7 @@ class Client:
         self._number = number
         self._url: str = arguments.url
         self._address: str = arguments.address
+        self._delays: str = arguments.delays
         self._write = partial(reporter.write_line, client=number)
         self._rng = random.Random(f"{arguments.seed}/{number}")
         self._sender: aio.Sender | None = None
@@ -81,7 +110,7 @@ class Client:
         await asyncio.sleep(self._rng.uniform(0, over))
         try:
             # The first connect has no events yet; after it nothing is missed.
-            connection = await aio.connect(self._url, rng=self._rng)
+            connection = await self._dial()
             events = connection.events()
             self._write("usable", at=time.monotonic())
             self._sender = await connection.create_sender(self._address)
@@ -91,6 +120,11 @@ class Client:
         self._connected.set()
         async for event in events:
             self._report(event)
+
+    def _dial(self) -> aio.Opening[aio.Connection]:
+        if self._delays:
+            return _FactoryWithDelays(self._url, self._rng, self._delays).connect()
+        return aio.connect(self._url, rng=self._rng)
 
     def _report(self, event: Event) -> None:
         at = event.stamp.monotonic
@@ -178,6 +212,7 @@ def arguments_of(description: str | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1, help="how many clients")
     parser.add_argument("--address", default="storm", help="the queue that they send to")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--delays", default="", help="the preset whose delays are waited")
     return parser.parse_args()
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -130,7 +131,7 @@ class Node:
     def __init__(self, folder: Path, name: str, epmd_port: int) -> None:
         folder.mkdir()
         self.name = name
-        self.port = free_port()
+        self.port = _port_for_clients()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         # The distribution, too, listens on loopback only, and nobody starts the system's port mapper.
@@ -169,6 +170,16 @@ class Node:
             for number, node in enumerate(members, 1)
         )
         (self._folder / "rabbitmq.conf").write_text(_CONFIGURATION + "".join(peers))
+
+    @property
+    def folder(self) -> Path:
+        """What it writes is here."""
+        return self._folder
+
+    @property
+    def session(self) -> int:
+        """The session of its processes; 0 without any."""
+        return 0 if self._process is None else self._process.pid
 
     @property
     def running(self) -> bool:
@@ -237,6 +248,23 @@ class Node:
         if self._process is not None:
             _kill(self._process)
             self._process = None
+
+
+def _port_for_clients() -> int:
+    """A free port that the kernel gives to no client.
+
+    A client that dials a free port of the kernel's own range again and again may get that port as its
+    source: it is then connected to itself, and the node cannot listen there.
+    """
+    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    while True:
+        port = random.randrange(10_000, first)
+        with socket.socket() as probe:
+            try:
+                probe.bind((ADDRESS, port))
+            except OSError:
+                continue
+            return port
 
 
 def _on_a_leash(

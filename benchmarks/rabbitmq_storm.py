@@ -1,0 +1,388 @@
+"""A reconnect storm at a RabbitMQ node that is stopped and started, for ``storm.py --broker rabbitmq``.
+
+One node, one address, no hints: the node ends (SIGKILL), and starts again ``--outage`` seconds later.  Times
+count from the moment when it listens.  The storms, one after the other at the same node: this client, this
+client with Kafka's delays, proton and rhea.  Beside each is what the simulator says of such a fleet.
+
+- ``attempts``: dials of all clients, and SYNs on loopback (``syn_counter``), since the node listens.
+- ``processor``: user and system time of the node's processes, from then until the last client is back.
+- mu, for the simulator: connections a second while the densest fifth of a fleet came back; the most of all
+  storms of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import os
+import resource
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from rich.console import Console
+from rich.table import Table
+from syn_counter import SynCounter
+
+from haclient.retry.policy import Policy
+from haclient.simulation.fleet import simulate
+from haclient.simulation.presets import PRESETS
+from haclient.simulation.result import Result
+from haclient.simulation.scenario import Scenario
+from haclient.storm.fleet import FleetError
+from haclient.storm.member_lines import Served
+from haclient.storm.run import Outcome, Plan, Screen, run
+from tests.interop.rabbitmq import Node, RabbitMQ
+
+# A quorum queue writes every message before it accepts it.
+_QUEUE = """{"queues": [{"name": "storm", "vhost": "/", "durable": true, "auto_delete": false,
+    "arguments": {"x-queue-type": "quorum"}}]}"""
+_ADDRESS = "/amq/queue/storm"
+_PATIENCE = 120.0
+_POLL = 0.02
+# Files of the node beside its connections, and those of a worker beside its own.
+_SPARE_FILES = 1_500
+# Resident memory of the node for one AMQP 1.0 connection, generously.
+_MEMORY_EACH = 600 * 1024
+_LISTENS = "0A"  # /proc/net/tcp
+_TICKS = os.sysconf("SC_CLK_TCK")
+# An Open, a Begin and SASL, each there and back, after TCP's.
+_ROUND_TRIPS = 4
+_DENSEST = 0.2
+_HORIZON = 900.0
+
+
+# -- the node ---------------------------------------------------------------------------------------
+
+
+class ProcessorTime:
+    """Reads the processor time of all processes of a session, again and again.
+
+    :ivar samples: moments of the monotonic clock, and seconds of processor time until then.
+    """
+
+    def __init__(self, session: int) -> None:
+        self.samples: list[tuple[float, float]] = []
+        self._pids = [int(each.name) for each in Path("/proc").glob("[0-9]*") if _session(each) == session]
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def between(self, since: float, until: float) -> float:
+        """Seconds from one moment to another."""
+        return self._at(until) - self._at(since)
+
+    def _at(self, moment: float) -> float:
+        place = bisect_left(self.samples, (moment, 0.0))
+        return self.samples[min(place, len(self.samples) - 1)][1]
+
+    def _run(self) -> None:
+        while True:
+            self.samples.append((time.monotonic(), sum(map(_processor_time, self._pids))))
+            if self._over.wait(0.1):
+                return
+
+
+def _fields(process: Path) -> list[str]:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _session(process: Path) -> int:
+    fields = _fields(process)
+    return int(fields[3]) if fields else 0
+
+
+def _processor_time(pid: int) -> float:
+    fields = _fields(Path(f"/proc/{pid}"))
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+
+class RestartedNode:
+    """One RabbitMQ node as the cluster of a storm (``haclient.storm.environment.Environment``).
+
+    :ivar listens_at: when it listened again, by the monotonic clock.
+    """
+
+    def __init__(self, rabbitmq: RabbitMQ) -> None:
+        self.url = rabbitmq.url
+        self.node: Node = rabbitmq.nodes[0]
+        self.listens_at = 0.0
+        self.processor: ProcessorTime | None = None
+        self._stack = ExitStack()
+
+    def served(self, killed_at: float, over_at: float) -> Served | None:
+        """The node itself; whom it served the clients know."""
+        if not killed_at < self.listens_at:
+            return None
+        return Served("rabbitmq", self.listens_at, (), (), 0)
+
+    def primary(self) -> str:
+        """``host:port``."""
+        return self.node.address
+
+    def processes(self) -> Mapping[str, int]:
+        """The Erlang machine."""
+        found = [pid for pid in map(_pid, _erlang()) if _session(Path(f"/proc/{pid}")) == self.node.session]
+        return {"rabbitmq": found[0]} if found else {}
+
+    def primary_process(self) -> None:
+        """Nobody is kept apart from it."""
+
+    def parked(self) -> None:
+        """It parks nobody."""
+
+    def accept_rate(self) -> None:
+        """It has no limit."""
+
+    async def start(self) -> None:
+        """It runs already, with the queue."""
+
+    async def kill(self) -> float:
+        """SIGKILL."""
+        await asyncio.to_thread(self.node.kill)
+        return time.monotonic()
+
+    async def follow(self) -> None:
+        """Start it again; returns when it listens."""
+        self.node.launch()
+        await asyncio.to_thread(self._wait_until_it_listens)
+        self.processor = self._stack.enter_context(ProcessorTime(self.node.session))
+
+    def _wait_until_it_listens(self) -> None:
+        wanted = f":{self.node.port:04X} 00000000:0000 {_LISTENS}"
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            # Listening sockets are the first ones in the list.
+            with Path("/proc/net/tcp").open(encoding="ascii") as sockets:
+                if wanted in sockets.read(32_768):
+                    self.listens_at = time.monotonic()
+                    return
+            time.sleep(_POLL)
+        raise RuntimeError(f"{self.node.name} does not listen: {self.node.tail()}")
+
+    async def stop(self) -> None:
+        """It goes on, for the next storm."""
+        self._stack.close()
+
+
+def _erlang() -> list[Path]:
+    return [each.parent for each in Path("/proc").glob("[0-9]*/comm") if _name(each) == "beam.smp"]
+
+
+def _name(comm: Path) -> str:
+    try:
+        return comm.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _pid(process: Path) -> int:
+    return int(process.name)
+
+
+# -- the storms -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One storm.
+
+    :param preset: whose policy the simulator takes; ``None`` for this client's default.
+    :param syns: since the node listens, until the last client was back.
+    :param syns_before: from the kill until the node listened.
+    :param busiest: the most SYNs in a second.
+    :param processor: seconds.
+    """
+
+    outcome: Outcome
+    preset: str | None
+    syns: int
+    syns_before: int
+    busiest: int
+    processor: float
+
+    @property
+    def last(self) -> float:
+        """Seconds."""
+        return self.outcome.figures.last
+
+
+def densest_rate(arrivals: Sequence[float], part: float = _DENSEST) -> float:
+    """Arrivals a second where that part of all of them is closest together; 0.0 for too few."""
+    ordered, size = sorted(arrivals), max(1, int(len(arrivals) * part))
+    spans = (later - earlier for earlier, later in zip(ordered, ordered[size:], strict=False))
+    shortest = min(spans, default=0.0)
+    return size / shortest if shortest > 0 else 0.0
+
+
+def storms(arguments: argparse.Namespace, rhea: Path | None) -> list[tuple[Plan, str | None]]:
+    """The plans, and the presets that the simulator takes for them."""
+
+    def plan(**given: Any) -> Plan:
+        return Plan(
+            connections=arguments.connections,
+            outage=arguments.outage,
+            deadline=arguments.deadline,
+            address=_ADDRESS,
+            **given,
+        )
+
+    plans = [(plan(), None), (plan(delays="kafka"), "kafka"), (plan(kind="proton"), "proton")]
+    if rhea is not None:
+        plans.append((plan(kind="rhea", node_modules=rhea), "rhea"))
+    return [(each, preset) for each, preset in plans if arguments.only in each.name]
+
+
+async def run_storm(node: RestartedNode, plan: Plan, preset: str | None, screen: Screen) -> Row:
+    """One storm at the node.
+
+    :raises FleetError: when the workers fail.
+    """
+    with SynCounter(node.node.port) as syns:
+        outcome = await run(plan, screen, node)
+    figures = outcome.figures
+    since = node.listens_at
+    last = figures.arrivals[-1] if figures.arrivals else 0.0
+    after = syns.between(since, since + last)
+    before = syns.between(since - figures.outage, since)
+    assert node.processor is not None
+    return Row(
+        outcome=outcome,
+        preset=preset,
+        syns=len(after),
+        syns_before=len(before),
+        busiest=max((bisect_left(after, at + 1.0) - place for place, at in enumerate(after)), default=0),
+        processor=node.processor.between(since, since + last),
+    )
+
+
+def predict(row: Row, rate: float) -> Result:
+    """What the simulator says of such a fleet at such a node."""
+    figures = row.outcome.figures
+    scenario = Scenario(
+        clients=figures.clients,
+        setup_rate=rate,
+        outage=figures.outage,
+        retry_after=False,
+        handshake_round_trips=_ROUND_TRIPS,
+        horizon=_HORIZON,
+    )
+    return simulate(scenario, Policy() if row.preset is None else PRESETS[row.preset])
+
+
+def check_limits(connections: int) -> None:
+    """Whether this machine can hold so many connections.
+
+    :raises SystemExit: when it cannot, with what is missing.
+    """
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files < connections + _SPARE_FILES:
+        raise SystemExit(
+            f"{connections} connections take {connections + _SPARE_FILES} files, {files} are allowed"
+        )
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    if free < connections * _MEMORY_EACH:
+        raise SystemExit(
+            f"{connections} connections take {connections * _MEMORY_EACH:,} bytes, {free:,} are free"
+        )
+
+
+def run_all(arguments: argparse.Namespace, rhea: Path | None, screen: Screen) -> list[Row]:
+    """All storms, at one node."""
+    check_limits(arguments.connections)
+    rows: list[Row] = []
+    with RabbitMQ() as rabbitmq:
+        definitions = rabbitmq.nodes[0].folder / "queues.json"
+        definitions.write_text(_QUEUE)
+        rabbitmq.nodes[0].control("import_definitions", str(definitions))
+        for plan, preset in storms(arguments, rhea):
+            try:
+                rows.append(asyncio.run(run_storm(RestartedNode(rabbitmq), plan, preset, screen)))
+            except FleetError as error:
+                print(f"{plan.name}: no figures: {error}", flush=True)
+    return rows
+
+
+# -- what is printed --------------------------------------------------------------------------------
+
+
+def report(rows: Sequence[Row], out: Path) -> None:
+    """The table, and ``rabbitmq.json``."""
+    rate = max((densest_rate(row.outcome.figures.arrivals) for row in rows), default=0.0)
+    if not rate:
+        print("no storm had enough clients back to say more")
+        return
+    predicted = [predict(row, rate) for row in rows]
+    table = Table(box=None, pad_edge=False, title=f"mu {rate:,.0f} connections/s")
+    for title in (
+        "clients",
+        "back",
+        "outage",
+        "p50",
+        "last",
+        "dials",
+        "SYNs",
+        "before",
+        "busiest s",
+        "processor",
+    ):
+        table.add_column(title, justify="left" if title == "clients" else "right")
+    for title in ("simulated p50", "last", "SYNs", "before"):
+        table.add_column(title, justify="right")
+    for row, result in zip(rows, predicted, strict=True):
+        table.add_row(*_cells(row), *_simulated(result))
+    Console(width=180).print(table)
+    facts = [
+        {**_facts(row), "rate": rate, "simulated": result.figures()}
+        for row, result in zip(rows, predicted, strict=True)
+    ]
+    (out / "rabbitmq.json").write_text(json.dumps(facts))
+
+
+def _cells(row: Row) -> list[str]:
+    one = row.outcome.figures
+    return [
+        one.name,
+        f"{one.back:,} of {one.clients:,}",
+        f"{one.outage:.2f} s",
+        f"{one.p50:.2f} s",
+        f"{one.last:.2f} s",
+        f"{one.attempts_after:.2f}",
+        f"{row.syns / one.clients:.2f}",
+        f"{row.syns_before / one.clients:.2f}",
+        f"{row.busiest:,}",
+        f"{row.processor:.1f} s",
+    ]
+
+
+def _simulated(result: Result) -> list[str]:
+    return [
+        f"{result.quantile(0.5):.2f} s",
+        f"{result.last:.2f} s",
+        f"{result.attempts_per_client:.2f}",
+        f"{result.earlier / result.scenario.clients:.2f}",
+    ]
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    figures = dataclasses.asdict(row.outcome.figures)
+    own = {name: getattr(row, name) for name in ("preset", "syns", "syns_before", "busiest", "processor")}
+    return {**figures, **own}

@@ -1,0 +1,103 @@
+"""Counts the SYNs that reach a port of this machine over loopback, with their times.
+
+A packet socket, so it takes Linux and the right to open one (``CAP_NET_RAW``).  The kernel filters: only
+SYNs to the port reach this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+import threading
+import time
+from array import array
+from types import TracebackType
+from typing import Self
+
+_ALL_PACKETS = 0x0003  # ETH_P_ALL
+_ATTACH_FILTER = 26  # SO_ATTACH_FILTER
+_FORCE_BUFFER = 33  # SO_RCVBUFFORCE
+_STATISTICS = 6  # PACKET_STATISTICS
+_PACKET_LEVEL = 263  # SOL_PACKET
+_BUFFER = 16 * 1024 * 1024
+_TIMEOUT = 0.2
+_TCP, _SYN_AND_ACK, _SYN, _FRAGMENT = 6, 0x12, 0x02, 0x1FFF
+# Linux, Documentation/networking/filter.rst
+_LOAD_BYTE, _LOAD_HALF, _LOAD_X_HEADER = 0x30, 0x28, 0xB1
+_LOAD_BYTE_AT_X, _LOAD_HALF_AT_X = 0x50, 0x48
+_IS, _HAS, _AND, _RETURN = 0x15, 0x45, 0x54, 0x06
+
+
+def _program(port: int) -> list[tuple[int, int, int, int]]:
+    """Code, jump if true, jump if false, operand; the packet begins with its IP header."""
+    return [
+        (_LOAD_BYTE, 0, 0, 9),  # the protocol
+        (_IS, 0, 8, _TCP),
+        (_LOAD_HALF, 0, 0, 6),
+        (_HAS, 6, 0, _FRAGMENT),
+        (_LOAD_X_HEADER, 0, 0, 0),
+        (_LOAD_HALF_AT_X, 0, 0, 2),  # the destination port
+        (_IS, 0, 3, port),
+        (_LOAD_BYTE_AT_X, 0, 0, 13),  # the flags
+        (_AND, 0, 0, _SYN_AND_ACK),
+        (_IS, 1, 0, _SYN),
+        (_RETURN, 0, 0, 0),
+        (_RETURN, 0, 0, 64),
+    ]
+
+
+class SynCounter:
+    """Counts from ``with`` on.
+
+    :ivar times: of the monotonic clock, in seconds.
+    :ivar missed: packets that the kernel had no room for.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.times = array("d")
+        self.missed = 0
+        self._port = port
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="SYNs", daemon=True)
+        self._packets: socket.socket
+
+    def __enter__(self) -> Self:
+        """Begin.
+
+        :raises PermissionError: without the right to open a packet socket.
+        """
+        self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL_PACKETS))
+        self._packets.bind(("lo", _ALL_PACKETS))
+        code = b"".join(struct.pack("HBBI", *each) for each in _program(self._port))
+        buffer = ctypes.create_string_buffer(code)
+        # The process keeps the buffer until the kernel has copied it.
+        program = struct.pack("HL", len(code) // 8, ctypes.addressof(buffer))
+        self._packets.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+        self._packets.setsockopt(socket.SOL_SOCKET, _FORCE_BUFFER, _BUFFER)
+        self._packets.settimeout(_TIMEOUT)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self._packets.close()
+
+    def between(self, since: float, until: float) -> list[float]:
+        """The times of the SYNs from one moment to another."""
+        return [at for at in self.times if since <= at < until]
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                _, sender = self._packets.recvfrom(64)
+            except TimeoutError:
+                continue
+            # Loopback shows each packet twice: as it leaves, and as it arrives.
+            if sender[2] == socket.PACKET_OUTGOING:
+                self.times.append(time.monotonic())
+        seen = self._packets.getsockopt(_PACKET_LEVEL, _STATISTICS, 8)
+        self.missed = struct.unpack("II", seen)[1]

@@ -1,0 +1,87 @@
+"""A short storm at a real RabbitMQ node that is stopped and started: ``storm.py --broker rabbitmq``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.examples.program import ROOT
+from tests.interop.installed import needs_rabbitmq
+
+BENCHMARKS = ROOT / "benchmarks"
+CONNECTIONS = 100
+
+takes_root = pytest.mark.skipif(os.geteuid() != 0, reason="a packet socket takes root")
+
+
+@pytest.fixture
+def benchmark_module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module("rabbitmq_storm")
+
+
+@needs_rabbitmq
+@takes_root
+@pytest.mark.timeout(400)  # a node starts three times, and twice a hundred clients are away meanwhile
+def test_all_clients_are_back_at_a_node_that_was_stopped_and_started(tmp_path: Path) -> None:
+    arguments = ["--broker", "rabbitmq", "--connections", str(CONNECTIONS), "--outage", "0.5"]
+    program = subprocess.run(
+        [sys.executable, BENCHMARKS / "storm.py", *arguments, "--only", "haclient", "--out", tmp_path],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert program.returncode == 0, program.stdout + program.stderr
+    storms = {storm["name"]: storm for storm in json.loads((tmp_path / "rabbitmq.json").read_text())}
+    assert set(storms) == {"haclient", "haclient, delays of kafka"}
+    for storm in storms.values():
+        assert (storm["clients"], storm["back"], storm["gave_up"]) == (CONNECTIONS, CONNECTIONS, 0)
+        assert (storm["settled"], storm["lost"]) == (2 * CONNECTIONS, 0)
+        assert storm["syns"] + storm["syns_before"] >= CONNECTIONS
+        assert storm["processor"] > 0
+        assert storm["simulated"]["not_back"] == 0
+
+
+@takes_root
+def test_syns_are_counted_once_each_whether_somebody_listens_or_not(benchmark_module: ModuleType) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
+        port = listener.getsockname()[1]
+        with benchmark_module.SynCounter(port) as syns:
+            for _ in range(5):
+                socket.create_connection(("127.0.0.1", port)).close()
+                socket.create_connection(other.getsockname()).close()
+            listener.close()
+            for _ in range(3):
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(("127.0.0.1", port))
+            while len(syns.times) < 8:
+                pass
+    assert (len(syns.times), syns.missed) == (8, 0)
+    first, last = syns.times[0], syns.times[-1]
+    assert syns.between(first, last) == list(syns.times[:-1])
+
+
+def test_the_densest_part_of_the_arrivals_gives_the_rate(benchmark_module: ModuleType) -> None:
+    # Two herds of ten: one client every 0.1 s, then one every 0.01 s.
+    arrivals = [*(0.1 * each for each in range(10)), *(5 + 0.01 * each for each in range(10))]
+    assert benchmark_module.densest_rate(arrivals) == pytest.approx(100)
+    assert benchmark_module.densest_rate([1.0]) == 0.0
+
+
+def test_as_many_connections_as_files_allow(
+    benchmark_module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark_module.resource, "getrlimit", lambda _: (1024, 2000))
+    benchmark_module.check_limits(100)
+    with pytest.raises(SystemExit, match="4500 files, 2000 are allowed"):
+        benchmark_module.check_limits(3000)
