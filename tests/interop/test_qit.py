@@ -54,6 +54,14 @@ if "three" in str(sys.argv):
 os.execv(sys.argv[1], sys.argv[1:])
 """
 
+_FORGETS_WHAT_IS_NOT_DURABLE = """
+import json, subprocess, sys
+said = json.loads(subprocess.run(sys.argv[1:], capture_output=True, check=True, text=True).stdout)
+if "messages" in said:
+    said["messages"] = [each for each in said["messages"] if each["message_header"]["durable"]]
+print(json.dumps(said))
+"""
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -86,10 +94,16 @@ def shim(source: Path, key: str, program: str = "") -> Shim:
 
 
 async def failures(
-    member: Member, source: Path, sender: Shim, receiver: Shim, suites: tuple[str, ...] = ("types",)
+    member: Member,
+    source: Path,
+    sender: Shim,
+    receiver: Shim,
+    suites: tuple[str, ...] = ("types",),
+    *,
+    durable: bool = False,
 ) -> list[ItemResult]:
     """What failed between these two, of one text and other values that have to be right."""
-    runner = Runner(Broker("member", "", member.url, str), source, sender, (receiver,))
+    runner = Runner(Broker("member", "", member.url, str), source, sender, (receiver,), durable=durable)
     items = [item async for result in runner.results(suites) for item in result.items]
     assert len(items) > 1
     return [item for item in items if item.problem]
@@ -99,6 +113,14 @@ async def test_every_value_arrives_between_our_shims(broker: Member, source: Pat
     ours = shim(source, "haclient")
     suites = ("types", "header", "jms", "jms-headers")
     assert await failures(broker, source, ours, ours, suites) == []
+
+
+async def test_every_message_is_durable_where_the_broker_loses_others(broker: Member, source: Path) -> None:
+    other = shim(source, "other", _FORGETS_WHAT_IS_NOT_DURABLE)
+    ours = shim(source, "haclient")
+    assert len(await failures(broker, source, ours, other)) > 1
+    suites = ("types", "header", "jms", "jms-headers")
+    assert await failures(broker, source, ours, other, suites, durable=True) == []
 
 
 async def test_a_receiver_that_changes_a_value_is_at_fault(broker: Member, source: Path) -> None:

@@ -58,7 +58,8 @@ async def _run(arguments: argparse.Namespace, chosen: list[Shim], out: TextIO) -
                 if not arguments.ours or sender.fails_over or receiver.fails_over or receiver is sender
             )
             async with jobs, _killer(broker) if arguments.killed else contextlib.nullcontext() as killer:
-                runner = Runner(broker, arguments.checkout, sender, receivers, killer)
+                durable = killer is not None and not broker.keeps_all
+                runner = Runner(broker, arguments.checkout, sender, receivers, killer, durable)
                 async for result in runner.results(arguments.suites.split(",")):
                     out.write(result.as_json() + "\n")
                     out.flush()

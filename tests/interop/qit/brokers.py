@@ -37,6 +37,7 @@ class Broker:
     :param fan_out: makes an address of this name, which gives each message to all of these queues; ``None``
         where that cannot be had, and a sender has to be run once for each receiver.
     :param kill: SIGKILL to the primary; ``None`` where it cannot be killed.
+    :param keeps_all: whether messages that are not durable survive the death of the primary, too.
     :param whole: waits until the next kill would lose nothing.
     """
 
@@ -47,6 +48,7 @@ class Broker:
     fan_out: Callable[[str, Sequence[str]], Awaitable[None]] | None = None
     kill: Callable[[], Awaitable[object]] | None = None
     whole: Callable[[], Awaitable[None]] | None = None
+    keeps_all: bool = False
 
     async def primary(self) -> str:
         """Host and port of the member that serves."""
@@ -72,7 +74,14 @@ async def running(name: str) -> AsyncIterator[Broker]:
                 await _fan_out(pair, exchange, queues)
 
             yield Broker(
-                name, package_version(), pair.url, str, fan_out, kill=pair.kill_primary, whole=pair.wait_ready
+                name,
+                package_version(),
+                pair.url,
+                str,
+                fan_out,
+                kill=pair.kill_primary,
+                whole=pair.wait_ready,
+                keeps_all=True,
             )
     else:
         async with _cluster(name) as broker:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ _HEADERS: tuple[dict[str, Any], ...] = (
     {"priority": 9},
     {},
 )
+_DURABLE = json.dumps({"durable": True})
+_MANY_FAILOVERS = 10
 # Which of QIT's values each header of JMS has, with the type that they are said to be of.
 _JMS_HEADERS = {
     "JMSCorrelationID": (("string", "CORRELATION_ID_STRING"), ("bytes", "CORRELATION_ID_BYTES")),
@@ -94,7 +96,14 @@ class Send:
         """This run and another one as one, for a sender that reads the type of each message."""
         at = self.arguments.index("--data") + 1, other.arguments.index("--data") + 1
         data = [*json.loads(self.arguments[at[0]]), *json.loads(other.arguments[at[1]])]
-        return Send(_data("string", data), self.items + other.items, self.messages + other.messages)
+        both = Send(_data("string", data), self.items + other.items, self.messages + other.messages)
+        return both.made_durable() if "--message-header" in self.arguments else both
+
+    def made_durable(self) -> Send:
+        """This run with durable messages, where its arguments say nothing of it."""
+        if "--message-header" in self.arguments:
+            return self
+        return Send((*self.arguments, "--message-header", _DURABLE), self.items, self.messages)
 
     def split(self) -> list[Send]:
         """Each message as a run of its own, where it is one item."""
@@ -148,6 +157,13 @@ class Batch:
         alone = [send for case in self.cases if case.suite not in self.joined for send in case.sends]
         return (*((functools.reduce(Send.joined, together),) if together else ()), *alone)
 
+    def made_durable(self) -> Batch:
+        """The same with durable messages."""
+        cases = (
+            replace(case, sends=tuple(send.made_durable() for send in case.sends)) for case in self.cases
+        )
+        return replace(self, cases=tuple(cases))
+
     @property
     def large(self) -> tuple[str, ...]:
         """The receiver's arguments for what it compares by itself."""
@@ -159,15 +175,19 @@ class Batch:
         return self.cases[0].seconds
 
 
-def batches(checkout: Path, sender: Shim, suites: Sequence[str], *, jms_receivers: bool) -> Iterator[Batch]:
+def batches(
+    checkout: Path, sender: Shim, suites: Sequence[str], *, jms_receivers: bool, durable: bool = False
+) -> Iterator[Batch]:
     """What one sender sends to every receiver of one kind.
 
     :param jms_receivers: whether those speak JMS.
+    :param durable: every message is; those of JMS are in any case.  Foreign shims cannot say so of a large
+        body, which is left out then.
     """
     values = jms_values(checkout)
     small = [*_jms(values, jms_sender=sender.speaks_jms), _jms_headers(values, jms_sender=sender.speaks_jms)]
     if not sender.speaks_jms and not jms_receivers:
-        small = [*_types(type_values(checkout)), _header(), *small]
+        small = [*_types(type_values(checkout)), _header(durable=durable), *small]
     # A broker orders by priority, so that the header section has a queue of its own.
     for name, of in (
         ("amqp", ("types", "complex")),
@@ -175,10 +195,14 @@ def batches(checkout: Path, sender: Shim, suites: Sequence[str], *, jms_receiver
         ("jms", ("jms", "jms-headers")),
     ):
         if chosen := tuple(case for case in small if case.suite in of and case.suite in suites):
-            yield Batch(name, chosen, sender.joins if name == "amqp" else ())
+            batch = Batch(name, chosen, sender.joins if name == "amqp" else ())
+            yield batch.made_durable() if durable and not sender.speaks_jms else batch
+    if durable and not sender.fails_over and not sender.speaks_jms:
+        return
     for case in _large(jms_sender=sender.speaks_jms, jms_receivers=jms_receivers):
         if case.suite in suites:
-            yield Batch(case.name, (case,))
+            batch = Batch(case.name, (case,))
+            yield batch.made_durable() if durable and not sender.speaks_jms else batch
 
 
 # -- types ----------------------------------------------------------------------------------------
@@ -244,12 +268,20 @@ def _data(kind: str, data: list[dict[str, Any]], *more: str) -> tuple[str, ...]:
 # -- header section -------------------------------------------------------------------------------
 
 
-def _header() -> Case:
+def _header(*, durable: bool) -> Case:
+    """The header section.
+
+    :param durable: every message is, and lives longer than some failovers take.
+    """
     sends = []
-    for index, header in enumerate(_HEADERS):
+    for index, given in enumerate(_HEADERS):
+        header = given
+        if durable and "ttl" in given:
+            header = {**given, "durable": True, "ttl": _MANY_FAILOVERS * given["ttl"]}
         text = f"header section {index}"
         data = [{"index": index, "type": "string", "value": text}]
-        options = ("--message-header", json.dumps(header)) if header else ()
+        sent = {**header, "durable": True} if durable else header
+        options = ("--message-header", json.dumps(sent)) if sent else ()
         fields = header or {"delivery_count": 0}
         items = tuple(
             Item(f"{name} {json.dumps(value)}", _has_field(name, value), text)

@@ -52,10 +52,15 @@ def message_for(
     _set_headers(message, headers or {})
     if properties:
         _set_properties(message, properties)
-    for field, value in (header or {}).items():
+    set_header(message, header or {})
+    return message
+
+
+def set_header(message: proton.Message, header: Mapping[str, Any]) -> None:
+    """Set fields of the AMQP header section; see ``message_for``."""
+    for field, value in header.items():
         # proton's time to live is in seconds.
         setattr(message, field, value / 1000 if field == "ttl" else value)
-    return message
 
 
 def _body(data: Mapping[str, Any], kind: str, *, jms: bool) -> Any:

@@ -74,20 +74,26 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """One sender, its receivers, one broker, one mode."""
+    """One sender, its receivers, one broker, one mode.
+
+    :ivar durable: send durable messages, where the sender can.
+    """
 
     broker: Broker
     checkout: Path
     sender: Shim
     receivers: tuple[Shim, ...]
     killer: Killer | None = None
+    durable: bool = False
 
     async def results(self, suites: Sequence[str]) -> AsyncIterator[CaseResult]:
         """One result for each case and receiver."""
         for jms in (False, True):
             receivers = [receiver for receiver in self.receivers if receiver.speaks_jms == jms]
             if receivers:
-                for batch in batches(self.checkout, self.sender, suites, jms_receivers=jms):
+                for batch in batches(
+                    self.checkout, self.sender, suites, jms_receivers=jms, durable=self.durable
+                ):
                     async for result in self._batch(batch, receivers):
                         yield result
 

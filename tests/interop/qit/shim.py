@@ -18,7 +18,7 @@ from typing import Any
 import proton
 
 from tests.interop.qit.large import Content
-from tests.interop.qit.messages import JMS_TYPE, JMS_TYPES, json_of, message_for
+from tests.interop.qit.messages import JMS_TYPE, JMS_TYPES, json_of, message_for, set_header
 
 # What the contract says a receiver waits unless it is told otherwise, in seconds.
 _RECEIVE_TIMEOUT = 30
@@ -71,6 +71,7 @@ def _send(client: Client, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _send_large(client: Client, arguments: argparse.Namespace, content: Content) -> dict[str, Any]:
     message = proton.Message(body=content.body())
+    set_header(message, json.loads(arguments.message_header))
     if arguments.jms_mode and content.kind in JMS_TYPES:
         message.annotations = {JMS_TYPE: proton.byte(JMS_TYPES[content.kind])}
         message.inferred = content.kind in ("binary", "list")
