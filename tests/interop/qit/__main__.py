@@ -48,6 +48,12 @@ async def _run(arguments: argparse.Namespace, chosen: list[Shim], out: TextIO) -
     failed = 0
     ours = {shim.key for shim in chosen if shim.fails_over}
     async with running(arguments.broker) as broker:
+        durable = arguments.killed and not broker.keeps_all
+        for shim in chosen:
+            if durable and shim.speaks_jms:
+                sys.stderr.write(
+                    f"skipped as a sender: {shim.key}: its messages do not survive a kill here\n"
+                )
         jobs = asyncio.Semaphore(1 if arguments.killed else arguments.jobs)
 
         async def run(sender: Shim) -> None:
@@ -58,7 +64,6 @@ async def _run(arguments: argparse.Namespace, chosen: list[Shim], out: TextIO) -
                 if not arguments.ours or sender.fails_over or receiver.fails_over or receiver is sender
             )
             async with jobs, _killer(broker) if arguments.killed else contextlib.nullcontext() as killer:
-                durable = killer is not None and not broker.keeps_all
                 runner = Runner(broker, arguments.checkout, sender, receivers, killer, durable)
                 async for result in runner.results(arguments.suites.split(",")):
                     out.write(result.as_json() + "\n")

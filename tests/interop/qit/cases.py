@@ -181,9 +181,11 @@ def batches(
     """What one sender sends to every receiver of one kind.
 
     :param jms_receivers: whether those speak JMS.
-    :param durable: every message is; those of JMS are in any case.  Foreign shims cannot say so of a large
-        body, which is left out then.
+    :param durable: every message is.  Foreign shims cannot say so of a large body, and that of JMS of no
+        message, as a sender of JMS: those are left out.
     """
+    if durable and sender.speaks_jms:
+        return
     values = jms_values(checkout)
     small = [*_jms(values, jms_sender=sender.speaks_jms), _jms_headers(values, jms_sender=sender.speaks_jms)]
     if not sender.speaks_jms and not jms_receivers:
@@ -196,13 +198,13 @@ def batches(
     ):
         if chosen := tuple(case for case in small if case.suite in of and case.suite in suites):
             batch = Batch(name, chosen, sender.joins if name == "amqp" else ())
-            yield batch.made_durable() if durable and not sender.speaks_jms else batch
-    if durable and not sender.fails_over and not sender.speaks_jms:
+            yield batch.made_durable() if durable else batch
+    if durable and not sender.fails_over:
         return
     for case in _large(jms_sender=sender.speaks_jms, jms_receivers=jms_receivers):
         if case.suite in suites:
             batch = Batch(case.name, (case,))
-            yield batch.made_durable() if durable and not sender.speaks_jms else batch
+            yield batch.made_durable() if durable else batch
 
 
 # -- types ----------------------------------------------------------------------------------------
