@@ -14,14 +14,11 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from tests.interop.qit.brokers import Broker, Killer, running
+from tests.interop.qit.brokers import Killer, running
 from tests.interop.qit.cases import SUITES
 from tests.interop.qit.checkout import Shim, shims
 from tests.interop.qit.results import CaseResult
 from tests.interop.qit.runner import Runner
-
-# Between two kills, in seconds: the cluster is whole in between, whatever this is.
-_KILL_PAUSE = 1.0
 
 
 def main() -> int:
@@ -63,7 +60,8 @@ async def _run(arguments: argparse.Namespace, chosen: list[Shim], out: TextIO) -
                 for receiver in chosen
                 if not arguments.ours or sender.fails_over or receiver.fails_over or receiver is sender
             )
-            async with jobs, _killer(broker) if arguments.killed else contextlib.nullcontext() as killer:
+            kills = Killer(broker, arguments.pause) if arguments.killed else contextlib.nullcontext()
+            async with jobs, kills as killer:
                 runner = Runner(broker, arguments.checkout, sender, receivers, killer, durable)
                 async for result in runner.results(arguments.suites.split(",")):
                     out.write(result.as_json() + "\n")
@@ -76,10 +74,6 @@ async def _run(arguments: argparse.Namespace, chosen: list[Shim], out: TextIO) -
                 if arguments.senders is None or sender.key in arguments.senders.split(","):
                     group.create_task(run(sender))
     return 1 if failed else 0
-
-
-def _killer(broker: Broker) -> Killer:
-    return Killer(broker, _KILL_PAUSE)
 
 
 def _print(result: CaseResult) -> None:
@@ -101,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--senders", help="some of those, as senders; each is a receiver in any case")
     parser.add_argument("--ours", action="store_true", help="leave out pairs of two different foreign shims")
     parser.add_argument("--killed", action="store_true", help="kill the primary while they run")
+    parser.add_argument(
+        "--pause", type=float, default=1.0, help="seconds from a whole cluster to the next kill"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="senders at a time, where nothing is killed")
     parser.add_argument("--out", type=Path, default=Path("qit-results.jsonl"), help="results are added to it")
     return parser
