@@ -162,7 +162,7 @@ async def receive_all(endpoint: Endpoint, account: Account, address: str) -> lis
                 if receiver.credit < _CREDIT // 2:
                     receiver.flow(_CREDIT - receiver.credit)
                 async with asyncio.timeout(_QUIET_SECONDS):
-                    await bare.pump(lambda: _is_whole(receiver.current))
+                    await bare.pump(_progress(receiver))
                 stored += _take(receiver)
         receiver.close()
         await bare.close()
@@ -194,8 +194,15 @@ def _sender(session: proton.Session, address: str) -> proton.Sender:
     return sender
 
 
-def _is_whole(delivery: proton.Delivery | None) -> bool:
-    return delivery is not None and not delivery.partial
+def _progress(receiver: proton.Receiver) -> Callable[[], bool]:
+    """Whether more has come of a message: a large one takes its time, and is no silence."""
+
+    def seen() -> tuple[int, bool]:
+        delivery = receiver.current
+        return (0, False) if delivery is None else (delivery.pending, not delivery.partial)
+
+    before = seen()
+    return lambda: seen() != before
 
 
 def _take(receiver: proton.Receiver) -> list[Stored]:
@@ -203,7 +210,10 @@ def _take(receiver: proton.Receiver) -> list[Stored]:
     while (delivery := receiver.current) is not None and not delivery.partial:
         message = proton.Message()
         message.decode(receiver.recv(delivery.pending) or b"")
-        stored.append(Stored(message.id, message.body, message.delivery_count))
+        body: object = message.body
+        if isinstance(body, memoryview):
+            body = bytes(body)  # proton's view is of memory that goes with the message
+        stored.append(Stored(message.id, body, message.delivery_count))
         receiver.advance()
         delivery.update(proton.Delivery.ACCEPTED)
         delivery.settle()
