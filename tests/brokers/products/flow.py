@@ -63,10 +63,13 @@ class Flow:
 
 
 @asynccontextmanager
-async def flowing(connection: aio.Connection, address: str) -> AsyncIterator[Flow]:
-    """Bodies flow until the block ends, and every outcome is known after it."""
+async def flowing(connection: aio.Connection, address: str, *capabilities: str) -> AsyncIterator[Flow]:
+    """Bodies flow until the block ends, and every outcome is known after it.
+
+    :param capabilities: of the target.
+    """
     flow = Flow()
-    sender = await connection.create_sender(address, timeout=_PATIENCE)
+    sender = await connection.create_sender(address, capabilities=capabilities, timeout=_PATIENCE)
     producer = asyncio.create_task(flow._send(sender))
     try:
         yield flow
