@@ -51,13 +51,15 @@ Every value of [Apache Qpid's interoperability test](https://github.com/apache/q
 
     python -m tests.interop.qit CHECKOUT --out results.jsonl
     python -m tests.interop.qit CHECKOUT --killed --out results.jsonl
+    python -m tests.interop.qit CHECKOUT --broker artemis-locked --killed --ours --out results.jsonl
     python -m tests.interop.qit.page results.jsonl > docs/interop-types.md
 
 A cell is how many values arrived with their type and to the bit, of how many. QIT has only texts in maps
 and streams of JMS; the other types there are ours. *Killed*: SIGKILL to the primary, again and again, while
 a shim of ours sends or receives, and once between the sender and the receivers. Foreign shims know one
-address and do not reconnect, so nothing is killed while one of them runs. A pair that a section does not
-name was not run there.
+address and do not reconnect, so nothing is killed while one of them runs. Artemis and Broker-J lose messages
+that are not durable with their primary, so all are durable where they are killed; QIT's shim of Qpid JMS
+cannot send those, and is no sender there. A pair that a section does not name was not run there.
 """
 _JUDGING = """\
 python-proton's codec is the judge, as one more receiver. If it reads what was sent, the receiver that does
