@@ -18,6 +18,7 @@ import logging
 import os
 import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,9 @@ from haclient.engine.settings import PARK, Settings
 from haclient.resolver.resolve import ResolutionError, Resolver
 
 logger = logging.getLogger("haclient")
+
+# A close with it leaves nothing at the port.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +301,27 @@ async def _connect_socket(
     asyncio's own loops do so in ``sock_connect``.  uvloop has a pool of four threads look the address up,
     where a name server that does not answer somebody else keeps a failover waiting.
 
+    On its own machine a client that dials a port where nobody listens may get that very port as its source.
+    TCP then connects the socket to itself, and the broker could not listen there; the client lets go.
+
     :raises OSError: when nobody is there.
     """
+    await _connect_to(loop, connection, address)
+    if _met_itself(connection):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+
+def _met_itself(connection: socket.socket) -> bool:
+    try:
+        return connection.getsockname() == connection.getpeername()
+    except OSError:  # it has ended already, as its owner will see
+        return False
+
+
+async def _connect_to(
+    loop: asyncio.AbstractEventLoop, connection: socket.socket, address: tuple[str, int]
+) -> None:
     if isinstance(loop, asyncio.BaseEventLoop):
         await loop.sock_connect(connection, address)
         return
