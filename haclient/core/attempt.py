@@ -314,7 +314,7 @@ async def _connect_socket(
 
 def _met_itself(connection: socket.socket) -> bool:
     try:
-        return connection.getsockname() == connection.getpeername()
+        return bool(connection.getsockname() == connection.getpeername())
     except OSError:  # it has ended already, as its owner will see
         return False
 
