@@ -337,6 +337,11 @@ class ConnectionCore:
         return self._search is not None and self._search.gave_up
 
     @property
+    def is_dialling(self) -> bool:
+        """Whether an attempt of its search is under way, except one that a member parks."""
+        return self._search is not None and self._search.dials > 0
+
+    @property
     def _attempts_made(self) -> int:
         return 0 if self._search is None else self._search.attempts
 

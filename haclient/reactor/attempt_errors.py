@@ -5,7 +5,8 @@ Rules
 * The addresses of one name are one attempt: it fails with the last of them.
 * A member that answers in AMQP and does not serve is no error of the transport, and an attempt that another
   one made needless did not fail: neither is reported.
-* When the search gives up with an attempt, its error reports both.
+* When the search gives up with an attempt, its error reports both.  So an error that may be the last one is
+  reported when the search goes on: the addresses of a name may arrive late, or not at all.
 * None has the condition ``amqp:unauthorized-access``: proton's handlers close the connection at that one, and
   the search goes on with the members that accept the credentials.
 * While ``haclient.utils`` waits for nothing, nothing is reported: no handler is called, and the events of a
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from haclient.cluster_url.endpoint import Endpoint, Origin
 from haclient.discovery.evidence import FailureReason
-from haclient.events import AttemptFailed, Connected, Event, Reconnected
+from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Connected, Event, Reconnected
 
 if TYPE_CHECKING:
     from haclient.discovery.topology import Topology
@@ -42,6 +43,9 @@ _NAMES = {
     FailureReason.TLS_VERIFICATION: _FRAMING_ERROR,
 }
 
+# Behind one of these, what failed before was not the end of the search.
+_GOES_ON = AttemptStarted | BackingOff | Connected | Reconnected
+
 
 class AttemptErrors:
     """The failed attempts of one connection (an ``event_log.Subscription``).
@@ -49,6 +53,7 @@ class AttemptErrors:
     :param report: called with the name and the description of each error.
     :param topology: returns what is known of the members.
     :param gave_up: whether the search has given up, and will say so itself.
+    :param is_dialling: whether another attempt is under way.
     """
 
     def __init__(
@@ -56,10 +61,12 @@ class AttemptErrors:
         report: Callable[[str, str], None],
         topology: Callable[[], Topology | None],
         gave_up: Callable[[], bool],
+        is_dialling: Callable[[], bool],
     ) -> None:
         self._report = report
         self._topology = topology
         self._gave_up = gave_up
+        self._is_dialling = is_dialling
         self._failed: set[Endpoint] = set()
         self._unreported: tuple[str, str] | None = None
 
@@ -67,16 +74,21 @@ class AttemptErrors:
         """Handle one event of the connection."""
         if isinstance(event, Connected | Reconnected):
             self._failed.clear()
+        if isinstance(event, _GOES_ON):
+            self._report_last()
         if not isinstance(event, AttemptFailed) or not self._is_whole(event.record.endpoint):
             return
         failure, endpoint = event.record.failure, event.record.endpoint
         name = _NAMES.get(failure.kind)
         if name is None:
             return
-        if self._unreported is not None:
-            self._report(*self._unreported)
+        self._report_last()
         self._unreported = (name, f"{url_of(endpoint)}: {failure.detail or failure.kind.value}")
-        if not self._gave_up():
+        if self._is_dialling() and not self._gave_up():
+            self._report_last()
+
+    def _report_last(self) -> None:
+        if self._unreported is not None:
             self._report(*self._unreported)
             self._unreported = None
 

@@ -156,7 +156,12 @@ class FailoverConnector:
         self._factory = _Factory(url, options, container.connections_made)
         container.connections_made += 1
         self._factory.report_to(
-            AttemptErrors(self._attempt_failed, lambda: self._factory.topology, self._has_given_up)
+            AttemptErrors(
+                self._attempt_failed,
+                lambda: self._factory.topology,
+                self._has_given_up,
+                lambda: self._core is not None and self._core.is_dialling,
+            )
         )
         self._core: ConnectionCore | None = None
         self._task: asyncio.Task[None] | None = None

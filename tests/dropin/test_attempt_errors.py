@@ -18,7 +18,7 @@ from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason, R
 from haclient.discovery.topology import Topology, update
 from haclient.engine.settings import SaslServer
 from haclient.errors import ConnectionNotAllowed
-from haclient.events import AttemptFailed, Connected, Stamp
+from haclient.events import AttemptFailed, AttemptStarted, BackingOff, Connected, Event, GaveUp, Stamp
 from haclient.reactor import Container
 from haclient.reactor.attempt_errors import AttemptErrors, url_of
 from haclient.testing.peers import deaf
@@ -57,9 +57,13 @@ class Reports:
     def __init__(self, *found: Endpoint) -> None:
         self.seen: list[tuple[str, str]] = []
         self.given_up = False
+        self.dialling = True
         self.topology = update(Topology(seeds=(NAME, LITERAL)), Resolved(NAME, found))
         self.errors = AttemptErrors(
-            lambda name, text: self.seen.append((name, text)), lambda: self.topology, lambda: self.given_up
+            lambda name, text: self.seen.append((name, text)),
+            lambda: self.topology,
+            lambda: self.given_up,
+            lambda: self.dialling,
         )
 
     def fail(self, endpoint: Endpoint, kind: FailureReason = FailureReason.REFUSED) -> None:
@@ -112,6 +116,28 @@ def test_the_last_attempt_of_a_search_that_gives_up_is_left_to_its_error() -> No
     assert len(reports.seen) == 1
     reports.fail(LITERAL)  # two ended together: one of them is not the last
     assert len(reports.seen) == 2
+
+
+@pytest.mark.parametrize(
+    "goes_on",
+    [AttemptStarted(STAMP, 2, LITERAL), BackingOff(STAMP, delay=1.0, base=1.0, retry_after=None, round=1)],
+    ids=["attempt", "delay"],
+)
+def test_an_error_that_may_be_the_last_waits_until_the_search_goes_on_or_gives_up(goes_on: Event) -> None:
+    """A name whose lookup is slow may have more addresses; while one is dialled the error is not the last."""
+    reports = Reports()
+    reports.dialling = False
+    reports.fail(LITERAL)
+    assert not reports.seen
+    reports.errors.put(goes_on)
+    assert len(reports.seen) == 1
+    reports.errors.put(goes_on)
+    reports.fail(LITERAL)
+    reports.given_up = True
+    reports.errors.put(
+        GaveUp(STAMP, reason="no more", last=None, cause="max-attempts", attempts=2, duration=1.0)
+    )
+    assert len(reports.seen) == 1
 
 
 def test_the_url_of_a_member_has_the_name_that_the_application_wrote() -> None:

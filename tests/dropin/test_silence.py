@@ -39,11 +39,15 @@ async def test_it_is_reported_with_the_condition_of_proton() -> None:
 
 
 def test_it_is_noticed_while_the_application_computes(peer: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop runs for the heartbeats then, and for nothing else."""
+    """The loop runs for the heartbeats then, and for nothing else.
+
+    Where a busy machine is silent for as long, there are more connections, and the message is sent again.
+    """
     monkeypatch.setattr(background_loop, "_TURN_INTERVAL", 3600.0)
-    with BlockingConnection(url(peer, heartbeat=0.4), timeout=PATIENCE, **FAST) as connection:
+    with BlockingConnection(url(peer, heartbeat=1.0), timeout=PATIENCE, **FAST) as connection:
         sender = connection.create_sender("orders")
+        before = len(peer.accepted)
         on_its_thread(peer, fall_silent, peer)
-        wait_until(lambda: len(peer.accepted) == 2)
+        wait_until(lambda: len(peer.accepted) > before)
         sender.send(Message(body="found again"))
-    assert peer.bodies == ["found again"]
+    assert set(peer.bodies) == {"found again"}
