@@ -253,7 +253,9 @@ class Applier:
     def _annotate(self, queue: Queue, event: wire.Event) -> int:
         pairs = _pairs(event.arguments, ("ids", int), ("annotations", bytes))
         annotated = [queue.annotate(number, checked(annotations)) for number, annotations in pairs]
-        return self._persister.rewrite(queue, filter(None, annotated))
+        for message in filter(None, annotated):
+            self._persister.annotated(queue, message)
+        return self._persister.flush()
 
     def _correct_lifetimes(self, queue: Queue, event: wire.Event) -> int:
         pairs = _pairs(event.arguments, ("ids", int), ("left", int))
