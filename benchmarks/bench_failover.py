@@ -14,11 +14,11 @@ message, its settle; once a round, after the failover, to the same member.
 
 Bar: within 1.5 times the bare connect-attach-send.
 
-``--every 4`` measures another thing: the primary is killed every four seconds, before any connection has
-lived for ``stable_after``.  Clients with their default delays, each with a factory of its own, send a message
-at each kill; its downtime is the time from there until the message is settled.  The first failover of a
-connection is set beside those that follow.  A client that is not back when the primary is killed again has
-one downtime, the whole of it.  The clients connect anew for each sequence.
+``--every 4`` measures another thing: the primary of a pair is killed every four seconds, before any
+connection has lived for ``stable_after``.  Clients with their default delays, each with a factory of its own,
+send a message at each kill; its downtime is the time from there until the message is settled.  The first
+failover of a connection is set beside those that follow.  A client that is not back when the primary is
+killed again has one downtime, the whole of it.  Each sequence has a pair and clients of its own.
 
 Bar: the median and the 99th percentile of those that follow are within 1.5 times those of the first one.
 """
@@ -48,12 +48,15 @@ from broker_stub.management_client import AdminClient, Credentials
 from haclient import aio
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.engine.codec import Encoder
+from haclient.storm.environment import LocalPair
 from haclient.storm.member_lines import served_between
 
 _ADDRESS = "bench"
 _PASSWORD = "benchmark"  # noqa: S105 - of brokers that live for a minute on this machine
 # Longer than any attempt, so that the promotion falls anywhere in the client's going round.
 _OUTAGE = (0.05, 0.10)
+# A member that starts, on a busy machine.
+_PATIENCE = 60.0
 
 
 class NoDelay(random.Random):
@@ -166,9 +169,9 @@ class _Kills:
         self.times: list[float] = []
         self._next = asyncio.Event()
 
-    def note(self) -> None:
-        """It was killed now."""
-        self.times.append(time.monotonic())
+    def note(self, at: float) -> None:
+        """It was killed then, by the monotonic clock."""
+        self.times.append(at)
         self._next.set()
         self._next = asyncio.Event()
 
@@ -194,36 +197,34 @@ async def _client(url: str, kills: _Kills, ready: asyncio.Event, downtimes: Down
             found, seen = downtimes.following, len(kills.times)
 
 
-async def _fail_over(pair: Pair, kills: _Kills) -> None:
-    async with await AdminClient.connect(pair.passive, Credentials(_PASSWORD)) as admin:
-        pair.kill_primary()
-        kills.note()
-        await asyncio.sleep(random.uniform(*_OUTAGE))
-        await admin.promote()
-    await pair.revive()
-
-
-async def _one_sequence(pair: Pair, arguments: argparse.Namespace, downtimes: Downtimes) -> None:
-    kills = _Kills()
-    ready = [asyncio.Event() for _ in range(arguments.clients)]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_client(pair.url, kills, each, downtimes)) for each in ready]
+async def _one_sequence(arguments: argparse.Namespace, folder: Path, downtimes: Downtimes) -> None:
+    """A pair of its own, whose primary is killed again and again."""
+    pair, kills = LocalPair(folder), _Kills()
+    await pair.start()
+    try:
+        ready = [asyncio.Event() for _ in range(arguments.clients)]
+        clients = [asyncio.create_task(_client(pair.url, kills, each, downtimes)) for each in ready]
         for event in ready:
             await event.wait()
         due = time.monotonic()
         for _ in range(arguments.failovers):
-            due += arguments.every
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            await _fail_over(pair, kills)
+            due = max(due + arguments.every, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+            kills.note(await pair.kill())
+            await pair.follow()
+            await pair.pair.wait_ready(_PATIENCE)
         await asyncio.sleep(arguments.every)
-        for task in tasks:
-            task.cancel()
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+    finally:
+        await pair.stop()
 
 
-async def _run_sequences(pair: Pair, arguments: argparse.Namespace) -> Downtimes:
+async def _run_sequences(arguments: argparse.Namespace, folder: Path) -> Downtimes:
     downtimes = Downtimes()
-    for _ in range(arguments.sequences):
-        await _one_sequence(pair, arguments, downtimes)
+    for number in range(arguments.sequences):
+        await _one_sequence(arguments, folder / str(number), downtimes)
     return downtimes
 
 
@@ -263,13 +264,13 @@ def main() -> None:
     arguments = measure.parse_arguments(parser)
     # Every round loses a connection; one line each is no news here.
     logging.getLogger("haclient").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory(prefix="bench-failover-") as users:
-        write_users(Path(users), {"cluster-admin": _PASSWORD})
-        with closing(Pair(Path(users))) as pair:
-            if arguments.every is None:
+    with tempfile.TemporaryDirectory(prefix="bench-failover-") as folder:
+        if arguments.every is None:
+            write_users(Path(folder), {"cluster-admin": _PASSWORD})
+            with closing(Pair(Path(folder))) as pair:
                 _first_message(pair, arguments)
-            else:
-                _downtimes(pair, arguments)
+        else:
+            _downtimes(Path(folder), arguments)
 
 
 def _first_message(pair: Pair, arguments: argparse.Namespace) -> None:
@@ -284,9 +285,9 @@ def _first_message(pair: Pair, arguments: argparse.Namespace) -> None:
     measure.print_bar("first settled message after ready / bare", ratio, 1.5, at_least=False)
 
 
-def _downtimes(pair: Pair, arguments: argparse.Namespace) -> None:
+def _downtimes(folder: Path, arguments: argparse.Namespace) -> None:
     measure.print_header(f"Downtimes with a failover every {arguments.every:g} s", arguments)
-    found = asyncio.run(_run_sequences(pair, arguments))
+    found = asyncio.run(_run_sequences(arguments, folder))
     rows = {"first failover of a connection": found.first, "those that follow": found.following}
     for name, seconds in rows.items():
         at = {part: 1e3 * measure.percentile(seconds, part) for part in (50, 99, 100)}
