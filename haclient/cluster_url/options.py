@@ -145,19 +145,23 @@ class Options:
     )
     backoff_base: float = field(
         default=_POLICY.backoff_base,
-        metadata=_about(seconds(0.001), "first ceiling of the jittered delay between rounds"),
+        metadata=_about(
+            seconds(0.001), "first ceiling of the jittered delay after a loss, and between rounds"
+        ),
     )
     backoff_factor: float = field(
         default=_POLICY.backoff_factor,
-        metadata=_about(_number(1, 1000), "growth of that ceiling from one failed round to the next"),
+        metadata=_about(_number(1, 1000), "growth of that ceiling from one failure to the next"),
     )
     backoff_max: float = field(
         default=_POLICY.backoff_max,
-        metadata=_about(seconds(0.001), "the ceiling never exceeds this"),
+        metadata=_about(seconds(0.001), "no ceiling exceeds this"),
     )
     backoff_strategy: StrategyName = field(
         default=_POLICY.backoff_strategy,
-        metadata=_about(one_of(tuple(STRATEGIES)), "how a delay is drawn under that ceiling"),
+        metadata=_about(
+            one_of(tuple(STRATEGIES)), "what decides about delays ([strategies](storms.md#delays))"
+        ),
     )
     max_retry_after: float = field(
         default=_POLICY.max_retry_after,

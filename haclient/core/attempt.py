@@ -78,6 +78,8 @@ class AttemptCallbacks:
     parked: Callable[[int], None]
     usable: Callable[[int], None]
     failed: Callable[[int, Failure], None]
+    dialling: Callable[[int], None] = lambda _: None
+    """Credentials and address are known; the SYN is sent now."""
 
 
 class Attempt:
@@ -163,7 +165,9 @@ class Attempt:
 
     async def _connect_tcp(self, loop: asyncio.AbstractEventLoop) -> socket.socket | None:
         error: OSError | None = None
-        for address in await self._addresses():
+        addresses = await self._addresses()
+        self._callbacks.dialling(self.number)
+        for address in addresses:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             connection = socket.socket(family, socket.SOCK_STREAM)
             try:

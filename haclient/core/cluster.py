@@ -21,6 +21,7 @@ from haclient.cluster_url.domain import is_literal
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.cluster_url.url import ClusterURL, second_site
 from haclient.discovery.evidence import Evidence, Resolved
+from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.topology import Topology, update
 from haclient.resolver.resolve import ResolutionError, Resolver
@@ -64,6 +65,7 @@ class Cluster:
             dr=second_site(policy.dr, tls=url.seeds[0].endpoint.tls),
         )
         self.refusals = Refusals()
+        self.dial_times = DialTimes(self._wake_all)
         self._srv = url.srv
         self._searches: dict[PendingSearch, None] = {}
         self._search_owner: PendingSearch | None = None

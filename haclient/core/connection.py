@@ -53,6 +53,7 @@ from haclient.engine.protocol import Engine
 from haclient.engine.settings import CONNECTION_NUMBER
 from haclient.errors import ConnectionClosed, ConnectionGaveUp, HaclientError
 from haclient.retry.backoff import Backoff, FixedDelays
+from haclient.retry.stability import Stability
 
 logger = logging.getLogger("haclient")
 
@@ -124,7 +125,7 @@ class ConnectionCore:
         self._session_end: asyncio.Future[CloseReason] | None = None
         self._first = self._loop.create_future()
         self._task: asyncio.Task[None] | None = None
-        self._usable_at = 0.0
+        self._stability = Stability(self._policy.stable_after)
         self._topology_version = 0
         self._peer_close: tuple[Endpoint, Failure] | None = None
         self._unstable: Endpoint | None = None
@@ -212,6 +213,7 @@ class ConnectionCore:
             unstable=self._unstable,
             peer_close=peer_close,
             refusals=shared.cluster.refusals,
+            dial_times=shared.cluster.dial_times,
         )
         self._events.deadline = search.deadline
         episode = episodes.Episode(shared.cluster, search, self._connect_params, self._events, self)
@@ -259,7 +261,8 @@ class ConnectionCore:
         properties = engine.peer_properties
         self._was_parked, self._cluster_id = attempt.parked, episodes.cluster_of(properties)
         self.generation = None if attempt.parked else episodes.generation_of(properties)
-        self._usable_at = self._loop.time()
+        member = attempt.endpoint if self.generation is None else (self._cluster_id, self.generation)
+        self._stability.usable(member, self._loop.time())
         self._topology_version = self._shared.cluster.topology.version
         self.session_number += 1
         self.state = State.CONNECTED
@@ -295,9 +298,8 @@ class ConnectionCore:
         self.state = State.RECONNECTING
         assert self.endpoint is not None
         self._events.began = now = self._loop.time()
-        stable = now - self._usable_at >= self._policy.stable_after
-        self._unstable = None if stable else self.endpoint
-        if stable:
+        self._unstable = None if self._stability.was_stable(now) else self.endpoint
+        if self._stability.begins_anew(now):
             self._backoff.reset()
         unsettled = self.links.on_disconnected(reason)
         condition = None if reason.condition is None else str(reason.condition.name)

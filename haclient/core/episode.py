@@ -12,6 +12,7 @@ with the Begin; so ``Episode`` adopts it in the very call that reports the Begin
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
@@ -106,7 +107,12 @@ class Episode:
         self._parked: set[int] = set()
         self._ended: list[int] = []
         self._callbacks = AttemptCallbacks(
-            self._tcp_connected, self._opened, self._attempt_parked, self._usable, self._failed
+            self._tcp_connected,
+            self._opened,
+            self._attempt_parked,
+            self._usable,
+            self._failed,
+            self._dialling,
         )
 
     def resume(self, attempt: Attempt) -> None:
@@ -193,6 +199,7 @@ class Episode:
     def _dial(self, decision: decide.Dial) -> None:
         self._cluster.take_dial(self._pending, self._loop.time())
         self._topology_versions[decision.attempt] = self._cluster.topology.version
+        self.search.syn_sent(decision.attempt, math.inf)
         self._observer.attempt_started(decision.attempt, decision.endpoint)
         attempt = Attempt(
             decision.attempt,
@@ -236,6 +243,10 @@ class Episode:
             return
 
     # -- reports of attempts ------------------------------------------------------------------
+
+    def _dialling(self, number: int) -> None:
+        self.search.syn_sent(number, self._loop.time())
+        self._woken.set()
 
     def _tcp_connected(self, number: int) -> None:
         self.search.tcp_connected(number, self._loop.time())

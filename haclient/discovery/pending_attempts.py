@@ -43,6 +43,8 @@ class PendingAttempt:
 
     :param chain: the members that redirected to here, the first one first.
     :param connected_at: when TCP was connected, in monotonic seconds; ``parked_at``: when it was parked.
+    :param syn_at: when the SYN was sent; infinite while something must be known first (credentials, a name).
+    :param keep: how long the SYN is kept that nothing answers, in seconds.
     :param overstayed: parked for so long that the search continues meanwhile.
     :param claim: set when the session is usable.
     """
@@ -51,6 +53,8 @@ class PendingAttempt:
     endpoint: Endpoint
     dialled_at: float
     chain: tuple[Endpoint, ...] = ()
+    syn_at: float = math.inf
+    keep: float = math.inf
     connected_at: float | None = None
     parked_at: float | None = None
     overstayed: bool = False
@@ -116,12 +120,41 @@ class PendingAttempts:
         """When the newest attempt that is not parked was dialled; minus infinity when there is none."""
         return max((each.dialled_at for each in self if each.parked_at is None), default=-math.inf)
 
-    def overdue(self, limit: float, now: float) -> PendingAttempt | None:
-        """An attempt that was dialled at least ``limit`` seconds ago and is not parked."""
+    def overdue(self, limit: float, now: float) -> tuple[PendingAttempt, float] | None:
+        """An attempt that was dialled ``limit`` seconds ago and is not parked, or whose SYN was kept so long.
+
+        :returns: the attempt, and the seconds that it had.
+        """
         for pending in self._pending.values():
             if pending.parked_at is None and pending.dialled_at + limit <= now:
-                return pending
+                return pending, limit
+            if pending.connected_at is None and pending.syn_at + pending.keep <= now:
+                return pending, pending.keep
         return None
+
+    def times(self, limit: float, stagger: float, park_limit: float) -> list[float]:
+        """When time alone changes something about them, in monotonic seconds; see ``overdue``.
+
+        :param stagger: seconds after which an attempt without TCP frees its dial; infinite: never.
+        :param park_limit: seconds for which the search waits for the parked one.
+        """
+        times: list[float] = []
+        if self.parked is not None and self.parked.parked_at is not None and not self.parked.overstayed:
+            times.append(self.parked.parked_at + park_limit)
+        for pending in self._pending.values():
+            if pending.parked_at is None:
+                times += (pending.dialled_at + limit, pending.dialled_at + stagger)
+            if pending.connected_at is None:
+                times += (pending.syn_at + stagger, pending.syn_at + pending.keep)
+        return times
+
+    def waits_for_parked(self, limit: float, now: float) -> bool:
+        """Whether the search waits for the parked one, which it does for ``limit`` seconds."""
+        pending = self.parked
+        if pending is None or pending.parked_at is None or pending.overstayed:
+            return False
+        pending.overstayed = pending.parked_at + limit <= now
+        return not pending.overstayed
 
     def hanging(self, stagger: float, now: float) -> PendingAttempt | None:
         """The oldest attempt without TCP, if it was dialled at least ``stagger`` seconds ago."""
@@ -139,10 +172,15 @@ class PendingAttempts:
         """How one attempt ended; ``None`` while it is pending, or when the history has dropped it."""
         return self._records.get(attempt)
 
-    def launch(self, endpoint: Endpoint, chain: tuple[Endpoint, ...], now: float) -> PendingAttempt:
-        """Number and register a new attempt."""
+    def launch(
+        self, endpoint: Endpoint, chain: tuple[Endpoint, ...], now: float, keep: float = math.inf
+    ) -> PendingAttempt:
+        """Number and register a new attempt.
+
+        :param keep: how long its SYN is kept, in seconds.
+        """
         self.total += 1
-        pending = PendingAttempt(self.total, endpoint, now, chain)
+        pending = PendingAttempt(self.total, endpoint, now, chain, syn_at=now, keep=keep)
         self._pending[pending.attempt] = pending
         return pending
 

@@ -173,10 +173,11 @@ class Refusals:
 
 
 def _unanimous(tried: Round, topology: Topology) -> Verdict | None:
-    verdicts = [(reason, e, each) for e, each in tried.failures.items() if (reason := _reason(each))]
-    if not verdicts or not is_every_member(tried.failures, topology):
+    answers = tried.answers
+    verdicts = [(reason, e, each) for e, each in answers.items() if (reason := _reason(each))]
+    if not verdicts or not is_every_member(answers, topology):
         return None
-    if any(_reason(each) is None and each.kind is not REDIRECTED for each in tried.failures.values()):
+    if any(_reason(each) is None and each.kind is not REDIRECTED for each in answers.values()):
         return None
     reason, endpoint, failure = min(verdicts, key=lambda verdict: _ORDER.index(verdict[0]))
     return reason, f"{endpoint}: {failure.detail or failure.condition}"

@@ -28,6 +28,7 @@ class Round:
     """What was dialled in this round and how it ended.
 
     :param redirected: what was dialled because of a redirect.
+    :param earlier: what members answered in the rounds before; it holds for those not dialled in this.
     :param retry_after: the delays that members asked for since the last wait, in seconds; no reservations.
     """
 
@@ -35,6 +36,7 @@ class Round:
     dialled: set[Endpoint] = field(default_factory=set)
     redirected: frozenset[Endpoint] = frozenset()
     failures: dict[Endpoint, Failure] = field(default_factory=dict)
+    earlier: dict[Endpoint, Failure] = field(default_factory=dict)
     retry_after: dict[Endpoint, float] = field(default_factory=dict)
     listed: int = 0
     longest: int = 0
@@ -46,6 +48,16 @@ class Round:
             seconds = valid_retry_after(failure.retry_after)
             if seconds is not None:
                 self.retry_after[endpoint] = seconds
+
+    def following(self, candidates: tuple[Endpoint, ...]) -> Round:
+        """The round after this one."""
+        answers = self.earlier | self.failures
+        return Round(self.number + 1, earlier={each: answers[each] for each in candidates if each in answers})
+
+    @property
+    def answers(self) -> dict[Endpoint, Failure]:
+        """The last answer of each member: a round leaves out those whose time has not come."""
+        return {**{e: each for e, each in self.earlier.items() if e not in self.dialled}, **self.failures}
 
     def take_retry_after(self) -> float | None:
         """The longest delay that was asked for; the wait that begins now honors them all."""

@@ -8,11 +8,12 @@ Rules
 -----
 1. Candidates in turn, without delay within a round, unless the delays are fixed (``retry.backoff``, rule 6).
    A jittered delay before the first attempt after a loss, and between rounds; the longest ``retry_after``
-   of a round decides over its delay.
-2. An attempt has one deadline, from the dial to a usable session.  ``stagger`` after the last
-   dial, or at once when an attempt fails, the search dials the next candidate.  At the cap (own or the
-   factory's) it abandons the oldest attempt without TCP to free a dial.  Attempts that hang do
-   not delay the next round.  The first usable one wins.
+   of a round decides over its delay.  With ``backoff_strategy=adaptive`` what each member answered decides
+   about the order, about when it is dialled again, and about how long its SYN is kept: see ``polling``.
+2. An attempt has one deadline, from the dial to a usable session.  ``stagger`` after the last dial, or at
+   once when an attempt fails, the search dials the next candidate.  At the cap (own or the factory's) it
+   abandons the oldest attempt without TCP to free a dial.  Attempts that hang do not delay the next round.
+   The first usable one wins.
 3. A usable session whose generation the topology calls stale is a failure.
 4. A redirect goes ahead of the list.  Hops are capped, a loop is refused, and because of redirects
    an endpoint is dialled once a round at most, and not at all after it sent ``retry_after``.
@@ -44,20 +45,15 @@ import math
 from dataclasses import replace
 
 from haclient.cluster_url.endpoint import Endpoint
-from haclient.discovery.decision import (
-    Abandon,
-    BackOff,
-    Decision,
-    Dial,
-    Found,
-    GiveUp,
-    StartRound,
-    Verdict,
-    Wait,
-)
+from haclient.discovery import decision as decide
+from haclient.discovery.candidates import Candidates
+from haclient.discovery.decision import Abandon, BackOff, Decision, Dial, Found, GiveUp, Wait
 from haclient.discovery.evidence import AttemptRecord, Failure, FailureReason
 from haclient.discovery.limits import Limits
 from haclient.discovery.pending_attempts import Claim, PendingAttempt, PendingAttempts, Target
+from haclient.discovery.polling.adaptive import Polling
+from haclient.discovery.polling.dial_times import DialTimes
+from haclient.discovery.polling.plain_rounds import PlainRounds
 from haclient.discovery.redirects import Redirects
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.reservation import Reservation
@@ -80,26 +76,28 @@ class Search:
     :param credentials: whether attempts send credentials, which a redirect could divert.
     :param unstable: the member whose connection was lost before it was stable; it is dialled last.
     :param peer_close: the member that closed the connection, and what its Close said.
-    :param refusals: those that the searches of a factory share.
+    :param refusals: those that the searches of a factory share; ``dial_times``: the same.
     """
 
     __slots__ = (
         "_announced",
         "_backoff",
+        "_candidates",
         "_dial_at",
         "_dialled_primaries",
         "_ended",
         "_free_dial_at",
         "_limits",
-        "_other_site_at",
+        "_open_at",
         "_pause",
         "_pending",
         "_policy",
+        "_polling",
         "_redirects",
         "_reservation",
         "_round",
+        "_round_began",
         "_state",
-        "_unstable",
         "_verdict",
     )
 
@@ -114,13 +112,20 @@ class Search:
         unstable: Endpoint | None = None,
         peer_close: tuple[Endpoint, Failure] | None = None,
         refusals: Refusals | None = None,
+        dial_times: DialTimes | None = None,
     ) -> None:
         self._policy = policy
         self._backoff = backoff
-        self._unstable = unstable
         self._limits = Limits(policy, now, refusals or Refusals(), first=first, rounds=backoff.rounds)
+        self._polling: Polling | PlainRounds = (
+            Polling(policy, backoff, dial_times or DialTimes(), first=first)
+            if backoff.adaptive
+            else PlainRounds(backoff)
+        )
         self._pending = PendingAttempts()
         self._round = Round()
+        self._round_began = now
+        self._open_at = math.inf
         self._reservation = Reservation()
         self._state = SearchState.IDLE
         self._pause: BackOff | None = None
@@ -130,11 +135,11 @@ class Search:
             self._start_backoff(now)
         self._announced = first
         self._dial_at = now
-        self._other_site_at = now + policy.dr_after if policy.dr else math.inf
+        self._candidates = Candidates(policy, now, unstable)
         self._free_dial_at = now
         self._redirects = Redirects(policy, credentials=credentials)
         self._dialled_primaries = DialledPrimaries()
-        self._verdict: Verdict | None = None
+        self._verdict: decide.Verdict | None = None
         self._ended: Found | GiveUp | None = None
 
     def _move(self, trigger: Trigger) -> None:
@@ -183,10 +188,9 @@ class Search:
     def may_park(self) -> bool:
         """Whether an attempt that is dialled now should ask to be parked.
 
-        Only in an outage, that is when a round has failed: a member that parks every client that asks
-        would otherwise not redirect it to a living primary.  Not for a reservation: the primary
-        keeps that time for the client it refused.  And not while a member refuses the credentials: it may
-        be the primary, and is to be asked again.
+        Only when a round has failed: a member that parks every client that asks would otherwise not redirect
+        it to a living primary.  Not for a reservation: the primary keeps that time for the client it refused.
+        And not while a member refuses the credentials: it may be the primary, and is to be asked again.
         """
         if self._policy.standby == "none" or self._pending.parked is not None or self._limits.refusing:
             return False
@@ -198,6 +202,13 @@ class Search:
         self._pending.connected(attempt, now)
         self._pending.park(attempt, now)
         return attempt
+
+    def syn_sent(self, attempt: int, at: float) -> None:
+        """When an attempt sends its SYN; infinite while it waits for credentials or an address."""
+        pending = self._pending.get(attempt)
+        if pending is not None:
+            pending.syn_at = at
+            self._polling.dialled(pending.endpoint, at)
 
     def tcp_connected(self, attempt: int, now: float) -> None:
         """TCP is connected: the attempt does not free its dial for others any more."""
@@ -231,7 +242,7 @@ class Search:
         seconds = self._honored_retry_after(failure)
         if failure.retry_after is not None and seconds is None:
             failure = replace(failure, retry_after=None)
-        self._note(pending.endpoint, failure, now)
+        self._note(pending, failure, now)
         if failure.kind is FailureReason.REDIRECTED and failure.redirect is not None:
             self._redirects.add(pending, failure, failure.redirect)
         elif failure.is_reservation and seconds is not None:
@@ -255,7 +266,9 @@ class Search:
         """
         if self._ended is not None:
             return self._ended
-        view = _View(now, topology, self._candidates(topology, now), search_owner, free_dials, resolving)
+        candidates = self._candidates.of(topology, now, self._limits.barred)
+        view = _View(now, topology, candidates, search_owner, free_dials, resolving)
+        self._open_at = math.inf
         if self._redirects:
             self._redirects.check(topology, self._pending, self._round, self._reservation)
             if not search_owner:
@@ -271,17 +284,6 @@ class Search:
             or self._wait(view)
         )
 
-    def _candidates(self, topology: Topology, now: float) -> tuple[Endpoint, ...]:
-        candidates = topology.candidates(other_site=now >= self._other_site_at)
-        barred = self._limits.barred
-        if barred:
-            candidates = tuple(c for c in candidates if c not in barred)
-        if self._unstable is not None and self._unstable in candidates:
-            # A member that opens and drops must not keep the search from dialling the others.
-            after = candidates.index(self._unstable) + 1
-            candidates = candidates[after:] + candidates[:after]
-        return candidates
-
     def _pick_winner(self, view: _View) -> Decision | None:
         if not self._pending.claimed:
             return None
@@ -289,6 +291,7 @@ class Search:
         if isinstance(choice, Loser):
             return self._abandon(choice.pending, view.now, choice.reason, choice.detail)
         self._limits.refusals.reset()
+        self._polling.usable(choice)
         self._move(Trigger.USABLE)
         self._ended = Found(choice.attempt)
         return self._ended
@@ -314,28 +317,31 @@ class Search:
         if held is not None and surplus is not None:
             detail = f"attempt {held.attempt} at {held.endpoint} is parked already"
             return self._abandon(surplus, view.now, FailureReason.LOST_RACE, detail)
-        limit = self._policy.attempt_timeout
-        pending = self._pending.overdue(limit, view.now)
-        if pending is None:
+        overdue = self._pending.overdue(self._policy.attempt_timeout, view.now)
+        if overdue is None:
             return None
+        pending, limit = overdue
         detail = f"not usable within {limit:g} s: {pending.phase()}"
         return self._abandon(pending, view.now, FailureReason.TIMED_OUT, detail)
 
     def _abandon(self, pending: PendingAttempt, now: float, kind: FailureReason, detail: str) -> Abandon:
         action = Abandon(pending.attempt, kind, detail)
         self._pending.end(pending.attempt, now, action.failure)
-        self._note(pending.endpoint, action.failure, now)
+        self._note(pending, action.failure, now)
         return action
 
-    def _note(self, endpoint: Endpoint, failure: Failure, now: float) -> None:
+    def _note(self, pending: PendingAttempt, failure: Failure, now: float) -> None:
         self._dial_at = now
-        self._round.note(endpoint, failure)
-        self._limits.note(endpoint, failure)
+        self._round.note(pending.endpoint, failure)
+        self._limits.note(pending.endpoint, failure)
+        self._polling.ended(pending, failure, now)
 
     def _start_backoff(self, now: float) -> BackOff:
-        delay = self._backoff.next(
-            self._reservation.take_retry_after() if self._reservation else self._round.take_retry_after()
-        )
+        asked = self._reservation.take_retry_after() if self._reservation else self._round.take_retry_after()
+        if asked is not None or self._round.number == 0:
+            delay = self._backoff.next(asked)
+        else:
+            delay = self._polling.pause(now, self._round.number, self._round_began)
         # A wait that a wait interrupts was imposed as well: a server asked for it, honored or not any more.
         imposed = self._pause is not None or self._round.number == 0 or delay.retry_after is not None
         self._move(Trigger.DELAY_IMPOSED if imposed else Trigger.ROUND_FAILED)
@@ -351,7 +357,8 @@ class Search:
         if not self._announced:
             self._announced = True
             return self._pause
-        if self._pause.until <= view.now:
+        alone = self._state is SearchState.BACKING_OFF
+        if self._pause.until <= view.now or (alone and self._polling.has_new_address(view.candidates)):
             self._pause = None
             self._move(Trigger.WAIT_ENDED)
         return None
@@ -382,8 +389,8 @@ class Search:
         return None if target is None else self._dial(view, target)
 
     def _is_alone(self, view: _View) -> bool:
-        reservation = self._reservation
-        return reservation.attempt > 0 and reservation.is_alone(self._pending, self._policy.stagger, view.now)
+        own = self._reservation
+        return own.attempt > 0 and own.is_alone(self._pending, self._policy.stagger, view.now)
 
     def _newly_known_primary(self, view: _View) -> Target | None:
         primary = view.topology.primary
@@ -402,11 +409,15 @@ class Search:
             return self._start_round(view)
         if not view.search_owner or self._is_alone(view):
             return None
-        endpoint = self._round.next_listed(view.candidates, self._pending)
+        self._polling.hang(self._pending, view.now)
+        ordered = self._polling.order(view.topology, view.candidates, self._round.number)
+        due = self._polling.due(ordered, view.now)
+        free = tuple(each for each in due if self._polling.free_at(each) <= view.now)
+        endpoint = self._round.next_listed(free, self._pending) or self._round.next_listed(due, self._pending)
         if endpoint is None:
             return self._end_round(view)
-        due = self._dial_at + (self._backoff.spacing if self._round.has_failed_elsewhere(endpoint) else 0)
-        return self._dial(view, Target(endpoint), listed=1) if view.now >= due else None
+        at = self._dial_at + (self._backoff.spacing if self._round.has_failed_elsewhere(endpoint) else 0)
+        return self._dial(view, Target(endpoint), listed=1) if view.now >= at else None
 
     def _start_round(self, view: _View) -> Decision | None:
         if self._round.retry_after and not self._reservation:
@@ -414,8 +425,9 @@ class Search:
         if not view.search_owner:
             return None
         self._move(Trigger.ROUND_STARTS)
-        self._round = Round(self._round.number + 1)
-        return StartRound(self._round.number)
+        self._round = self._round.following(view.candidates if self._polling.adaptive else ())
+        self._round_began = view.now
+        return decide.StartRound(self._round.number)
 
     def _end_round(self, view: _View) -> Decision | None:
         if self._redirects or self._reservation or view.resolving or self._is_hopeful(view):
@@ -426,25 +438,19 @@ class Search:
     def _is_hopeful(self, view: _View) -> bool:
         if not self._pending:
             return False
-        if self._parked_until(view) is not None:
+        if self._pending.waits_for_parked(self._policy.park_timeout, view.now):
             return True
         if view.now < self._pending.last_dial + self._policy.stagger:
             return True
         return not self._limits.barred and all(candidate in self._pending for candidate in view.candidates)
 
-    def _parked_until(self, view: _View) -> float | None:
-        """Until when the search waits for a parked attempt; ``None`` when it does not, or no longer."""
-        pending = self._pending.parked
-        if pending is None or pending.parked_at is None or pending.overstayed:
-            return None
-        until = pending.parked_at + self._policy.park_timeout
-        pending.overstayed = until <= view.now
-        return None if pending.overstayed else until
-
     def _dial(self, view: _View, target: Target, *, listed: int = 0) -> Decision | None:
-        if self._pending.dials >= self._policy.max_dials or (
-            view.free_dials is not None and view.free_dials <= 0
-        ):
+        free_at = self._polling.free_at(target.endpoint)
+        if free_at > view.now:
+            self._open_at = min(self._open_at, free_at)
+            return None
+        factory_full = view.free_dials is not None and view.free_dials <= 0
+        if factory_full or self._pending.dials >= self._policy.max_dials:
             return self._free_a_dial(view)
         self._round.listed += listed
         return self._launch(view, target)
@@ -459,7 +465,9 @@ class Search:
 
     def _launch(self, view: _View, target: Target) -> Dial:
         endpoint, chain = target.endpoint, target.chain
-        pending = self._pending.launch(endpoint, chain, view.now)
+        keep = self._polling.keep(endpoint, self._round.number)
+        self._polling.dialled(endpoint, view.now)
+        pending = self._pending.launch(endpoint, chain, view.now, keep)
         self._dial_at = view.now + self._policy.stagger
         self._free_dial_at = view.now
         self._round.dialled.add(endpoint)
@@ -475,19 +483,13 @@ class Search:
         return self._pending.total >= self._limits.attempts
 
     def _wait(self, view: _View) -> Wait:
-        times = [self._limits.deadline, self._other_site_at]
-        if self._pause is not None:
-            times.append(self._pause.until)
-        in_round = self._state is SearchState.IN_ROUND
-        looking = in_round or bool(self._redirects or self._reservation) or view.topology.primary is not None
+        paused = math.inf if self._pause is None else self._pause.until
+        times = [self._limits.deadline, self._candidates.other_site_at, self._open_at, paused]
+        targets = bool(self._redirects or self._reservation) or view.topology.primary is not None
+        looking = targets or self._state is SearchState.IN_ROUND
         if looking:
             times += (self._dial_at, self._dial_at + self._backoff.spacing, self._free_dial_at)
-        for pending in self._pending:
-            if pending.parked_at is None:
-                times.append(pending.dialled_at + self._policy.attempt_timeout)
-                times.append(pending.dialled_at + self._policy.stagger if looking else math.inf)
-        parked_until = self._parked_until(view)
-        if parked_until is not None:
-            times.append(parked_until)
+        stagger = self._policy.stagger if looking else math.inf
+        times += self._pending.times(self._policy.attempt_timeout, stagger, self._policy.park_timeout)
         until = min((time for time in times if time > view.now), default=math.inf)
         return Wait(None if until == math.inf else until)

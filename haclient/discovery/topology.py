@@ -80,7 +80,7 @@ class Topology:
     :param resolved: the last good addresses of each name, seed or pushed.
     :param pushed: members from ``failover-server-list``.
     :param served: targets of redirects that served, the newest first.
-    :param primary: the member believed to be primary.
+    :param primary: the member believed to be primary; ``former``: the one whose connection was lost last.
     :param generations: the highest generation seen of each cluster id, the newest last.
     :param version: raised whenever the primary is cleared.
     :param failures: the last failure at each endpoint since its last usable session, the newest last.
@@ -97,6 +97,7 @@ class Topology:
     pushed: tuple[Endpoint, ...] = ()
     served: tuple[Endpoint, ...] = ()
     primary: Endpoint | None = None
+    former: Endpoint | None = None
     generations: tuple[tuple[str | None, int], ...] = ()
     version: int = 0
     failures: tuple[tuple[Endpoint, Failure], ...] = ()
@@ -229,7 +230,8 @@ def update(topology: Topology, evidence: Evidence) -> Topology:
         case Claimed():
             return _claimed(topology, evidence)
         case PrimaryLost():
-            return _cleared(topology, evidence.endpoint, evidence.topology_version)
+            cleared = _cleared(topology, evidence.endpoint, evidence.topology_version)
+            return cleared if cleared is topology else replace(cleared, former=evidence.endpoint)
         case AttemptEnded():
             return _attempt_ended(topology, evidence)
         case Pushed():

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 from haclient.retry.policy import Policy
-from haclient.retry.strategies import STRATEGIES
+from haclient.retry.strategies import STRATEGIES, Adaptive
 
 
 def valid_retry_after(value: object) -> float | None:
@@ -75,15 +75,28 @@ class Backoff:
 
     :param rng: the random source, seeded per client.
     :param fixed: delays to take instead of those that ``policy`` has.
+    :ivar adaptive: whether only losses and ``retry_after`` wait for these delays: what members answered
+        decides about the delays between rounds (``discovery.polling``).
     :ivar spacing: seconds between an attempt that failed and the next dial of its round; 0 without ``fixed``.
     :ivar rounds: rounds of one episode after which the search gives up.
     """
 
-    __slots__ = ("_delays", "_failures", "_fixed", "_honored", "_policy", "_rng", "rounds", "spacing")
+    __slots__ = (
+        "_delays",
+        "_failures",
+        "_fixed",
+        "_honored",
+        "_policy",
+        "adaptive",
+        "rng",
+        "rounds",
+        "spacing",
+    )
 
     def __init__(self, policy: Policy, rng: random.Random, fixed: FixedDelays | None = None) -> None:
         self._policy = policy
-        self._rng = rng
+        self.rng = rng
+        self.adaptive = fixed is None and policy.backoff_strategy == Adaptive.name
         self._fixed = fixed
         self._delays: Iterator[tuple[float, float]] | None = None
         self.rounds = (fixed or _NO_DELAYS).rounds
@@ -133,7 +146,7 @@ class Backoff:
             return _repeat_last(self._fixed.delays)
         policy = self._policy
         strategy = STRATEGIES[policy.backoff_strategy]
-        return strategy.delays(policy.backoff_base, policy.backoff_factor, policy.backoff_max, self._rng)
+        return strategy.delays(policy.backoff_base, policy.backoff_factor, policy.backoff_max, self.rng)
 
     @property
     def _spread(self) -> float:
@@ -143,7 +156,7 @@ class Backoff:
         left, spread = self._policy.max_retry_after - self._honored, self._spread
         floor = min(retry_after, left - spread)
         ceiling = min(floor + spread, left)  # the sum may round up
-        delay = self._rng.uniform(floor, ceiling)
+        delay = self.rng.uniform(floor, ceiling)
         self._honored += delay
         return Delay(base=ceiling, delay=delay, retry_after=retry_after)
 

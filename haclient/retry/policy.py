@@ -68,8 +68,8 @@ class Policy:
     backoff_max: float = 10.0
     """The ceiling never exceeds this (proton's own longest reconnect delay)."""
 
-    backoff_strategy: StrategyName = "full"
-    """How a delay is drawn under its ceiling, see ``strategies``."""
+    backoff_strategy: StrategyName = "adaptive"
+    """How a delay is drawn under its ceiling, see ``strategies`` and ``discovery.polling``."""
 
     max_retry_after: float = 60.0
     """The client honors the delays that servers ask for up to this total since the last stable connection."""

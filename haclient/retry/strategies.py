@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
 
-StrategyName = Literal["full", "equal", "decorrelated", "exponential", "constant"]
+StrategyName = Literal["adaptive", "full", "equal", "decorrelated", "exponential", "constant"]
 
 # [1] multiplies by 3.  The mean of the next delay is then 1.5 times this one, and half the base.
 _DECORRELATED_GROWTH = 3
@@ -43,8 +43,23 @@ class Strategy(Protocol):
         """
 
 
+class Adaptive:
+    """What members answered decides about the delays between rounds (``discovery.polling``).  The default.
+
+    Losses of connections that were not stable, and everything else that waits, have full jitter.
+    """
+
+    name: ClassVar[str] = "adaptive"
+
+    def delays(
+        self, base: float, factor: float, cap: float, rng: random.Random
+    ) -> Iterator[tuple[float, float]]:
+        """See ``Strategy``."""
+        return FullJitter().delays(base, factor, cap, rng)
+
+
 class FullJitter:
-    """``uniform(0, min(cap, base * factor**n))``: "full jitter" in [1].  The default.
+    """``uniform(0, min(cap, base * factor**n))``: "full jitter" in [1].
 
     Of the jittered ones it has the least work in total: half of the time of ``exponential``.
     """
@@ -142,7 +157,10 @@ class Constant:
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
-    {each.name: each for each in (FullJitter(), EqualJitter(), Decorrelated(), Exponential(), Constant())}
+    {
+        each.name: each
+        for each in (Adaptive(), FullJitter(), EqualJitter(), Decorrelated(), Exponential(), Constant())
+    }
 )
 
 

@@ -150,7 +150,9 @@ class HaclientClients:
         return True
 
     def _after_loss(self) -> Topology:
-        topology = update(Topology(seeds=self._members), Claimed(self._members[0], None, None, 0))
+        # A member that gives hints announces a generation as well; the policy goes by that.
+        generation = 1 if self._world.scenario.retry_after else None
+        topology = update(Topology(seeds=self._members), Claimed(self._members[0], generation, None, 0))
         return update(topology, PrimaryLost(self._members[0], topology.version))
 
     def _members_that_park(self) -> tuple[Endpoint, ...]:

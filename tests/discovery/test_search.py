@@ -50,7 +50,8 @@ class TestRule1TheListInTurn:
 
     def test_rounds_are_apart_by_a_growing_jittered_delay(self) -> None:
         """Each delay is announced once."""
-        factory = ran({E[0]: Fails(), E[1]: Fails()}, 2, Policy(startup_deadline=20))
+        policy = Policy(startup_deadline=20, backoff_strategy="full")
+        factory = ran({E[0]: Fails(), E[1]: Fails()}, 2, policy)
         waits = factory.of_type(BackOff)
         assert [w.round for w in waits] == list(range(1, len(waits) + 1))
         assert [w.delay.base for w in waits[:4]] == pytest.approx([0.1, 0.2, 0.4, 0.8])
@@ -175,7 +176,7 @@ class TestRule2OneDeadlineAndStaggering:
 
     def test_when_all_members_hang_their_deadlines_are_waited_for(self) -> None:
         """There is nobody else to ask."""
-        factory = ran({}, 2, until=9.0)
+        factory = ran({}, 2, until=7.0)
         assert dialled(factory) == [0, 1]
         assert factory.of_type(BackOff) == []
 

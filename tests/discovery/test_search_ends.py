@@ -16,6 +16,7 @@ from haclient.discovery.decision import (
     Wait,
 )
 from haclient.discovery.evidence import Claimed, Failure, FailureReason, PrimaryLost
+from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.topology import Topology, update
 from haclient.retry.policy import Policy
 
@@ -101,7 +102,7 @@ class TestRule7GivingUp:
 
     def test_the_history_is_bounded_and_the_count_is_not(self) -> None:
         """An outage may last for days."""
-        policy = Policy(startup_deadline=None, backoff_max=1.0)
+        policy = Policy(startup_deadline=None, backoff_max=1.0, backoff_strategy="full")
         factory = Factory({E[0]: Fails()}, E[:1], policy=policy)
         looking = factory.connect().search
         factory.run(until=1000)
@@ -142,16 +143,17 @@ class TestRule8OneSearchOwner:
         assert follower.next(wait.until, topology, search_owner=False) == Dial(1, E[0])
 
     def test_a_follower_does_not_ask_the_same_primary_twice_without_news(self) -> None:
-        """It waits for a new version, or to become the search owner."""
+        """It waits for a new version, or to become the search owner; two dials are never that close."""
         follower = search()
         topology = update(Topology(seeds=(E[0], E[1])), Claimed(E[0], 1, "x", 0))
         assert follower.next(0.0, topology, search_owner=False) == Dial(1, E[0])
         follower.attempt_ended(1, 0.1, REFUSED)
         assert follower.next(0.1, topology, search_owner=False) == Wait(60.0)
         topology = update(update(topology, PrimaryLost(E[0], 0)), Claimed(E[0], 2, "x", 1))
-        assert follower.next(0.2, topology, search_owner=False) == Dial(2, E[0])
-        follower.attempt_ended(2, 0.3, REFUSED)
-        assert follower.next(0.3, topology, search_owner=False) == Wait(60.0)
+        assert follower.next(0.2, topology, search_owner=False) == Wait(0.4)
+        assert follower.next(0.4, topology, search_owner=False) == Dial(2, E[0])
+        follower.attempt_ended(2, 0.5, REFUSED)
+        assert follower.next(0.5, topology, search_owner=False) == Wait(60.0)
 
     def test_a_follower_leaves_redirects_to_the_leader(self) -> None:
         """Else all connections of a factory would follow the same one; the search owner goes at once."""
@@ -196,8 +198,9 @@ class TestRule8OneSearchOwner:
         assert follower.next(wait.until, topology, search_owner=False) == Dial(2, E[0])
 
     def test_a_search_that_backs_off_goes_to_a_newly_known_primary_at_once(self) -> None:
-        """Another connection has found it."""
-        waiting = search(Policy(backoff_base=5.0))
+        """Another connection has found it, so that it may be dialled again so soon."""
+        times = DialTimes()
+        waiting = search(Policy(backoff_base=5.0), dial_times=times)
         topology = Topology(seeds=(E[0], E[1]))
         waiting.next(0.0, topology)
         waiting.next(0.0, topology)
@@ -206,6 +209,7 @@ class TestRule8OneSearchOwner:
         waiting.attempt_ended(2, 0.2, REFUSED)
         assert isinstance(waiting.next(0.2, topology), BackOff)
         topology = update(topology, Claimed(E[1], 1, "x", 0))
+        times.open(E[1])
         assert waiting.next(0.3, topology) == Dial(3, E[1])
 
     def test_a_retry_after_is_waited_out_even_when_the_primary_becomes_known(self) -> None:

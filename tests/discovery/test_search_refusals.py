@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -490,8 +489,8 @@ def cut(life: Life, longest: float) -> Life:
 
 
 def test_rounds_of_refusals_keep_their_delays() -> None:
-    """Retrying is not hammering: the delays grow as after any other failure."""
+    """Retrying is not hammering: passive members are polled, as after any other of their answers."""
     factory = lost(THREE)
-    ceilings = [each.delay.base for each in factory.of_type(BackOff)]
-    assert all(later == min(2 * sooner, 10.0) for sooner, later in pairwise(ceilings))
-    assert len(factory.dials()) <= 3 * 60
+    pauses = [each.delay.delay for each in factory.of_type(BackOff)]
+    assert min(pauses[2:]) >= 0.57
+    assert len(factory.dials()) <= 3 * 120

@@ -27,6 +27,7 @@ from haclient.discovery.evidence import (
     Pushed,
     Resolved,
 )
+from haclient.discovery.polling.dial_times import DialTimes
 from haclient.discovery.refusals import Refusals
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
@@ -132,7 +133,10 @@ class Connection:
 
 
 class Factory:
-    """Several connections that share a topology, in virtual time."""
+    """Several connections that share a topology, in virtual time.
+
+    :ivar unanswered: until when the SYN of an attempt had no answer, by connection and attempt.
+    """
 
     def __init__(
         self,
@@ -150,6 +154,8 @@ class Factory:
         self.topology = Topology(seeds=tuple(seeds), pushed_members=self.policy.pushed_members)
         self.connections: list[Connection] = []
         self.refusals = Refusals()
+        self.dial_times = DialTimes()
+        self.unanswered: dict[tuple[str, int], float] = {}
         self.trace: list[Step] = []
         self.now = 0.0
         self._seed = seed
@@ -199,6 +205,7 @@ class Factory:
             first=first,
             credentials=self._credentials,
             refusals=self.refusals,
+            dial_times=self.dial_times,
         )
         connection.dialled, connection.parked = {}, set()
 
@@ -277,6 +284,9 @@ class Factory:
     def _dial(self, connection: Connection, dial: Dial) -> None:
         connection.dialled[dial.attempt] = (dial.endpoint, self.topology.version)
         search, behaviour = connection.search, self._behaviour(dial.endpoint)
+        if isinstance(behaviour, BlackHole):
+            until = math.inf if behaviour.tcp is None else self.now + behaviour.tcp
+            self.unanswered[connection.name, dial.attempt] = until
         assert search is not None
 
         def later(delay: float, fact: Callable[[Search], None]) -> None:
@@ -311,6 +321,8 @@ class Factory:
 
     def _attempt_ended(self, connection: Connection, attempt: int, failure: Failure) -> None:
         where, version = connection.dialled.pop(attempt)
+        key = connection.name, attempt
+        self.unanswered[key] = min(self.now, self.unanswered.get(key, -math.inf))
         self.topology = update(self.topology, AttemptEnded(where, failure, version))
 
     def _found(self, connection: Connection, found: Found) -> None:

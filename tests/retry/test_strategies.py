@@ -139,4 +139,4 @@ def test_an_unknown_strategy_is_an_error_that_names_the_known_ones() -> None:
 
 def test_jitter_is_the_default() -> None:
     """Without it all clients of a primary reconnect together."""
-    assert Policy().backoff_strategy == "full"
+    assert Policy().backoff_strategy == "adaptive"

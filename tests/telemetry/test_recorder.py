@@ -120,7 +120,7 @@ async def test_a_failover_is_written_as_the_client_measured_it(members: Members,
         if words([line]) == ["backoff"]:
             data = line["data"]
             assert 0 <= data["haclient.backoff.delay"] <= data["haclient.backoff.base"] <= 0.1
-            assert (data["haclient.backoff.strategy"], data["haclient.backoff.max"]) == ("full", 0.1)
+            assert (data["haclient.backoff.strategy"], data["haclient.backoff.max"]) == ("adaptive", 0.1)
 
 
 async def test_every_attempt_is_one_line(members: Members, tmp_path: Path) -> None:

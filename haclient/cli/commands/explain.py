@@ -203,11 +203,15 @@ def _who(member: Mapping[str, Any]) -> str:
 
 def _pace(options: Options) -> str:
     draw = {"exponential": "", "constant": ""}.get(options.backoff_strategy, "random, at most ")
+    adaptive = options.backoff_strategy == "adaptive"
+    when = (
+        "after a loss, and where members are overloaded," if adaptive else "after a round without a primary"
+    )
     return (
         f"  each at once when the one before fails, beside it when that hangs for {options.stagger:g} s;\n"
         f"  at most {options.max_dials} at a time, each for {options.attempt_timeout:g} s; "
         f"members that others announce: {options.pushed_members};\n"
-        f"  after a round without a primary a delay: {draw}{options.backoff_base:g} s at first, growing "
+        f"  {when} a delay: {draw}{options.backoff_base:g} s at first, growing "
         f"{options.backoff_factor:g} times to {options.backoff_max:g} s"
     )
 

@@ -1,0 +1,371 @@
+"""Which member is dialled next and when, by what each of them answered: ``backoff_strategy=adaptive``.
+
+Pure: one object for each search, without a clock.  Times are monotonic seconds.
+
+Rules
+-----
+1. The first round after a loss follows the delay of ``Backoff``, at most ``backoff_base``: one broken
+   connection must not cost its user a second while the broker is alive.  If it fails, the outage is real, and
+   the second round is spread evenly over ``SPREAD``, so that a fleet does not arrive together.
+2. A refusal (RST, unreachable) costs its host nothing worth mentioning, and a client that stays near is back
+   at once: dial again after ``POLL`` seconds, with one address alone after ``POLL_ALONE``.
+3. Silence is a dead host, or a full backlog (Linux drops the SYN): the kernel's repeats are polls that cost
+   the server no connection.  So the client keeps the SYN, dials the others meanwhile, and backs off after it.
+4. A server that accepts, and then drops the connection, closes it without a word of who serves, or times out
+   is alive and overloaded: full jitter, from ``POLL`` by ``backoff_factor`` up to ``backoff_max``.
+5. A passive member's close (``amqp:connection:forced``, a redirect, ``not-found`` and its like of one that
+   recovers) is no overload: dial again after ``POLL``.
+6. A suspect is a member that answered in this episode and now refuses or is silent while another is alive:
+   it is probably the new primary with a full backlog.  It is polled alone, every ``POLL_SUSPECT``; the others
+   pause longer and longer, up to 6 s from one dial to the next.
+7. From the second round on the order is: suspects, passive members, unknown ones, those that refuse or are
+   silent, and the lost primary last; stable within each.
+8. Members that announce a generation, or have given a hint in this episode (``retry-after``, parking),
+   spread a fleet better than a client can: full jitter from ``backoff_base`` up to ``POLL``, no suspects,
+   the order of the list, and a member that answers in the first round, where it is not asked to park the
+   client, is not kept apart from its next dial.
+9. No pause is longer than ``backoff_max``, and below that no poll is more frequent than ``backoff_base``.
+
+The figures come from ``haclient simulate``: they hold the most cells of the grid in docs/storms.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery.evidence import Failure, FailureReason
+from haclient.discovery.pending_attempts import PendingAttempt
+from haclient.discovery.polling.dial_times import REPEATS, DialTimes
+from haclient.discovery.topology import Topology
+from haclient.retry.backoff import Backoff, Delay
+from haclient.retry.policy import Policy
+
+POLL = 0.6
+"""s; two polls a second are the most, and a primary is dialled 0.3 s after it accepts, in the median."""
+POLL_ALONE = 1.0
+"""s; with one address a full backlog and a dead process look alike, and each poll costs the former."""
+POLL_SUSPECT = (1.15, 1.05, 1.5)
+"""s, growth, s."""
+SPREAD = 0.8
+"""s, after ``GAP``: with the first round no fleet of the grid needs a wider one."""
+GAP = 0.4
+"""s between two dials of one endpoint."""
+_EVENLY = 0.95
+"""Polls are drawn from this part of the period to the whole, so that clients drift apart."""
+_KEEP_UNKNOWN = ((7.5, 1.0, 2.0), (4.05, 0.85, 0.95))
+"""s that a SYN is kept, and the pause after it (from, to), where nothing has answered: its kernel repeats it
+after 1, 3 and 7 s, since Linux 6.5 after 1, 2, 3, 4, 5, 7."""
+_KEEP_FULL = ((3.9, 1.0, 3.0),)
+"""The same where something has answered in this episode: the backlog is full."""
+_KEEP_LOST = ((0.9, 2.0, 3.0),)
+"""The same at the lost primary while another member answers: its host is dead."""
+_KEEP_PAUSED = 0.9
+"""s that a SYN is kept at a member that pauses: until before its first repeat."""
+_BESIDE_SUSPECT = (3.0, 2.0, 6.0)
+"""s, growth, s."""
+
+_REFUSES = frozenset({FailureReason.REFUSED, FailureReason.UNREACHABLE, FailureReason.UNRESOLVED})
+_PASSIVE_KINDS = frozenset(
+    {FailureReason.REDIRECTED, FailureReason.REDIRECT_REFUSED, FailureReason.STALE_PRIMARY}
+)
+_PASSIVE_CONDITIONS = frozenset(
+    {"amqp:connection:forced", "amqp:not-found", "amqp:invalid-field", "amqp:not-allowed"}
+)
+_RENEWED = frozenset({FailureReason.AUTHENTICATION_TEMPORARY})
+_NO_ANSWER = frozenset({FailureReason.LOST_RACE, FailureReason.STOPPED})
+
+
+class Answer(enum.Enum):
+    """What a member answered last."""
+
+    NONE = "none"
+    REFUSED = "refused"
+    SILENT = "silent"
+    PASSIVE = "passive"
+    OVERLOADED = "overloaded"
+
+
+_ORDER = {Answer.PASSIVE: 1, Answer.NONE: 2, Answer.OVERLOADED: 3, Answer.REFUSED: 3, Answer.SILENT: 3}
+
+
+def answer_of(failure: Failure, *, connected: bool) -> Answer:
+    """What a failed attempt says about its member.
+
+    :param connected: whether TCP was connected.
+    """
+    if failure.kind in _NO_ANSWER:
+        return Answer.NONE
+    if failure.kind in _REFUSES:
+        return Answer.REFUSED
+    if not connected and failure.kind in {FailureReason.TIMED_OUT, FailureReason.DISPLACED}:
+        return Answer.SILENT
+    if failure.kind in _PASSIVE_KINDS or failure.retry_after is not None:
+        return Answer.PASSIVE
+    return Answer.PASSIVE if failure.condition in _PASSIVE_CONDITIONS else Answer.OVERLOADED
+
+
+@dataclass(slots=True)
+class _Member:
+    """What is known of one member in this episode.
+
+    :ivar answered: whether it answered anything; ``was_passive``: whether it spoke AMQP.
+    :ivar hangs: dials in a row that nothing answered; ``overloads``: how often it was overloaded in a row.
+    :ivar due_at: not dialled from the list before.
+    :ivar pause: how long it is not dialled beside a suspect, in seconds, and ``paused_until``.
+    """
+
+    answer: Answer = Answer.NONE
+    answered: bool = False
+    was_passive: bool = False
+    hangs: int = 0
+    overloads: int = 0
+    due_at: float = -math.inf
+    pause: float = 0.0
+    paused_until: float = -math.inf
+
+
+class Polling:
+    """The members of one episode.
+
+    :param first: whether this is the first connect.
+    :param times: those that the searches of a factory share.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_backoff",
+        "_coordinated",
+        "_first",
+        "_listed",
+        "_lost",
+        "_members",
+        "_policy",
+        "_round",
+        "_suspected",
+        "_times",
+    )
+
+    adaptive = True
+
+    def __init__(self, policy: Policy, backoff: Backoff, times: DialTimes, *, first: bool) -> None:
+        self._policy = policy
+        self._backoff = backoff
+        self._times = times
+        self._first = first
+        self._members: dict[Endpoint, _Member] = {}
+        self._listed: tuple[Endpoint, ...] = ()
+        self._asked = False
+        self._round = 0
+        self._lost: Endpoint | None = None
+        self._coordinated = False
+        self._suspected = 0
+
+    # -- which --------------------------------------------------------------------------------
+
+    def order(
+        self, topology: Topology, candidates: tuple[Endpoint, ...], round_number: int
+    ) -> tuple[Endpoint, ...]:
+        """The candidates in the order to try them (rule 7)."""
+        self._listed, self._lost, self._asked = candidates, topology.former, True
+        self._round = round_number
+        self._coordinated |= topology.generation is not None
+        if self._coordinated or round_number <= 1 or len(candidates) == 1:
+            return candidates
+        here = len(topology.candidates())
+        return (*sorted(candidates[:here], key=self._rank), *candidates[here:])
+
+    def _rank(self, endpoint: Endpoint) -> int:
+        member = self._members.get(endpoint)
+        if self._is_suspect(endpoint):
+            return 0
+        if endpoint == self._lost and (member is None or member.answer is not Answer.PASSIVE):
+            return 4
+        return _ORDER[Answer.NONE if member is None else member.answer]
+
+    def _is_suspect(self, endpoint: Endpoint) -> bool:
+        member = self._members.get(endpoint)
+        if member is None or self._coordinated or len(self._listed) == 1:
+            return False
+        return member.was_passive and member.answer in {Answer.REFUSED, Answer.SILENT}
+
+    # -- when ---------------------------------------------------------------------------------
+
+    @property
+    def _poll(self) -> float:
+        period = POLL_ALONE if len(self._listed) == 1 and not self._coordinated else POLL
+        return self._capped(max(period, self._policy.backoff_base))
+
+    def _capped(self, seconds: float) -> float:
+        return min(seconds, self._policy.backoff_max)
+
+    @property
+    def gap(self) -> float:
+        """Seconds that two dials of one endpoint are apart at least."""
+        return min(GAP, GAP / POLL * self._policy.backoff_max)
+
+    def free_at(self, endpoint: Endpoint) -> float:
+        """When an endpoint may be dialled, whatever leads there."""
+        return self._times.free_at(endpoint, self.gap)
+
+    def due_at(self, endpoint: Endpoint) -> float:
+        """When it may be dialled because it is listed."""
+        return max(self._own_time(endpoint), self.free_at(endpoint))
+
+    def _own_time(self, endpoint: Endpoint) -> float:
+        member = self._members.get(endpoint)
+        return -math.inf if member is None else max(member.due_at, member.paused_until)
+
+    def due(self, ordered: tuple[Endpoint, ...], now: float) -> tuple[Endpoint, ...]:
+        """Those whose time has come, but for the distance of two dials."""
+        return tuple(each for each in ordered if self._own_time(each) <= now)
+
+    def keep(self, endpoint: Endpoint, round_number: int) -> float:
+        """How long a SYN is kept that nothing answers, in seconds."""
+        if self._coordinated:
+            return math.inf
+        if round_number == 1 and not self._first:
+            return self._policy.stagger
+        keep = self._cycle(endpoint)[0]
+        if not self._is_suspect(endpoint) and any(self._is_suspect(each) for each in self._listed):
+            keep = min(keep, _KEEP_PAUSED)
+        return keep
+
+    def pause(self, now: float, round_number: int, began: float) -> Delay:
+        """The delay after a round that has failed; ``began`` is when that was."""
+        if self._coordinated:
+            return self._coordinated_pause(now, round_number)
+        ceiling, until = self._draw(now, round_number, began)
+        self._pause_others(now)
+        due = min((self.due_at(each) for each in self._listed), default=now)
+        delay = max(until, due) - now
+        return Delay(base=max(ceiling, delay), delay=delay)
+
+    def _draw(self, now: float, round_number: int, began: float) -> tuple[float, float]:
+        suspects = any(self._is_suspect(each) for each in self._listed)
+        if round_number <= 1:
+            widest = max(self.gap, self._policy.backoff_max)
+            longest = min(self.gap + max(SPREAD, self._policy.backoff_base), widest)
+            start = began if len(self._listed) == 1 else now
+            return longest, max(now, start + self._backoff.rng.uniform(self.gap, longest))
+        period = self._poll
+        if suspects:
+            first, growth, longest = POLL_SUSPECT
+            period = self._capped(min(longest, first * growth**self._suspected))
+        self._suspected = self._suspected + 1 if suspects else 0
+        return period, now + self._backoff.rng.uniform(_EVENLY * period, period)
+
+    def _coordinated_pause(self, now: float, round_number: int) -> Delay:
+        growth = self._policy.backoff_factor ** min(round_number, 64)
+        ceiling = min(self._policy.backoff_base * growth, self._poll)
+        drawn = self._backoff.rng.uniform(0, ceiling)
+        due = min((self.due_at(each) for each in self._listed), default=now)
+        delay = max(due - now, 0.0) + drawn
+        return Delay(base=max(ceiling, delay), delay=delay)
+
+    # -- what happened ------------------------------------------------------------------------
+
+    def has_new_address(self, candidates: Iterable[Endpoint]) -> bool:
+        """Whether one of them was not known when the last round failed."""
+        return self._asked and candidates is not self._listed and not set(candidates) <= set(self._listed)
+
+    def dialled(self, endpoint: Endpoint, now: float) -> None:
+        """It is being dialled; at an infinite time it will be, later."""
+        if now < math.inf:
+            self._times.note(endpoint, now)
+
+    def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
+        """Those of these that are not usable after ``stagger``: their members are silent so far."""
+        for each in attempts:
+            member = self._member(each.endpoint)
+            hangs = each.parked_at is None and each.syn_at + self._policy.stagger <= now
+            if hangs and member.answer is not Answer.SILENT:
+                member.answer = Answer.SILENT
+                self._pause_others(now)
+
+    def ended(self, pending: PendingAttempt, failure: Failure, now: float) -> None:
+        """An attempt ended without a usable session."""
+        connected = pending.connected_at is not None
+        answer = answer_of(failure, connected=connected)
+        if pending.parked_at is not None and answer is Answer.OVERLOADED:
+            answer = Answer.PASSIVE
+        self._coordinated |= failure.retry_after is not None or pending.parked_at is not None
+        if not connected and now - pending.syn_at >= REPEATS:
+            self._times.prolong(pending.endpoint, now)
+        if answer is Answer.NONE:
+            return
+        self._times.close(pending.endpoint)
+        member = self._member(pending.endpoint)
+        member.answer = answer
+        if answer is Answer.SILENT:
+            self._silent(pending, member, failure, now)
+        else:
+            member.answered, member.hangs = True, 0
+            member.was_passive |= answer is Answer.PASSIVE
+            self._answered(pending.endpoint, member, failure, now)
+        self._pause_others(now)
+
+    def usable(self, pending: PendingAttempt) -> None:
+        """Its member serves, and those that redirected there may be asked again."""
+        for endpoint in pending.visited:
+            self._times.open(endpoint)
+
+    def _member(self, endpoint: Endpoint) -> _Member:
+        return self._members.setdefault(endpoint, _Member())
+
+    def _silent(self, pending: PendingAttempt, member: _Member, failure: Failure, now: float) -> None:
+        """Back off after a SYN that was kept for its time; one that made room is dialled again soon."""
+        if failure.kind is FailureReason.DISPLACED or pending.keep <= self._policy.stagger:
+            return
+        _, least, most = self._cycle(pending.endpoint)
+        member.hangs += 1
+        member.due_at = now + self._backoff.rng.uniform(self._capped(least), self._capped(most))
+
+    def _answered(self, endpoint: Endpoint, member: _Member, failure: Failure, now: float) -> None:
+        early = self._coordinated and self._round <= 1 and member.answer is Answer.PASSIVE
+        if failure.retry_after is not None or early:
+            self._times.open(endpoint)
+        if member.answer is not Answer.OVERLOADED:
+            member.overloads, member.due_at = 0, -math.inf
+            return
+        member.overloads = min(member.overloads + 1, 64)
+        growth = self._policy.backoff_factor ** min(member.overloads + self._backoff.failures, 64)
+        # Credentials that the application renews are soon right.
+        first = min(POLL, self._policy.backoff_base) if failure.kind in _RENEWED else POLL
+        ceiling = self._capped(first * growth)
+        member.due_at = now + max(self.gap, self._backoff.rng.uniform(0, ceiling))
+
+    def _pause_others(self, now: float) -> None:
+        """Beside a suspect the other members pause, each for another time (rule 6)."""
+        suspects = [each for each in self._listed if self._is_suspect(each)]
+        if not suspects:
+            for member in self._members.values():
+                member.pause, member.paused_until = 0.0, -math.inf
+            return
+        first, growth, longest = _BESIDE_SUSPECT
+        others = [each for each in reversed(self._listed) if each not in suspects]
+        for place, endpoint in enumerate(others):
+            member = self._member(endpoint)
+            if member.paused_until > now:
+                continue
+            if not member.pause:
+                member.pause = first * growth ** (place / 2)
+            elif self._times.last(endpoint) >= member.paused_until:
+                member.pause *= growth
+            else:
+                continue
+            member.pause = min(member.pause, longest, 2 * self._policy.backoff_max)
+            until = now + member.pause * self._backoff.rng.uniform(0.8, 1)
+            # A suspect that speaks now and then must not begin the pauses of the others anew.
+            member.paused_until = min(until, self._times.last(endpoint) + longest)
+
+    def _cycle(self, endpoint: Endpoint) -> tuple[float, float, float]:
+        """How long a SYN at this member is kept, and from when to when the pause after it lasts."""
+        member = self._members.get(endpoint) or _Member()
+        cycles = _KEEP_FULL if member.answered else _KEEP_UNKNOWN
+        if endpoint == self._lost and any(each.answered for each in self._members.values()):
+            cycles = cycles if member.answered else _KEEP_LOST
+        return cycles[min(member.hangs, len(cycles) - 1)]

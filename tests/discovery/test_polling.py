@@ -1,0 +1,302 @@
+"""The default strategy: what each member answered decides when it is dialled again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haclient.cluster_url.endpoint import Endpoint
+from haclient.discovery.decision import Abandon, BackOff, Dial, Found
+from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Failure, FailureReason, PrimaryLost, Resolved
+from haclient.discovery.polling.adaptive import Answer, answer_of
+from haclient.discovery.topology import update
+from haclient.retry.policy import Policy
+
+from .virtual import REFUSED, Behaviour, BlackHole, E, Factory, Fails, Serves, World, closes, redirects
+
+FOR_EVER = Policy(startup_deadline=None)
+FORCED = closes("amqp:connection:forced")
+
+
+def lost(
+    world: World, members: int = 1, *, until: float = 60.0, seed: int = 0, policy: Policy = FOR_EVER
+) -> Factory:
+    """One connection that lost the first member at time 0, in a cluster that gives no hints."""
+    factory = Factory(world, E[:members], policy=policy, seed=seed)
+    factory.topology = update(factory.topology, Claimed(E[0], None, None, 0))
+    factory.topology = update(factory.topology, PrimaryLost(E[0], 0))
+    factory.connect(first=False)
+    factory.run(until)
+    return factory
+
+
+def times(factory: Factory, where: Endpoint) -> list[float]:
+    """When it was dialled."""
+    return [when for when, endpoint in factory.dials() if endpoint == where]
+
+
+def gaps(moments: list[float]) -> list[float]:
+    return [later - sooner for sooner, later in pairwise(moments)]
+
+
+@pytest.mark.parametrize(
+    ("failure", "connected", "answer"),
+    [
+        (REFUSED, False, Answer.REFUSED),
+        (Failure(kind=FailureReason.UNREACHABLE), False, Answer.REFUSED),
+        (Failure(kind=FailureReason.TIMED_OUT), False, Answer.SILENT),
+        (Failure(kind=FailureReason.DISPLACED), False, Answer.SILENT),
+        (Failure(kind=FailureReason.TIMED_OUT), True, Answer.OVERLOADED),
+        (Failure(kind=FailureReason.ENDED), True, Answer.OVERLOADED),
+        (Failure(kind=FailureReason.CLOSED), True, Answer.OVERLOADED),
+        (Failure(kind=FailureReason.CLOSED, condition=RESOURCE_LIMIT), True, Answer.OVERLOADED),
+        (FORCED.failure, True, Answer.PASSIVE),
+        (closes("amqp:not-found").failure, True, Answer.PASSIVE),
+        (redirects(E[1]).failure, True, Answer.PASSIVE),
+        (Failure(kind=FailureReason.LOST_RACE), True, Answer.NONE),
+    ],
+)
+def test_what_an_attempt_says_about_its_member(failure: Failure, connected: bool, answer: Answer) -> None:
+    assert answer_of(failure, connected=connected) is answer
+
+
+class TestTheFirstRounds:
+    """One broken connection, or an outage."""
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_broker_that_is_alive_has_its_client_back_at_once(self, seed: int) -> None:
+        """Only the connection broke."""
+        assert lost({E[0]: Serves()}, seed=seed).now <= 0.1 + 0.01
+
+    def test_after_the_first_round_a_fleet_is_spread_over_most_of_a_second(self) -> None:
+        """Evenly from 0.4 to 1.2 s after the first dial."""
+        spread = [gaps(times(lost({E[0]: Fails()}, seed=seed, until=2.0), E[0]))[0] for seed in range(400)]
+        assert 0.4 <= min(spread) < 0.41
+        assert 1.19 < max(spread) <= 1.2
+        assert sum(spread) / len(spread) == pytest.approx(0.8, abs=0.04)
+
+    def test_a_silent_member_is_left_after_a_stagger_and_dialled_again_at_a_time_of_its_own(self) -> None:
+        """The kernels of a fleet would otherwise repeat their SYNs together."""
+        factory = lost({}, until=2.0)
+        first, second = times(factory, E[0])
+        assert factory.of_type(Abandon)[0].kind is FailureReason.TIMED_OUT
+        assert 0.4 <= second - first <= 1.2
+
+
+class TestRefusals:
+    """The client stays near."""
+
+    def test_one_address_is_polled_every_second(self) -> None:
+        polls = gaps(times(lost({E[0]: Fails()}), E[0]))[1:]
+        assert len(polls) > 50
+        assert all(0.95 <= poll <= 1.01 for poll in polls)
+
+    @pytest.mark.parametrize("answer", [Fails(), FORCED])
+    @pytest.mark.parametrize("seed", range(5))
+    def test_each_of_several_is_polled_so_often_that_its_primary_is_found_soon(
+        self, answer: Fails, seed: int
+    ) -> None:
+        """The second of three serves after 7 s."""
+        world: World = {E[0]: Fails(), E[1]: lambda now: answer if now < 7 else Serves(), E[2]: FORCED}
+        factory = lost(world, 3, seed=seed)
+        assert 7.0 <= factory.dials()[-1][0] <= 7.6
+        assert all(0.4 <= gap <= 1.2 for gap in gaps(times(factory, E[1])))
+
+    def test_an_address_that_dns_finds_meanwhile_is_dialled_at_once(self) -> None:
+        """The pause between two rounds ends."""
+        name = Endpoint("broker.example.com", 5672)
+        factory = Factory({E[0]: Fails(), E[1]: Serves()}, [name], policy=Policy(backoff_base=5.0))
+        factory.topology = update(factory.topology, Resolved(name, (E[0],)))
+        search = factory.connect(first=False).search
+        factory.run(until=5.2)
+        assert search is not None
+        after = update(factory.topology, Resolved(name, (E[0], E[1])))
+        decisions = [search.next(factory.now + 0.001, after) for _ in range(2)]
+        assert Dial(2, E[1]) in decisions or isinstance(decisions[-1], Dial)
+
+    @pytest.mark.parametrize("count", [50])
+    def test_many_new_addresses_are_dialled_once_each_in_a_round(self, count: int) -> None:
+        """One before, fifty after it."""
+        name = Endpoint("broker.example.com", 5672)
+        many = tuple(Endpoint(f"10.1.0.{number}", 5672) for number in range(count))
+        factory = Factory(
+            dict.fromkeys((E[0], *many), Fails()), [name], policy=FOR_EVER, names={name: (0.2, many)}
+        )
+        factory.topology = update(factory.topology, Resolved(name, (E[0],)))
+        factory.connect(first=False)
+        factory.run(until=20)
+        bound(factory)
+
+
+class TestSilence:
+    """The kernel's repeats are the polls."""
+
+    def test_a_syn_is_kept_and_then_backed_off_from(self) -> None:
+        """7.5 s, for the repeats after 1, 3 and 7 s; then about five."""
+        factory = lost({}, until=60)
+        kept = [a for a in factory.of_type(Abandon) if a.kind is FailureReason.TIMED_OUT][1:]
+        assert "7.5 s" in kept[0].detail
+        assert all("4.05 s" in each.detail for each in kept[1:])
+        assert len(times(factory, E[0])) < 15
+
+    def test_a_shorter_attempt_timeout_wins(self) -> None:
+        factory = lost({}, until=30, policy=replace(FOR_EVER, attempt_timeout=2.0))
+        assert "within 2 s" in factory.of_type(Abandon)[1].detail
+
+    def test_the_other_members_are_dialled_meanwhile(self) -> None:
+        """The host of the lost one is dead."""
+        world: World = {E[1]: lambda now: FORCED if now < 9 else Serves(), E[2]: FORCED}
+        factory = lost(world, 3)
+        assert 9.0 <= factory.dials()[-1][0] <= 9.6
+
+    def test_the_syn_of_a_lone_member_survives_until_it_answers(self) -> None:
+        """A slow line: connected after half a second, usable after one."""
+        factory = lost({E[0]: Serves(after=1.0)})
+        assert factory.of_type(Found)
+
+
+class TestOverload:
+    """Alive, and too busy."""
+
+    @pytest.mark.parametrize(
+        "answer", [closes(), Fails(Failure(kind=FailureReason.ENDED)), closes(RESOURCE_LIMIT)]
+    )
+    def test_the_pauses_grow_to_the_longest(self, answer: Fails) -> None:
+        """Full jitter: ten minutes at a ceiling of ten seconds."""
+        polls = times(lost({E[0]: answer}, until=600), E[0])
+        assert len(polls) < 180
+        assert max(gaps(polls)) > 8
+
+    def test_it_does_not_keep_the_client_from_the_others(self) -> None:
+        world: World = {E[0]: closes(), E[1]: lambda now: Fails() if now < 30 else Serves()}
+        assert lost(world, 2).dials()[-1][0] <= 30.6
+
+
+class TestHints:
+    """Members of the pair: nothing is slower than with full jitter."""
+
+    def test_a_passive_member_is_asked_to_park_the_client_soon(self) -> None:
+        for seed in range(20):
+            factory = Factory({E[0]: Fails(), E[1]: FORCED}, E[:2], policy=FOR_EVER, seed=seed)
+            factory.topology = update(factory.topology, Claimed(E[0], 1, "x", 0))
+            factory.topology = update(factory.topology, PrimaryLost(E[0], 0))
+            factory.connect(first=False)
+            factory.run(until=0.31)
+            assert len(times(factory, E[1])) >= 2
+
+
+SOON = st.sampled_from([0.0, 0.001, 0.2, 0.3, 2.0])
+ANSWERS: st.SearchStrategy[Behaviour] = st.one_of(
+    st.just(BlackHole()),
+    st.builds(BlackHole, SOON),
+    st.builds(Fails, st.just(REFUSED), SOON),
+    st.sampled_from(
+        [FORCED, closes(), closes("amqp:not-found"), closes(RESOURCE_LIMIT), redirects(E[0]), redirects(E[1])]
+    ),
+)
+LIVES = st.lists(st.tuples(st.sampled_from([0.05, 0.3, 1.0, 3.0]), ANSWERS), min_size=1, max_size=6)
+
+
+def script(life: list[tuple[float, Behaviour]]) -> list[tuple[float, Behaviour]]:
+    """The answers, each from when on."""
+    starts, now = [], 0.0
+    for seconds, answer in life:
+        starts.append((now, answer))
+        now += seconds
+    return starts
+
+
+def bound(factory: Factory) -> None:
+    """At most two SYNs a second at one address, and never two within 0.4 s; repeats by the kernel count."""
+    for where in {endpoint for _, endpoint in factory.dials()}:
+        syns = sorted(sent(factory, where))
+        assert all(gap >= 0.4 - 1e-9 for gap in gaps(syns)), (where, syns)
+        assert all(later - sooner >= 1 - 1e-9 for sooner, later in zip(syns, syns[2:], strict=False)), where
+
+
+def sent(factory: Factory, where: Endpoint) -> list[float]:
+    """The SYNs of all dials at one address; those of dials that nobody answers are repeated."""
+    found: list[float] = []
+    for step in factory.trace:
+        if isinstance(step.decision, Dial) and step.decision.endpoint == where:
+            end = factory.unanswered.get((step.connection, step.decision.attempt), -math.inf)
+            repeats = [step.time + each for each in (0, 1, 2, 3, 4, 5, 7)]
+            found += [each for each in repeats if each < end or each == step.time]
+    return found
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    lives=st.lists(LIVES, min_size=1, max_size=4),
+    seed=st.integers(0, 5),
+    first=st.booleans(),
+    connections=st.integers(1, 3),
+    max_dials=st.sampled_from([1, 4]),
+    attempt_timeout=st.sampled_from([0.5, 10.0]),
+)
+def test_whatever_members_answer_two_syns_a_second_are_the_most(
+    *,
+    lives: list[list[tuple[float, Behaviour]]],
+    seed: int,
+    first: bool,
+    connections: int,
+    max_dials: int,
+    attempt_timeout: float,
+) -> None:
+    """They alternate, redirect in circles and hang; several connections look for a primary at once."""
+    policy = replace(FOR_EVER, max_dials=max_dials, attempt_timeout=attempt_timeout)
+    world: World = {E[place]: player(script(life)) for place, life in enumerate(lives)}
+    factory = Factory(world, E[: len(lives)], policy=policy, seed=seed)
+    for number in range(connections):
+        factory.connect(str(number), first=first)
+    factory.run(until=20.0)
+    bound(factory)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    lives=st.lists(LIVES, min_size=2, max_size=4),
+    place=st.integers(0, 3),
+    seed=st.integers(0, 5),
+    at=st.floats(2.0, 12.0),
+)
+def test_a_member_that_refused_is_dialled_soon_after_it_accepts(
+    lives: list[list[tuple[float, Behaviour]]], place: int, seed: int, at: float
+) -> None:
+    """Whatever the others do; it refused before, and never spoke.  Beside a suspect it rests for a while."""
+    primary = E[place % len(lives)]
+    world: World = {E[each]: player(script(life)) for each, life in enumerate(lives)}
+    world = {**world, primary: lambda now: Fails() if now < at else Serves()}
+    factory = lost(world, len(lives), seed=seed, until=at + 30)
+    (when, where) = factory.dials()[-1]
+    assert factory.of_type(Found)
+    assert where == primary
+    rest = 6.0 + 1.5 if any(may_be_suspect(life) for life in lives) else 0.6
+    assert when <= at + rest + 0.25 * len(lives)
+
+
+def may_be_suspect(life: list[tuple[float, Behaviour]]) -> bool:
+    """Whether it speaks AMQP at times, and refuses or is silent at others."""
+    spoke = [isinstance(answer, Fails) and answer.failure is not REFUSED for _, answer in life]
+    return len(set(spoke)) > 1
+
+
+def player(starts: list[tuple[float, Behaviour]]) -> Callable[[float], Behaviour]:
+    """What a member with this script does at a time; it begins anew after its end."""
+    length = starts[-1][0] + 1.0
+
+    def answer(now: float) -> Behaviour:
+        return next(each for start, each in reversed(starts) if start <= now % length)
+
+    return answer
+
+
+def test_a_pause_is_announced_once() -> None:
+    waits = lost({E[0]: Fails()}, until=30).of_type(BackOff)
+    assert [wait.round for wait in waits] == list(range(len(waits)))
