@@ -208,7 +208,7 @@ class Search:
         pending = self._pending.get(attempt)
         if pending is not None:
             pending.syn_at = at
-            self._polling.dialled(pending.endpoint, at)
+            self._polling.syn_sent(pending.endpoint, at)
 
     def tcp_connected(self, attempt: int, now: float) -> None:
         """TCP is connected: the attempt does not free its dial for others any more."""

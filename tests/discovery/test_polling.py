@@ -97,6 +97,15 @@ class TestRefusals:
         assert len(polls) > 50
         assert all(0.95 <= poll <= 1.01 for poll in polls)
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_each_of_two_that_refuse_is_polled_every_600_ms(self, seed: int) -> None:
+        """A pair of Artemis while its backup takes over."""
+        factory = lost({E[0]: Fails(), E[1]: Fails()}, 2, until=20.0, seed=seed)
+        for member in E[:2]:
+            polls = gaps(times(factory, member))[1:]
+            assert len(polls) > 25
+            assert all(0.5 <= poll <= 0.62 for poll in polls)
+
     @pytest.mark.parametrize("answer", [Fails(), FORCED])
     @pytest.mark.parametrize("seed", range(5))
     def test_each_of_several_is_polled_so_often_that_its_primary_is_found_soon(

@@ -288,6 +288,9 @@ class Factory:
             until = math.inf if behaviour.tcp is None else self.now + behaviour.tcp
             self.unanswered[connection.name, dial.attempt] = until
         assert search is not None
+        # As the real driver does: the SYN is sent once the address and the credentials are known.
+        search.syn_sent(dial.attempt, math.inf)
+        search.syn_sent(dial.attempt, self.now)
 
         def later(delay: float, fact: Callable[[Search], None]) -> None:
             self._at(delay, lambda: fact(search) if connection.search is search else None)

@@ -273,9 +273,13 @@ class Polling:
         return self._asked and candidates is not self._listed and not set(candidates) <= set(self._listed)
 
     def dialled(self, endpoint: Endpoint, now: float) -> None:
-        """It is being dialled; at an infinite time it will be, later."""
-        if now < math.inf:
-            self._times.note(endpoint, now)
+        """It is being dialled."""
+        self._times.note(endpoint, now)
+
+    def syn_sent(self, endpoint: Endpoint, at: float) -> None:
+        """The SYN of that dial is sent; at an infinite time it will be, later."""
+        if at < math.inf:
+            self._times.move(endpoint, at)
 
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
         """Those of these that are not usable after ``stagger``: their members are silent so far."""

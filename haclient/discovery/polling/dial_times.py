@@ -45,6 +45,11 @@ class DialTimes:
         if len(self._times) > _MOST:
             del self._times[next(iter(self._times))]
 
+    def move(self, endpoint: Endpoint, now: float) -> None:
+        """The SYN of the last dial is sent only now: it waited for credentials or an address."""
+        if endpoint in self._times:
+            self._times[endpoint] = (self._times[endpoint][0], now)
+
     def prolong(self, endpoint: Endpoint, now: float) -> None:
         """The socket of the last dial is closed; it may have sent its last SYN just now."""
         last = self._times.get(endpoint, (-math.inf, -math.inf))[1]

@@ -60,6 +60,9 @@ class PlainRounds:
     def dialled(self, endpoint: Endpoint, now: float) -> None:
         """Ignore it."""
 
+    def syn_sent(self, endpoint: Endpoint, at: float) -> None:
+        """Ignore it."""
+
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
         """Ignore it."""
 
