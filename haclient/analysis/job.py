@@ -33,7 +33,7 @@ from haclient.analysis import thresholds
 from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
 from haclient.analysis.io.session import AnalysisError, spark_session
-from haclient.analysis.tables import build
+from haclient.analysis.tables import build, clock
 from haclient.analysis.tables.summary import summarize
 
 OK, BROKEN, UNUSABLE = 0, 1, 3
@@ -90,7 +90,8 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
     """
     job.out.mkdir(parents=True, exist_ok=True)
     progress("reading", 0, 1)
-    everything, quarantine = read(spark, job)
+    read_, quarantine = read(spark, job)
+    everything = clock.placed(read_)
     events = narrowed(everything, job)
     if events is not everything and not _any(events):
         raise InputError(f"{job.source}: no line of the time and the cluster that are asked for")
@@ -163,15 +164,15 @@ def _empty_error(quarantine: DataFrame, source: str) -> str:
 
 
 def narrowed(events: DataFrame, job: Job) -> DataFrame:
-    """The lines that are asked for.
+    """The lines that are asked for, by their ``t``.
 
     A connection does not know its cluster before its first connect: lines of a connection that is known to
     be one of the cluster's are taken without a name as well.
     """
     if job.since is not None:
-        events = events.where(sf.col("time") >= sf.lit(job.since))
+        events = events.where(sf.col("t") >= sf.lit(job.since))
     if job.until is not None:
-        events = events.where(sf.col("time") < sf.lit(job.until))
+        events = events.where(sf.col("t") < sf.lit(job.until))
     if job.cluster is None:
         return events
     connection = ["source", "client_id", "connection"]
@@ -186,7 +187,7 @@ def compute(
 ) -> dict[str, DataFrame]:
     """All tables, stored; returned as they are stored.
 
-    :param events: distinct lines.
+    :param events: of ``clock.placed``.
     """
     names = ("quarantine", *build.NAMES)
     frames = itertools.chain((quarantine,), build.each(events))

@@ -41,6 +41,7 @@ from haclient.analysis.io.batches import Batches
 from haclient.analysis.io.output import SparkOutput
 from haclient.analysis.io.tail import TORN_AFTER, Tail
 from haclient.analysis.job import InputError, Job, Summary, compute, conclude, narrowed
+from haclient.analysis.tables import clock
 
 FILES = 64
 """Segments of one batch: with their largest size, what a laptop reads in a minute."""
@@ -105,7 +106,7 @@ class Stream:
         self._events = Batches(spark, self._state / "events", nothing.events.schema)
         self._quarantine = Batches(spark, self._state / "quarantine", nothing.quarantine.schema)
         self._unmatched = Batches(
-            spark, self._state / "away", unmatched.unmatched_events(nothing.events).schema
+            spark, self._state / "away", unmatched.unmatched_events(nothing.events, now()).schema
         )
         self._alerts = unmatched.Alerts(job.out / "alerts.jsonl")
         self._has_new = False
@@ -146,9 +147,9 @@ class Stream:
         events = found.events.persist()
         self._events.write(batch, self._events.fresh(batch, events))
         events.unpersist()
-        previous = self._unmatched.last(before=batch)
-        unmatched_rows = unmatched.unmatched_events(self._events.of(batch))
-        self._unmatched.write(batch, unmatched.merged(self._unmatched.of(previous), unmatched_rows))
+        previous, now = self._unmatched.last(before=batch), self._now()
+        unmatched_rows = unmatched.unmatched_events(self._events.of(batch), now)
+        self._unmatched.write(batch, unmatched.merged(self._unmatched.of(previous), unmatched_rows, now))
         self._has_new = True
 
     def _read(self, paths: list[str]) -> ingest.Ingested:
@@ -171,7 +172,7 @@ class Stream:
 
     def _refresh(self) -> Summary | None:
         """Make tables, summary and report of all events so far; ``None`` while there are none."""
-        events = narrowed(self._events.everything(), self._job)
+        events = narrowed(clock.placed(self._events.everything()), self._job)
         self._refreshed = time.monotonic()
         if not events.take(1):
             return None

@@ -31,7 +31,7 @@ METRICS = {
     "max_ratio_to_ideal": "longest storm, in multiples of the best possible time, given the accept rate",
     "alarms": "alarms of any kind: split claims, generations that went backwards, lost telemetry",
     "lost_lines": "telemetry lines that were dropped or are missing from a connection's sequence",
-    "bad_lines": "lines that could not be read; they are in the quarantine table",
+    "bad_lines": "lines that could not be read, or whose time is not plausible: they are in quarantine",
     "events": "lines that were read, duplicates removed",
 }
 """The metrics that a threshold can be put on, with their meaning."""

@@ -4,7 +4,9 @@ Rules
 -----
 * The state holds unmatched events of outages: a loss whose end was not seen, or an end whose loss was not.
   Whichever arrives first waits for the other, for the files of a fleet arrive in no order.
-* An end without its loss is dropped a day later: the loss was among lost telemetry.
+* An end without its loss is dropped a day after it was read: the loss was among lost telemetry.  The day is
+  the reader's: one client whose clock is fast must not make the stream forget the ends of all others.
+* A line whose time was taken away, because it is not plausible, is as old as its reading.
 * The wall clock decides whether a client is down for too long.  When all clients are down, no line
   arrives that could move a clock of events.
 * One alert for an outage.  ``alerts.jsonl`` is the record of it, and is read back at a start.
@@ -15,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +29,25 @@ from haclient.telemetry.schema import Kind
 OUTAGE = ("client_id", "connection", "outage_id", "instance")
 """The key of an outage: a restarted process counts its own from 1 again."""
 
-_FORGET = "INTERVAL 1 DAY"
+FORGET = timedelta(days=1)
 _MOST = 100_000  # alerts of one round; more follow in the next one
 
 
-def unmatched_events(events: DataFrame) -> DataFrame:
-    """One row per outage that ``events`` have a loss or an end of: when, and where it was lost."""
+def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
+    """One row per outage that ``events`` have a loss or an end of: when, and where it was lost.
+
+    :param now: when they were read.
+    """
+    time = sf.coalesce("time", sf.lit(now).cast("timestamp"))
     lost = sf.col("type") == Kind.LOST.value
     over = sf.col("type").isin(Kind.CONNECTED.value, Kind.GAVE_UP.value, Kind.CLOSED.value)
     return (
         events.where((lost | over) & (sf.col("outage") > 1))
         .groupBy(*OUTAGE)
         .agg(
-            sf.min(sf.when(lost, sf.col("time"))).alias("lost_at"),
-            sf.min(sf.when(over, sf.col("time"))).alias("over_at"),
+            sf.min(sf.when(lost, time)).alias("lost_at"),
+            sf.min(sf.when(over, time)).alias("over_at"),
+            sf.min(sf.lit(now).cast("timestamp")).alias("read_at"),
             *(
                 sf.min(sf.when(lost, sf.col(name))).alias(name)
                 for name in ("cluster", "service", "server_address", "server_port", "reason")
@@ -49,16 +56,19 @@ def unmatched_events(events: DataFrame) -> DataFrame:
     )
 
 
-def merged(before: DataFrame, now: DataFrame) -> DataFrame:
-    """The state after a batch: the events that are still unmatched."""
-    everything = before.unionByName(now)
+def merged(before: DataFrame, rows: DataFrame, now: datetime) -> DataFrame:
+    """The state after a batch: the events that are still unmatched.
+
+    :param before: the state before it; a former version wrote none of ``read_at``.
+    :param rows: of ``unmatched_events``.
+    :param now: when they were read.
+    """
+    known = sf.coalesce("read_at", sf.lit(now).cast("timestamp"))
+    everything = before.withColumn("read_at", known).unionByName(rows)
     rest = [name for name in everything.columns if name not in OUTAGE]
     whole = everything.groupBy(*OUTAGE).agg(*(sf.min(name).alias(name) for name in rest))
-    newest = whole.agg(sf.max(sf.greatest("lost_at", "over_at")).alias("newest"))
-    waiting = sf.col("over_at").isNull() | (
-        sf.col("lost_at").isNull() & (sf.col("over_at") > sf.col("newest") - sf.expr(_FORGET))
-    )
-    return whole.join(sf.broadcast(newest)).where(waiting).drop("newest")
+    waiting = sf.col("lost_at").isNull() & (sf.col("read_at") > sf.lit(now - FORGET))
+    return whole.where(sf.col("over_at").isNull() | waiting)
 
 
 def down_since(state: DataFrame, time: datetime) -> list[dict[str, Any]]:
@@ -66,7 +76,7 @@ def down_since(state: DataFrame, time: datetime) -> list[dict[str, Any]]:
     rows = (
         state.where(sf.col("over_at").isNull() & (sf.col("lost_at") < sf.lit(time)))
         .withColumn("lost_at", sf.date_format("lost_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
-        .drop("over_at")
+        .drop("over_at", "read_at")
         .orderBy("lost_at", *OUTAGE)
         .limit(_MOST)
     )

@@ -19,9 +19,48 @@ _READ = """
 CREATE TABLE text AS
 SELECT line FROM read_csv('{files}', delim = '\x01', quote = '', escape = '', header = false,
                           columns = {{'line': 'VARCHAR'}}, auto_detect = false);
+CREATE TABLE read AS
+SELECT {columns} FROM (SELECT DISTINCT line FROM text WHERE json_valid(line));
+CREATE TABLE pieces AS
+WITH known AS (
+  SELECT source, CAST(round_even(monotonic * 1e6, 0) AS BIGINT) AS monotonic, wall FROM read
+  WHERE wall IS NOT NULL AND monotonic IS NOT NULL AND source IS NOT NULL),
+near AS (
+  SELECT *, wall - monotonic AS apart, lead(wall - monotonic, 1) OVER line AS second,
+         lead(wall - monotonic, 2) OVER line AS third
+  FROM known WINDOW line AS (PARTITION BY source ORDER BY monotonic, wall - monotonic)),
+agreeing AS (
+  SELECT *, CASE WHEN third IS NOT NULL
+                  AND greatest(apart, second, third) - least(apart, second, third) <= 250000
+            THEN list_sort([apart, second, third])[2] END AS agreed FROM near),
+compared AS (
+  SELECT *, last_value(agreed IGNORE NULLS) OVER (
+    PARTITION BY source ORDER BY monotonic, apart ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+  FROM agreeing),
+numbered AS (
+  SELECT *, count(*) FILTER (abs(agreed - before) > 250000) OVER (
+    PARTITION BY source ORDER BY monotonic, apart ROWS UNBOUNDED PRECEDING) AS piece FROM compared),
+found AS (
+  SELECT source, piece, min(monotonic) AS first,
+         CAST(round_even(quantile_cont(apart, 0.5), 0) AS BIGINT) AS apart
+  FROM numbered GROUP BY ALL)
+SELECT source, apart, CASE WHEN piece = 0 THEN -4611686018427387904 ELSE first END AS first,
+       lead(first, 1, 4611686018427387904) OVER (PARTITION BY source ORDER BY piece) AS until
+FROM found;
 CREATE TABLE events AS
-SELECT {columns} FROM (SELECT DISTINCT line FROM text WHERE json_valid(line))
+SELECT * FROM (
+  SELECT read.*, coalesce(apart + CAST(round_even(monotonic * 1e6, 0) AS BIGINT), wall) AS time
+  FROM read LEFT JOIN pieces ON read.source = pieces.source
+    AND CAST(round_even(monotonic * 1e6, 0) AS BIGINT) >= first
+    AND CAST(round_even(monotonic * 1e6, 0) AS BIGINT) < until)
+WHERE time IS NOT NULL
 """
+
+_AS_OF = """
+SELECT min(last) FROM (
+  SELECT max(time) AS last, rank() OVER (ORDER BY max(time) DESC) AS place, count(*) OVER () AS processes
+  FROM events GROUP BY source)
+WHERE place <= greatest(2, ceil(processes / 100))"""
 
 _TABLES = {
     "quarantine": "SELECT line FROM text WHERE NOT json_valid(line)",
@@ -69,7 +108,7 @@ SELECT cluster, client_id, connection, outage, outage_id, service, instance, out
        CASE WHEN back_at IS NOT NULL OR outage < max(outage) OVER
                                            (PARTITION BY client_id, instance, connection) THEN
             'back' WHEN gave_up THEN 'gave_up' WHEN closed THEN 'closed'
-            WHEN last_event_at < (SELECT max(time) FROM events) - 120000000 THEN 'never_came_back'
+            WHEN last_event_at < ({as_of}) - 120000000 THEN 'never_came_back'
             ELSE 'open' END AS episode_result
 FROM facts""",
     "losses": """
@@ -244,7 +283,7 @@ def answers(files: str) -> dict[str, list[dict[str, Any]]]:
     with duckdb.connect() as connection:
         connection.execute(_READ.format(files=files, columns=", ".join(_columns())))
         for name, query in _TABLES.items():
-            connection.execute(f"CREATE TABLE {name} AS {query}")
+            connection.execute(f"CREATE TABLE {name} AS {query.replace('{as_of}', _AS_OF)}")
         return {name: _rows(connection, name) for name in _TABLES if name not in STEPS}
 
 
@@ -260,7 +299,8 @@ def _columns() -> list[str]:
         for key in DATA
     ]
     return [
-        "epoch_us(CAST(json_extract_string(line, '$.time') AS TIMESTAMPTZ)) AS time",
+        "epoch_us(CAST(json_extract_string(line, '$.time') AS TIMESTAMPTZ)) AS wall",
+        "json_extract_string(line, '$.source') AS source",
         "json_extract_string(line, '$.type') AS full_type",
         "split_part(json_extract_string(line, '$.type'), '.', 3) AS type",
         *columns,

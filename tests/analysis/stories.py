@@ -64,5 +64,5 @@ def rows(name: str, lines: Iterable[Line], **everywhere: Any) -> list[Row]:
 
 
 def framed(spark: SparkSession, lines: list[Row]) -> DataFrame:
-    """As the ingest makes them."""
-    return spark.createDataFrame(lines, SCHEMA).withColumn("date", sf.to_date("time"))
+    """As the ingest makes them; each line is written when it happens."""
+    return spark.createDataFrame(lines, SCHEMA).withColumns({"date": sf.to_date("time"), "t": sf.col("time")})

@@ -14,6 +14,7 @@ from haclient.analysis import job
 from haclient.analysis.io import ingest
 from haclient.analysis.io.package import build
 from haclient.analysis.job import BROKEN, OK, UNUSABLE, InputError, Job
+from haclient.analysis.tables import clock
 from haclient.analysis.thresholds import METRICS
 from tests.analysis import small_fleet, stored
 from tests.analysis.local_job import Done, local
@@ -64,7 +65,7 @@ def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Don
 
 def test_lines_are_narrowed_to_a_time_and_a_cluster(spark: SparkSession, local: Done, tmp_path: Path) -> None:
     middle = small_fleet.START.replace(second=30)
-    events = ingest.read(spark, str(local.telemetry)).events
+    events = clock.placed(ingest.read(spark, str(local.telemetry)).events)
     given = {"source": str(local.telemetry), "out": tmp_path}
 
     early = job.narrowed(events, Job(**given, until=middle)).count()

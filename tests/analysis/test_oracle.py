@@ -13,6 +13,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from haclient.analysis.generate import Faults, Generated, generate, write
 from haclient.analysis.io import ingest
+from haclient.analysis.tables import clock
 from haclient.analysis.tables.build import all_tables
 from tests.analysis import oracle
 
@@ -48,7 +49,7 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Flee
     write(made, str(folder / "json"), files=3)
     found = ingest.read(spark, str(folder / "json"))
     ingest.store(found.events, str(folder / "store"))
-    events = ingest.read(spark, str(folder / "store")).events
+    events = clock.placed(ingest.read(spark, str(folder / "store")).events)
     tables = {"quarantine": found.quarantine.select("line"), **all_tables(events)}
     return Fleet(made, folder, tables, oracle.answers(oracle.pattern(folder / "json")))
 

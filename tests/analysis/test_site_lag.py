@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from haclient.analysis.tables.site_lag import site_lag
 from haclient.telemetry.schema import KEYS, Kind
@@ -54,7 +55,9 @@ def test_the_lag_of_each_minute_has_its_percentiles(spark: SparkSession) -> None
     other = [line(5, type=Kind.MEMBER_ROLE.value, cluster="north")]
     rows = [
         row.asDict()
-        for row in site_lag(spark.createDataFrame([*source, *link, *odd, *other], SCHEMA)).collect()
+        for row in site_lag(
+            spark.createDataFrame([*source, *link, *odd, *other], SCHEMA).withColumn("t", sf.col("time"))
+        ).collect()
     ]
     assert [(row["cluster"], row["link"], row["lines"]) for row in rows] == [
         ("east", "from-a", 1),

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables import clock
 from haclient.analysis.tables.build import all_tables
 from haclient.telemetry.schema import KEYS, Kind
 
@@ -34,7 +35,8 @@ def test_an_outage_with_very_many_attempts_at_one_member_is_one_row(spark: Spark
         "error_type": sf.when((number > 0) & (number < MANY), "refused"),
     }
     columns = [given.get(key.column, sf.lit(None)).cast(key.type.value).alias(key.column) for key in KEYS]
-    tables = all_tables(spark.range(MANY + 2).select(*columns, sf.to_date("time").alias("date")))
+    events = spark.range(MANY + 2).select(*columns, sf.to_date("time").alias("date"))
+    tables = all_tables(clock.placed(events))
 
     (episode,) = tables["episodes"].collect()
     assert (episode["attempts"], episode["reasons"], episode["episode_result"]) == (

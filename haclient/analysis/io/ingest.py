@@ -8,18 +8,21 @@ Rules
 2. An ``event_id`` counts once.  Lines are written at least once: a second one is a copy.
 3. ``store`` marks its ``event_id`` column as unique, in the metadata of the Parquet schema.  Such a
    store is not searched for copies again; that would cost one more shuffle of every line.
-4. Former names of keys, columns and types are read as today's (``former``).
-5. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
+4. A time before 2000, or more than a day after it is read, is taken away from its line, and the line is in
+   ``quarantine`` too, for ``tables.clock`` can place it by the others of its process.
+5. Former names of keys, columns and types are read as today's (``former``).
+6. Paths that end in ``.parquet`` or are a store of this module hold Parquet, all others JSON lines,
    plain or in a compression that Spark recognises by the file's name (``.gz``).
 
-Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp, and
-``date``, the day of ``time`` in UTC.
+Columns: ``Key.column`` of every key in ``haclient.telemetry.schema``, ``time`` as timestamp (null where
+it is not plausible), and ``date``, the day of ``time`` in UTC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import reduce
 
 from pyspark.errors import AnalysisException
@@ -31,6 +34,11 @@ from haclient.telemetry import schema
 from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Type
 
 UNIQUE = {"haclient.unique": True}
+_OLDEST = datetime(2000, 1, 1, tzinfo=UTC)  # of a clock that was ever set
+_IMPLAUSIBLE = "a time before 2000, or more than a day ahead of the time when it was read"
+_RFC_3339 = (  # 5.6, with its note on the space; a year of more digits is one of a wrong clock
+    r"^[+-]?\d{4,6}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
+)
 _LARGEST = 2**31 - 1  # bytes of a file that Spark takes as one value
 BROKEN = "_broken"  # where from_json puts the text of a line that it cannot read
 
@@ -51,7 +59,8 @@ def read(spark: SparkSession, paths: str | Iterable[str]) -> Ingested:
     """The lines under ``paths``: files, folders or patterns; JSON or Parquet, not both at once."""
     found = [paths] if isinstance(paths, str) else list(paths)
     if _is_parquet(spark, found):
-        return Ingested(distinct(read_parquet(spark, found), single=len(found) == 1), _nothing(spark))
+        events = distinct(read_parquet(spark, found), single=len(found) == 1)
+        return Ingested(events, implausible_times(spark, found))
     lines = read_lines(_text(spark, "*").text(found))
     packed = _text(spark, "*.gz").format("binaryFile").load(found)
     if not packed.select("path").take(1):
@@ -98,7 +107,9 @@ def cut_short(packed: DataFrame, text: DataFrame) -> DataFrame:
 
 
 def parse(text: DataFrame) -> DataFrame:
-    """Columns ``file``, ``value``, ``line`` (a struct of the schema, with ``BROKEN``) and ``time``.
+    """Columns ``file``, ``value``, ``line`` (a struct of the schema, with ``BROKEN``), ``stamp``, ``time``.
+
+    ``stamp`` is the line's time, ``time`` is null where that is not plausible.
 
     The struct goes through an array of one: what is asked of a plain column, Spark asks of the expression
     that made it, and would parse each line once for every question.
@@ -106,8 +117,19 @@ def parse(text: DataFrame) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN}
     line = sf.from_json("value", f"{schema.ddl()}, {BROKEN} STRING", options)
     lines = text.where(sf.trim("value") != "").select(sf.col("_metadata.file_path").alias("file"), "value")
-    once = lines.select("file", "value", sf.explode(sf.array(line)).alias("line"))
-    return once.withColumn("time", sf.expr("try_cast(line.time AS TIMESTAMP)"))
+    once = sf.transform(sf.array(line), lambda one: sf.struct(one.alias("line"), _stamp(one["time"])))
+    stamped = lines.select("file", "value", sf.inline(once))
+    return stamped.withColumn("time", sf.when(_plausible("stamp"), sf.col("stamp")))
+
+
+def _stamp(text: Column) -> Column:
+    """The time that a text says.  Spark knows capitals only, and no leap second."""
+    second = sf.when(text.contains(":60"), sf.regexp_replace(text, r":60(?=[.Zz+-])", ":59")).otherwise(text)
+    return sf.when(text.rlike(_RFC_3339), sf.upper(second).try_cast("timestamp")).alias("stamp")
+
+
+def _plausible(time: str) -> Column:
+    return sf.col(time).between(sf.lit(_OLDEST), sf.current_timestamp() + sf.expr("INTERVAL 1 DAY"))
 
 
 def events_of(parsed: DataFrame) -> DataFrame:
@@ -134,7 +156,8 @@ def _value(key: Key) -> Column:
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
     """The bad lines: ``file``, ``line``, ``error``."""
-    bad = parsed.withColumn("error", _error()).where("error IS NOT NULL")
+    misplaced = sf.when(sf.col("time").isNull(), _IMPLAUSIBLE)
+    bad = parsed.withColumn("error", sf.coalesce(_error(), misplaced)).where("error IS NOT NULL")
     return bad.select("file", sf.col("value").alias("line"), "error")
 
 
@@ -142,7 +165,22 @@ def read_parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Parquet with the columns of the schema; those that it lacks are null."""
     frames = (spark.read.parquet(path) for path in paths)
     rows = reduce(DataFrame.unionByName, (_complete(former.current(frame)) for frame in frames))
-    return rows.withColumn("date", sf.to_date("time"))
+    return rows.withColumn("time", sf.when(_plausible("time"), sf.col("time"))).withColumn(
+        "date", sf.to_date("time")
+    )
+
+
+def implausible_times(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The rows of Parquet with a time that is not plausible, as rows of ``quarantine``."""
+    made = [_nothing(spark)]
+    for frame in map(spark.read.parquet, paths):
+        if "time" in frame.columns:
+            text = sf.to_json(sf.struct(*frame.columns)).alias("line")
+            file = sf.col("_metadata.file_path").alias("file")
+            made.append(
+                frame.where(~_plausible("time")).select(file, text, sf.lit(_IMPLAUSIBLE).alias("error"))
+            )
+    return reduce(DataFrame.unionByName, made)
 
 
 def distinct(events: DataFrame, *, single: bool = False) -> DataFrame:
@@ -178,7 +216,7 @@ def _error() -> Column:
         sf.when(sf.col(f"line.{BROKEN}").isNotNull() & missing, "not JSON, or cut short")
         .when(sf.col(f"line.{BROKEN}").isNotNull(), "a value of another type than the schema's")
         .when(missing, "no id or no type")
-        .when(sf.col("time").isNull(), "no time, or not one of RFC 3339")
+        .when(sf.col("stamp").isNull(), "no time, or not one of RFC 3339")
     )
 
 

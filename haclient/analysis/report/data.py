@@ -276,9 +276,9 @@ def marks(events: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
     promoted = events.where((sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")).join(
         storms,
         sf.col("cluster").eqNullSafe(sf.col("in_cluster"))
-        & sf.col("time").between(sf.col("started_at"), sf.coalesce("ended_at", sf.col("time"))),
+        & sf.col("t").between(sf.col("started_at"), sf.coalesce("ended_at", sf.col("t"))),
     )
-    second = sf.col("time").cast("double") - sf.col("started_at").cast("double")
+    second = sf.col("t").cast("double") - sf.col("started_at").cast("double")
     first = promoted.groupBy("storm_id").agg(sf.min(sf.struct(second.alias("second"), "member")).alias("at"))
     back = drawn.where("connected > 0").groupBy("storm_id").agg(sf.min("second").alias("second"))
     return (

@@ -10,6 +10,8 @@ Passes
    columns and leaves a small table.
 4. ``site_lag``, where the roll-up has lines about sites.
 
+Before them ``clock.placed`` reads three numbers of each line; ``clock.as_of`` reads two.
+
 Spark persists the facts in memory and then on disk; small tables are materialized (``rollup.materialize``).
 
 ``each`` computes a table when it is asked for; later tables reuse what it persisted.
@@ -25,6 +27,7 @@ from pyspark.sql import DataFrame
 
 from haclient.analysis.tables import (
     advice,
+    clock,
     dictionary,
     episodes,
     jitter,
@@ -41,7 +44,7 @@ from haclient.analysis.tables.rollup import materialize
 class Options:
     """What the tables depend on besides the lines.
 
-    :param as_of: when the question is asked; the time of the last line without it.
+    :param as_of: when the question is asked; when the last ones were heard (``clock.as_of``) without it.
     :param silence: seconds without a line after which a client without a connection counts as never back.
     :param gap: seconds between two losses of one storm.
     :param storm_min_clients: connections that make a storm.
@@ -72,13 +75,14 @@ NAMES = (
 def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]:
     """The tables, in the order of ``NAMES``.
 
-    :param events: distinct lines, best of a store: they are read several times.
+    :param events: of ``clock.placed``, best of a store: they are read several times.
     """
     rolled_up = materialize(rollup.roll_up(events))
     seen = rollup.seen_values(rolled_up)
     outages = episodes.facts(events, rolled_up, seen).persist()
     rest = episodes.unfinished(outages).localCheckpoint()
-    rows = episodes.classified(outages, rest, seen, as_of=options.as_of, silence=options.silence)
+    as_of = clock.as_of(events) if options.as_of is None else clock.microseconds(options.as_of)
+    rows = episodes.classified(outages, rest, as_of=as_of, silence=options.silence)
     yield episodes.published(rows)
     lost = storms.losses(rows, gap=options.gap)
     found = materialize(storms.extents(lost, least=options.storm_min_clients))

@@ -11,6 +11,7 @@ Rules
 3. Lines may be missing.  An outage has also ended when its connection has a later one.
 4. ``never_came_back``: not back, and no line of the connection in the ``silence`` seconds before
    ``as_of``.  ``open``: not back, but with a line since then.
+5. A line's time is its ``t`` (``clock``).
 
 ``facts`` does the work, in one aggregation without a window over lines, so that a client with a
 million lines is a million rows of input and no row of any size.  ``classified`` adds the result of each.
@@ -29,6 +30,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables import clock
 from haclient.analysis.tables.dictionary import dictionary, endpoint_hash, name_hash, with_names
 from haclient.analysis.tables.rollup import SeenValues, micros, roll_up, seen_values
 from haclient.telemetry.schema import Kind
@@ -64,7 +66,7 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
         "*", kind, endpoint_hash().alias("endpoint_hash")
     )
     many_errors, many_endpoints = len(seen.errors) > FEW_ERRORS, len(seen.endpoints) > FEW_ENDPOINTS
-    few = SeenValues(seen.last, () if many_errors else seen.errors, () if many_endpoints else seen.endpoints)
+    few = SeenValues(() if many_errors else seen.errors, () if many_endpoints else seen.endpoints)
     found = _named(lines.groupBy(*EPISODE).agg(*_aggregates(), *_counters(few)), few)
     if many_errors:
         found = _beside(found.drop("reasons"), _reasons(lines))
@@ -74,23 +76,23 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
 
 
 def _aggregates() -> list[Column]:
-    started = sf.unix_micros("time") - micros("attempt_duration")
+    started = sf.unix_micros("t") - micros("attempt_duration")
     highest = {
         "cluster": name_hash("cluster"),
         "service": name_hash("service"),
-        "lost_at": _on(Kind.LOST, "time"),
+        "lost_at": _on(Kind.LOST, "t"),
         "lost_clock": _on(Kind.LOST, "monotonic"),
         "lost_reason": _on(Kind.LOST, name_hash("reason")),
         "generation_before": _on(Kind.LOST, "generation"),
         "endpoint_before": _on(Kind.LOST, "endpoint_hash"),
         "unsettled": _on(Kind.LOST, "unsettled"),
-        "back_at": _on(Kind.CONNECTED, "time"),
+        "back_at": _on(Kind.CONNECTED, "t"),
         "back_clock": _on(Kind.CONNECTED, "monotonic"),
         "reported_duration": _on(Kind.CONNECTED, "outage_duration"),
         "generation_after": _on(Kind.CONNECTED, "generation"),
         "endpoint_after": _on(Kind.CONNECTED, "endpoint_hash"),
         "replayed": _on(Kind.CONNECTED, "replayed"),
-        "last_event_at": sf.col("time"),
+        "last_event_at": sf.col("t"),
         "highest": sf.col("sequence"),
     }
     counted = {
@@ -112,7 +114,7 @@ def _aggregates() -> list[Column]:
         *(sf.count(column).alias(name) for name, column in counted.items()),
         *(_last(column).alias(name) for name, column in last.items()),
         _last(sf.col("kind")).alias("last_type"),
-        sf.min("time").alias("first_line_at"),
+        sf.min("t").alias("first_line_at"),
         sf.min(_on(Kind.ATTEMPT, started)).alias("first_attempt"),
         sf.min("sequence").alias("lowest"),
         (sf.sum(_on(Kind.BACKOFF, micros("backoff_delay"))) / 1e6).alias("backoff_total"),
@@ -214,22 +216,18 @@ def unfinished(found: DataFrame) -> DataFrame:
 def classified(
     found: DataFrame,
     rest: DataFrame,
-    seen: SeenValues,
     *,
-    as_of: datetime | None = None,
+    as_of: int | None,
     silence: float = SILENCE,
 ) -> DataFrame:
     """The columns of ``COLUMNS`` beside those of ``facts`` that others read.
 
     :param found: of ``facts``.
     :param rest: of ``unfinished``; best both are persisted.
-    :param as_of: when the question is asked; the time of the last line without it.
+    :param as_of: when the question is asked, in microseconds since the epoch; ``None`` without lines.
     :param silence: seconds.
     """
-    moment = sf.timestamp_micros(sf.lit(seen.last).cast("bigint"))
-    if as_of is not None:
-        moment = sf.lit(as_of).cast("timestamp")
-    quiet = sf.timestamp_micros(sf.unix_micros(moment) - int(silence * 1e6))
+    quiet = sf.timestamp_micros(sf.lit(as_of).cast("bigint") - int(silence * 1e6))
     episode_result = (
         sf.when(sf.col("superseded"), "back")
         .when(sf.col("gave_up") > 0, "gave_up")
@@ -263,7 +261,8 @@ def published(rows: DataFrame) -> DataFrame:
 
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
     """One row for each episode of each connection; docs/analysis.md has the columns."""
+    moment = clock.as_of(events) if as_of is None else clock.microseconds(as_of)
     rolled_up = roll_up(events).persist()
     seen = seen_values(rolled_up)
     found = facts(events, rolled_up, seen).persist()
-    return published(classified(found, unfinished(found), seen, as_of=as_of, silence=silence))
+    return published(classified(found, unfinished(found), as_of=moment, silence=silence))

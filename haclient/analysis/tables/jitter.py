@@ -45,7 +45,7 @@ def delays(events: DataFrame) -> DataFrame:
         sf.col("backoff_round").alias("round"),
         "cluster",
         (delay / base).alias("ratio"),
-        (sf.unix_micros("time") + micros(delay)).alias("wake"),
+        (sf.unix_micros("t") + micros(delay)).alias("wake"),
         sf.coalesce(at_cap, sf.lit(False)).alias("at_cap"),
     )
 

@@ -201,7 +201,7 @@ def coverage(rolled_up: DataFrame, missing: DataFrame, events: DataFrame) -> Dat
 
 def _dropped(events: DataFrame) -> DataFrame:
     rows = events.where(sf.col("type") == Kind.DROPPED.value).agg(
-        sf.max("time").alias("last"),
+        sf.max("t").alias("last"),
         sf.sum("dropped").alias("dropped"),
         sf.count_distinct("source").alias("writers"),
         sf.lit(None).cast("string").alias("cluster"),

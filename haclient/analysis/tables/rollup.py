@@ -24,12 +24,10 @@ from haclient.telemetry.schema import Kind
 class SeenValues:
     """The distinct values in the lines that later expressions are built from.
 
-    :param last: time of the last line, in microseconds since the epoch; ``None`` without lines.
     :param errors: of failed attempts, in order.
     :param endpoints: hashes of the endpoints that were tried, in order.
     """
 
-    last: int | None
     errors: tuple[str, ...]
     endpoints: tuple[int, ...]
 
@@ -40,9 +38,13 @@ def only(kind: Kind, column: str | Column) -> Column:
 
 
 def micros(seconds: str | Column) -> Column:
-    """Whole microseconds.  Spark's ``round`` writes each number as text and reads it as a decimal."""
+    """Whole microseconds, null where they are too many.
+
+    Spark's ``round`` writes each number as text and reads it as a decimal; its ``cast`` fails the whole job
+    for one number that is too large.
+    """
     column = sf.col(seconds) if isinstance(seconds, str) else seconds
-    return sf.rint(column * 1e6).cast("bigint")
+    return sf.rint(column * 1e6).try_cast("bigint")
 
 
 def materialize(frame: DataFrame) -> DataFrame:
@@ -59,8 +61,8 @@ def roll_up(events: DataFrame) -> DataFrame:
     generation = only(Kind.CONNECTED, "generation").alias("generation")
     return events.groupBy(*keys, generation, only(Kind.LOST, "reason").alias("reason")).agg(
         sf.count("*").alias("lines"),
-        sf.min("time").alias("first_seen"),
-        sf.max("time").alias("last_seen"),
+        sf.min("t").alias("first_seen"),
+        sf.max("t").alias("last_seen"),
         sf.max(only(Kind.BACKOFF, "backoff_max")).alias("backoff_max"),
     )
 
@@ -68,9 +70,8 @@ def roll_up(events: DataFrame) -> DataFrame:
 def seen_values(rolled_up: DataFrame) -> SeenValues:
     """Collect the roll-up's distinct values; this runs the roll-up."""
     row = rolled_up.agg(
-        sf.max(sf.unix_micros("last_seen")).alias("last"),
         sf.sort_array(sf.collect_set(only(Kind.ATTEMPT, "error_type"))).alias("errors"),
         sf.sort_array(sf.collect_set(only(Kind.ATTEMPT, endpoint_hash()))).alias("endpoints"),
     ).first()
     assert row is not None
-    return SeenValues(row["last"], tuple(row["errors"]), tuple(row["endpoints"]))
+    return SeenValues(tuple(row["errors"]), tuple(row["endpoints"]))

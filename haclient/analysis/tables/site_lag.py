@@ -41,7 +41,7 @@ def site_lag(events: DataFrame, *, window: str = WINDOW) -> DataFrame:
     lines = events.where(sf.col("type").isin(Kind.MEMBER_SITE.value, Kind.MEMBER_ANOMALY.value))
     has_lag = sf.col("type") == Kind.MEMBER_SITE.value
     rows = lines.groupBy(
-        sf.window("time", window).alias("window"), "cluster", sf.col("site_link").alias("link")
+        sf.window("t", window).alias("window"), "cluster", sf.col("site_link").alias("link")
     ).agg(
         sf.count_if(has_lag).alias("lines"),
         sf.max(sf.when(has_lag, sf.col("site_sequence"))).alias("sequence"),

@@ -142,7 +142,7 @@ def time_buckets(events: DataFrame, found: DataFrame) -> DataFrame:
     Every table of a storm over time is computed from this one: ``storm_id``, ``tenth`` (long, from the
     start), ``server_address``, ``server_port``, ``error_type``, ``attempts``, ``connected``.
     """
-    begun = sf.unix_micros("time") - sf.coalesce(only(Kind.ATTEMPT, micros("attempt_duration")), sf.lit(0))
+    begun = sf.unix_micros("t") - sf.coalesce(only(Kind.ATTEMPT, micros("attempt_duration")), sf.lit(0))
     lines = events.where(sf.col("type").isin(Kind.ATTEMPT.value, Kind.CONNECTED.value)).select(
         "type", "cluster", "server_address", "server_port", "error_type", begun.alias("at")
     )

@@ -75,7 +75,7 @@ def _roles(spark: SparkSession, *rows: tuple[float, str, str, str]) -> DataFrame
             ("haclient.member.role", _AT + timedelta(seconds=second), cluster, member, role)
             for second, cluster, member, role in rows
         ],
-        "type string, time timestamp, cluster string, member string, role string",
+        "type string, t timestamp, cluster string, member string, role string",
     )
 
 

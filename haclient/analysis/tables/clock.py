@@ -1,0 +1,129 @@
+"""When things happened: ``t``, which a wrong or stepping wall clock does not move.
+
+Rules
+-----
+1. The offset of a process (``source``) is the median of ``time - monotonic``; ``t = monotonic + offset``.
+2. Where three lines in a row agree on another offset, the wall clock was set, and a new piece with an offset
+   of its own begins.  One or two lines with a strange time change nothing.  Offsets agree within
+   ``TOLERANCE``.
+3. A line without a monotonic clock, or without a source, has its ``time`` as ``t``.  Where the ingest has
+   taken a time that is not plausible, the rest of the process places the line.  What nobody can place is
+   left out.
+4. ``as_of`` is when the last ones were heard, not when one clock says it is: the k-th largest of the
+   processes' last ``t``, with k = max(2, 1 % of the processes).  The time of a file says nothing: a copied
+   archive is new.
+
+Nearly all processes have one piece; a small aggregation finds them.  Only the lines of the others are put in
+order, three numbers each.  The pieces are a small table beside the lines: a store of lines needs no ``t``.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from haclient.analysis.tables.dictionary import name_hash
+from haclient.analysis.tables.rollup import micros
+
+TOLERANCE = 0.25  # s; NTP steps a clock that is off by more than 0.128 s, and slews both clocks below that
+LONGEST = 1e10  # s; no machine is up for longer, and sums of microseconds stay in 64 bits
+BROADCAST = 1_000_000  # pieces that each task holds: about 60 MB
+SHARE, FEWEST = 0.01, 2  # of the processes may be ahead of ``as_of``
+
+_ALWAYS = 2**62  # microseconds
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def placed(events: DataFrame) -> DataFrame:
+    """The events with ``t``, a timestamp.
+
+    :param events: distinct lines; best of a store: three of their columns are read once more.
+    """
+    found = pieces(events)
+    few = found.count() <= BROADCAST
+    lines = events.withColumns({"_process": name_hash("source"), "_monotonic": _monotonic()})
+    same = (sf.col("_process") == sf.col("process")) & (sf.col("_monotonic") >= sf.col("begin"))
+    same &= sf.col("_monotonic") < sf.col("end")
+    joined = lines.join(sf.broadcast(found) if few else found, same, "left")
+    t = sf.coalesce(sf.timestamp_micros(sf.col("_monotonic") + sf.col("offset")), "time")
+    return joined.withColumn("t", t).where("t IS NOT NULL").select(*events.columns, "t")
+
+
+def pieces(events: DataFrame) -> DataFrame:
+    """``process`` (hash), ``begin`` and ``end`` by its monotonic clock, ``offset``; microseconds."""
+    lines = _lines(events)
+    width = sf.max("offset") - sf.min("offset")
+    spread = lines.groupBy("process").agg(_median().alias("offset"), width.alias("spread")).localCheckpoint()
+    # closer together than any two that do not agree, so that no line of them begins a piece
+    steady = sf.col("spread") <= _TOLERANCE
+    whole = spread.where(steady).select(
+        "process", sf.lit(-_ALWAYS).alias("begin"), sf.lit(_ALWAYS).alias("end"), "offset"
+    )
+    others = spread.where(~steady).select("process")
+    if others.isEmpty():
+        return whole
+    return whole.unionByName(_stepping(lines.join(others, "process", "left_semi"))).localCheckpoint()
+
+
+_TOLERANCE = int(TOLERANCE * 1e6)
+
+
+def _monotonic() -> Column:
+    return sf.when(sf.abs("monotonic") < LONGEST, micros("monotonic"))
+
+
+def _lines(events: DataFrame) -> DataFrame:
+    """What each line says of its process's clock."""
+    lines = events.select(
+        name_hash("source").alias("process"),
+        _monotonic().alias("monotonic"),
+        sf.unix_micros("time").alias("time"),
+    )
+    known = lines.where("process IS NOT NULL AND monotonic IS NOT NULL AND time IS NOT NULL")
+    return known.select("process", "monotonic", (sf.col("time") - sf.col("monotonic")).alias("offset"))
+
+
+def _median() -> Column:
+    return sf.rint(sf.percentile("offset", sf.lit(0.5))).cast("bigint")
+
+
+def _stepping(lines: DataFrame) -> DataFrame:
+    """The pieces of processes whose clock may have been set."""
+    order = Window.partitionBy("process").orderBy("monotonic", "offset")
+    three = [sf.col("offset"), sf.lead("offset", 1).over(order), sf.lead("offset", 2).over(order)]
+    low, high = sf.least(*three), sf.greatest(*three)
+    middle = three[0] + three[1] + three[2] - low - high  # null for the last two
+    agreed = lines.select("*", sf.when(high - low <= _TOLERANCE, middle).alias("agreed"))
+    before = sf.last("agreed", ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, -1))
+    begins = sf.coalesce((sf.abs(sf.col("agreed") - before) > _TOLERANCE).cast("int"), sf.lit(0))
+    numbered = agreed.withColumn("begins", begins).withColumn("piece", sf.sum("begins").over(order))
+    found = numbered.groupBy("process", "piece").agg(
+        sf.min("monotonic").alias("first"), _median().alias("offset")
+    )
+    ordered = Window.partitionBy("process").orderBy("piece")
+    begin = sf.when(sf.col("piece") == 0, -_ALWAYS).otherwise(sf.col("first"))
+    end = sf.coalesce(sf.lead("first").over(ordered), sf.lit(_ALWAYS))
+    return found.select("process", begin.alias("begin"), end.alias("end"), "offset")
+
+
+def microseconds(moment: datetime) -> int:
+    """Since the epoch."""
+    return (moment - _ZERO) // timedelta(microseconds=1)
+
+
+def as_of(events: DataFrame) -> int | None:
+    """When the question is asked, in microseconds since the epoch; ``None`` without lines.
+
+    :param events: of ``placed``.
+    """
+    last = events.groupBy(name_hash("source").alias("process")).agg(sf.max(sf.unix_micros("t")).alias("last"))
+    last = last.select("last").localCheckpoint()
+    processes = last.count()
+    rank = min(max(FEWEST, math.ceil(SHARE * processes)), processes)
+    row = last.orderBy(sf.desc("last")).limit(rank).agg(sf.min("last").alias("last")).first()
+    assert row is not None
+    moment: int | None = row["last"]
+    return moment
