@@ -134,14 +134,16 @@ WITH clients AS (
          max(back_at) AS back_at, max(lost_at) AS lost_at, sum(attempts) AS attempts,
          max(generation_before) AS generation_before, max(generation_after) AS generation_after
   FROM losses GROUP BY ALL)
-SELECT storm_id, cluster, started_at, max(back_at) AS ended_at, max(lost_at) AS last_loss_at,
+SELECT storm_id, cluster, started_at,
+       CASE WHEN count(back_at) > 0 THEN least(max(back_at), started_at + 86400000000) END AS ended_at,
+       least(max(lost_at), started_at + 86400000000) AS last_loss_at,
        count(*) AS clients_hit, sum(attempts) AS attempts,
        quantile_disc(back_after, 0.5) AS back_50, quantile_disc(back_after, 0.9) AS back_90,
        quantile_disc(back_after, 0.99) AS back_99, max(back_after) AS back_100,
        max(back_after) FILTER (isfinite(back_after)) AS last_back,
        count(*) FILTER (isinf(back_after)) AS never_back,
        max(generation_before) AS generation_before, max(generation_after) AS generation_after
-FROM clients GROUP BY ALL""",
+FROM clients GROUP BY storm_id, cluster, started_at""",
     "marks": """
 WITH begun AS (
   SELECT *, time - CASE WHEN type = 'attempt' THEN CAST(round(attempt_duration * 1e6) AS BIGINT) ELSE 0 END

@@ -200,6 +200,25 @@ def test_a_client_whose_clock_is_slow_does_not_move_the_start_of_a_storm(tables:
     assert (row["clients_hit"], row["started_at"].timestamp()) == (11, START.timestamp())
 
 
+YEARS = -25 * 365 * 86_400.0
+NEVER_SET = STORIES.tell(
+    "two devices without a monotonic clock start in 2001, and get the time in an outage",
+    [
+        *((Kind.ATTEMPT, YEARS + number, {"client_id": name}) for name in "ab" for number in range(60)),
+        *((Kind.LOST, YEARS + 60, {"client_id": name}) for name in "ab"),
+        *((Kind.ATTEMPT, number, {"client_id": name}) for name in "ab" for number in range(3)),
+        *((Kind.CONNECTED, 3.0, {"client_id": name, "outage_duration": 9.0}) for name in "ab"),
+    ],
+    monotonic=None,
+)
+
+
+def test_a_storm_has_an_end_where_a_clock_says_that_it_lasted_for_decades(tables: Tables) -> None:
+    (row,) = of(tables["storms"], NEVER_SET)
+    assert row["ended_at"] - row["started_at"] == timedelta(days=1)
+    assert (row["clients_hit"], row["last_back"]) == (2, 9.0)
+
+
 WHO = [{"client_id": f"client-{number}"} for number in range(3)]
 TWO_OF_THREE = STORIES.tell(
     "two of three are back",

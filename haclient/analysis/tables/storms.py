@@ -9,8 +9,8 @@ Rules
    When a connection is back is counted from there: its own loss by the wall clock, plus its
    downtime by the monotonic clock.  A clock that is set during the storm does no harm.
 3. A share of p is back at the time of the connection with rank ``ceil(p * n)``; null if it never is.
-4. The timeline takes lines by their time, between the start and the last return; it does not
-   ask which outage an attempt belongs to.  An attempt counts when it starts.
+4. The timeline takes lines by their time, between the start and the last return, at most ``EXTENT`` later; it
+   does not ask which outage an attempt belongs to.  An attempt counts when it starts.
 5. The setup rate is the most connections that were set up within one second of the storm; the ideal is
    ``clients_hit / setup_rate``: no order of arrival lets the last one in sooner.  The ratio to it is of those
    that came back: the last of their returns, over their number by the setup rate.
@@ -30,7 +30,8 @@ from haclient.telemetry.schema import Kind
 GAP = 5.0  # s; detection of a dead peer may take some seconds longer on one client than on the next
 LEAST = 2  # connections
 FENCE = 1.5  # quartile distances [1]
-SLICE = 64  # s; how storms and lines find each other in a join
+SLICE = 512  # s; how storms and lines find each other in a join
+EXTENT = 86_400.0  # s; a device that gets the time during an outage may seem to be back decades later
 NEVER = float("inf")
 
 
@@ -113,8 +114,8 @@ def extents(hit: DataFrame, *, least: int = LEAST) -> DataFrame:
     ]
     rows = ranked.groupBy("cluster", "started_at").agg(
         sf.count("*").alias("clients_hit"),
-        sf.max("back_at").alias("ended_at"),
-        sf.max("lost_at").alias("last_loss_at"),
+        _within_extent("back_at").alias("ended_at"),
+        _within_extent("lost_at").alias("last_loss_at"),
         sf.sum("attempts").alias("attempts"),
         *shares,
         sf.max(finite).alias("last_back"),
@@ -130,6 +131,12 @@ def extents(hit: DataFrame, *, least: int = LEAST) -> DataFrame:
 
 
 SHARES = {"back_50": 0.5, "back_90": 0.9, "back_99": 0.99, "back_100": 1.0}
+
+
+def _within_extent(name: str) -> Column:
+    """The last of these times, cut off: a storm is once in a join for every ``SLICE`` that it lasts."""
+    time, latest = sf.unix_micros(name), sf.unix_micros("started_at") + int(EXTENT * 1e6)
+    return sf.timestamp_micros(sf.max(sf.when(time > latest, latest).otherwise(time)))
 
 
 def _finite(column: Column) -> Column:
