@@ -172,11 +172,11 @@ class Stream:
 
     def _refresh(self) -> Summary | None:
         """Make tables, summary and report of all events so far; ``None`` while there are none."""
-        events = narrowed(clock.placed(self._events.everything()), self._job)
+        fresh = self._state / "fresh"
+        events = narrowed(clock.placed(self._distinct(fresh / "events")), self._job)
         self._refreshed = time.monotonic()
         if not events.take(1):
             return None
-        fresh = self._state / "fresh"
         target = SparkOutput(self._spark, str(fresh))
         made = compute(events, self._quarantine.everything(), target)
         summary = conclude(made, events, self._job.out, title=self._job.source)
@@ -184,6 +184,14 @@ class Stream:
         _put(fresh, self._job.out)
         self._stale = False
         return summary
+
+    def _distinct(self, folder: Path) -> DataFrame:
+        """All events; where copies with another time came, without them, from ``folder``."""
+        events = self._events.everything()
+        if not ingest.has_copies(events):
+            return events
+        ingest.store(ingest.distinct(events), str(folder), mode="overwrite")
+        return ingest.read(self._spark, str(folder)).events
 
 
 @contextmanager

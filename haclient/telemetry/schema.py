@@ -73,7 +73,7 @@ ENVELOPE = (
         "id",
         "event_id",
         Type.STRING,
-        "id of the line (UUID, version 7); a second line of the same id is a duplicate",
+        "id of the line (UUID, version 7); a second line of the same source and id is a duplicate",
     ),
     Key(
         "source",

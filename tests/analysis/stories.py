@@ -58,6 +58,7 @@ def rows(name: str, lines: Iterable[Line], **everywhere: Any) -> list[Row]:
             "monotonic": 1000.0 + at,
         }
         known = fixed | everywhere | facts
+        known.setdefault("source", f"/haclient/{known['instance']}")
         known["client_id"] = f"{known['client_id']} of {name}"
         made.append(tuple(known.get(key.column) for key in KEYS))
     return made

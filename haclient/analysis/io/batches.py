@@ -7,7 +7,8 @@ Rules
 * An event is in the batch that brought it first.  A later copy has the same id and the same time, so
   that only the ids of its date are looked at: nothing expires, however late it comes, and the work is
   bounded by a day's ids.  A watermark would drop what a client that was cut off delivers late, and the
-  batch job would not.
+  batch job would not.  A copy with another time stays too; ``ingest.distinct`` decides between them as in a
+  batch job, whichever came first.
 * Many small batches become one when the stream rests.  ``CURRENT`` names the folder that counts, and
   changes by a rename.
 * Batches that an older version wrote are read under today's names (``former``).
@@ -64,8 +65,13 @@ class Batches:
     def fresh(self, batch: int, events: DataFrame) -> DataFrame:
         """Those of ``events`` that no older batch has."""
         dates = [row["date"] for row in events.select("date").distinct().collect()]
-        known = self.before(batch).where(sf.col("date").isin(dates)).select("event_id", "date")
-        return events.join(known, ["event_id", "date"], "left_anti").select(*events.columns)
+        named = [date for date in dates if date is not None]
+        wanted = sf.col("date").isin(named) | (sf.lit(len(named) < len(dates)) & sf.col("date").isNull())
+        key = (*ingest.IDENTITY, *ingest.ORDER)
+        known = self.before(batch).where(wanted)
+        known = known.select(*(sf.col(name).alias(f"known_{name}") for name in key))
+        same = [sf.col(name).eqNullSafe(sf.col(f"known_{name}")) for name in key]
+        return events.join(known, same, "left_anti")
 
     def last(self, *, before: float = float("inf")) -> int | None:
         """The id of the newest batch, of those with a smaller id than ``before``."""

@@ -5,9 +5,11 @@ Rules
 1. A line that is not JSON, or not of the schema, is kept in ``quarantine`` with its file, its text
    and the error.  It never stops the job.  A gzip file that is cut short is read up to the cut, and is
    in ``quarantine`` as a whole, without a text.  Unknown keys are ignored, missing ones are null.
-2. An ``event_id`` counts once.  Lines are written at least once: a second one is a copy.
-3. ``store`` marks its ``event_id`` column as unique, in the metadata of the Parquet schema.  Such a
-   store is not searched for copies again; that would cost one more shuffle of every line.
+2. An ``event_id`` of a ``source`` counts once.  Lines are written at least once: a second one is a copy.  Of
+   copies that differ the one with the earliest time stays, whatever the order of the files.  A line without a
+   source has that of its ``instance``.
+3. ``store`` marks its ``event_id`` column as unique in each source, in the metadata of the Parquet schema.
+   Such a store is not searched for copies again; that would cost one more shuffle of every line.
 4. A time before 2000, or more than a day after it is read, is taken away from its line, and the line is in
    ``quarantine`` too, for ``tables.clock`` can place it by the others of its process.
 5. Former names of keys, columns and types are read as today's (``former``).
@@ -26,7 +28,7 @@ from datetime import UTC, datetime
 from functools import reduce
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis.io import former
@@ -34,8 +36,13 @@ from haclient.telemetry import schema
 from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Type
 
 UNIQUE = {"haclient.unique": True}
+IDENTITY = ("source", "event_id")
+ORDER = ("time", "monotonic", "sequence", "type")
+"""What decides which of several copies stays; copies that are equal in all of it are the same line."""
 _OLDEST = datetime(2000, 1, 1, tzinfo=UTC)  # of a clock that was ever set
 _IMPLAUSIBLE = "a time before 2000, or more than a day ahead of the time when it was read"
+_SOURCE = "/haclient/"  # with the id of the instance: how a client names its process
+_WHOLE_NUMBER = r'(":\s*-?\d+)\.0+(?=\s*[,}])'
 _RFC_3339 = (  # 5.6, with its note on the space; a year of more digits is one of a wrong clock
     r"^[+-]?\d{4,6}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
 )
@@ -114,12 +121,26 @@ def parse(text: DataFrame) -> DataFrame:
     The struct goes through an array of one: what is asked of a plain column, Spark asks of the expression
     that made it, and would parse each line once for every question.
     """
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN}
-    line = sf.from_json("value", f"{schema.ddl()}, {BROKEN} STRING", options)
     lines = text.where(sf.trim("value") != "").select(sf.col("_metadata.file_path").alias("file"), "value")
-    once = sf.transform(sf.array(line), lambda one: sf.struct(one.alias("line"), _stamp(one["time"])))
+    mended = sf.transform(sf.array(_from_json(sf.col("value"))), _with_whole_numbers)
+    once = sf.transform(mended, lambda one: sf.struct(one.alias("line"), _stamp(one["time"])))
     stamped = lines.select("file", "value", sf.inline(once))
     return stamped.withColumn("time", sf.when(_plausible("stamp"), sf.col("stamp")))
+
+
+def _from_json(text: Column) -> Column:
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": BROKEN,
+        "allowNonNumericNumbers": "false",
+    }
+    return sf.from_json(text, f"{schema.ddl()}, {BROKEN} STRING", options)
+
+
+def _with_whole_numbers(line: Column) -> Column:
+    """A line that could not be read, read as if ``5672.0`` were ``5672``, which for JSON it is."""
+    text = sf.regexp_replace("value", _WHOLE_NUMBER, "$1")
+    return sf.when(line[BROKEN].isNotNull(), _from_json(text)).otherwise(line)
 
 
 def _stamp(text: Column) -> Column:
@@ -142,8 +163,13 @@ def events_of(parsed: DataFrame) -> DataFrame:
         if key.type is not Type.TIMESTAMP
     ]
     inner = [_value(key).alias(key.column) for key in DATA]
-    rows = parsed.where(_error().isNull()).select("time", *outer, *inner)
+    rows = _sourced(parsed.where(_error().isNull()).select("time", *outer, *inner))
     return rows.select(*(key.column for key in KEYS), sf.to_date("time").alias("date"))
+
+
+def _sourced(rows: DataFrame) -> DataFrame:
+    """The rows, each with a source where that can be told: a copy of a line has the same."""
+    return rows.withColumn("source", sf.coalesce("source", sf.concat(sf.lit(_SOURCE), "instance")))
 
 
 def _value(key: Key) -> Column:
@@ -165,8 +191,10 @@ def read_parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Parquet with the columns of the schema; those that it lacks are null."""
     frames = (spark.read.parquet(path) for path in paths)
     rows = reduce(DataFrame.unionByName, (_complete(former.current(frame)) for frame in frames))
-    return rows.withColumn("time", sf.when(_plausible("time"), sf.col("time"))).withColumn(
-        "date", sf.to_date("time")
+    return (
+        _sourced(rows)
+        .withColumn("time", sf.when(_plausible("time"), sf.col("time")))
+        .withColumn("date", sf.to_date("time"))
     )
 
 
@@ -184,10 +212,18 @@ def implausible_times(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def distinct(events: DataFrame, *, single: bool = False) -> DataFrame:
-    """One row for each ``event_id``; ``single`` if all rows are of one folder, which may be a store."""
+    """One row for each id of a source; ``single`` if all rows are of one folder, which may be a store."""
     if single and events.schema["event_id"].metadata == UNIQUE:
         return events
-    return events.dropDuplicates(["event_id"])
+    copies = Window.partitionBy(*IDENTITY).orderBy(*(sf.asc_nulls_last(name) for name in ORDER))
+    return events.withColumn("_copy", sf.row_number().over(copies)).where("_copy = 1").drop("_copy")
+
+
+def has_copies(events: DataFrame) -> bool:
+    """Whether an id of a source is there twice; this looks at one number of each line."""
+    identity = sf.xxhash64(*IDENTITY).alias("identity")
+    counted = events.groupBy(identity).agg(sf.count("*").alias("lines"))
+    return not counted.where("lines > 1").isEmpty()
 
 
 def store(events: DataFrame, path: str, *, mode: str = "errorifexists") -> None:

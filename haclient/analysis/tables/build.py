@@ -79,7 +79,8 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     """
     rolled_up = materialize(rollup.roll_up(events))
     seen = rollup.seen_values(rolled_up)
-    outages = episodes.facts(events, rolled_up, seen).persist()
+    known = episodes.facts(events, rolled_up, seen).persist()
+    outages = known.where("known > 0")
     rest = episodes.unfinished(outages).localCheckpoint()
     as_of = clock.as_of(events) if options.as_of is None else clock.microseconds(options.as_of)
     rows = episodes.classified(outages, rest, as_of=as_of, silence=options.silence)
@@ -94,11 +95,12 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     drawn = jitter.delays(events)
     yield jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
     yield members.members(rolled_up, members.connects(events), rows)
-    missing = materialize(members.gaps(rows))
-    yield members.alarms(rolled_up, rows, missing, events)
+    missing = members.gaps(known).localCheckpoint()
+    dropped = materialize(members.drops(events, missing))
+    yield members.alarms(rolled_up, rows, missing, dropped)
     yield not_recovered.not_recovered(rows, dictionary.dictionary(rolled_up))
     yield advice.advice(rows, storm_rows, rolled_up)
-    yield members.coverage(rolled_up, missing, events)
+    yield members.coverage(rolled_up, missing, dropped)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))
 
 

@@ -55,14 +55,15 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
     """Everything that the lines say about each episode, before it is classified.
 
     Beside the columns of ``episodes`` it has those that ``not_recovered`` and the alarms need:
-    ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint`` and ``last_state``,
-    ``lines``, and the lowest and highest ``sequence``.
+    ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint``, ``last_state`` and
+    ``process``, ``lines``, and the lowest and highest ``sequence``.  A row with ``known`` of 0 is no episode:
+    it has lines of unknown types only, which are needed for the sequence.
 
     :param rolled_up: ``roll_up(events)``; best persisted.
     :param seen: of the same.
     """
     kind = _number(sf.col("type"), KINDS).alias("kind")  # compared for each aggregate of each line
-    lines = events.where(sf.col("type").isin(*KINDS)).select(
+    lines = events.where(sf.col("type").isin(*KINDS) | _unknown()).select(
         "*", kind, endpoint_hash().alias("endpoint_hash")
     )
     many_errors, many_endpoints = len(seen.errors) > FEW_ERRORS, len(seen.endpoints) > FEW_ENDPOINTS
@@ -73,6 +74,14 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
     if many_endpoints:
         found = _beside(found.drop("members_tried"), _members_tried(lines))
     return with_names(found, dictionary(rolled_up), *NAMED)
+
+
+def _unknown() -> Column:
+    """Whether a line is a connection's, of a type that only a later version knows: it has its number too."""
+    numbered = (
+        sf.col("client_id").isNotNull() & sf.col("connection").isNotNull() & sf.col("sequence").isNotNull()
+    )
+    return numbered & ~sf.col("type").startswith("haclient.member.")
 
 
 def _aggregates() -> list[Column]:
@@ -94,6 +103,7 @@ def _aggregates() -> list[Column]:
         "replayed": _on(Kind.CONNECTED, "replayed"),
         "last_event_at": sf.col("t"),
         "highest": sf.col("sequence"),
+        "process": name_hash("source"),
     }
     counted = {
         "attempts": _on(Kind.ATTEMPT, sf.lit(1)),
@@ -103,6 +113,7 @@ def _aggregates() -> list[Column]:
         "gave_up": _on(Kind.GAVE_UP, sf.lit(1)),
         "closed": _on(Kind.CLOSED, sf.lit(1)),
         "lines": sf.col("sequence"),
+        "known": sf.col("kind"),
     }
     last = {
         "last_error": name_hash("error_type"),
@@ -264,5 +275,5 @@ def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float
     moment = clock.as_of(events) if as_of is None else clock.microseconds(as_of)
     rolled_up = roll_up(events).persist()
     seen = seen_values(rolled_up)
-    found = facts(events, rolled_up, seen).persist()
+    found = facts(events, rolled_up, seen).where("known > 0").persist()
     return published(classified(found, unfinished(found), as_of=moment, silence=silence))

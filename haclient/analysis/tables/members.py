@@ -6,9 +6,10 @@ that sees everything has few different values then, however many attempts.
 Alarms
 ------
 ``split_claim``: two endpoints served clients under one generation, each of them more than ``SKEW`` seconds
-after the other had begun to [1].  The times are those of the clients' wall clocks.
+after the other had begun to [1].  The times are those of ``clock``.
 ``generation_backwards``: a client found a lower generation after an outage than it had before.
-``lost_telemetry``: numbers are missing in a connection's sequence, or a writer says that it dropped lines.
+``lost_telemetry``: numbers are missing in the sequences of connections.  Writers that say that they dropped
+more lines than are missing there, at the ends of connections, are an alarm of their own: no loss is in two.
 
 [1] docs/replication.md: a generation belongs to one primary.
 """
@@ -20,7 +21,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.dictionary import endpoint_hash
+from haclient.analysis.tables.dictionary import endpoint_hash, name_hash
 from haclient.analysis.tables.episodes import CONNECTION
 from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
@@ -105,14 +106,15 @@ def _losses(episodes: DataFrame) -> DataFrame:
     )
 
 
-def alarms(rolled_up: DataFrame, outages: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
+def alarms(rolled_up: DataFrame, outages: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
     """One row for each alarm; docs/analysis.md has the columns.
 
     :param rolled_up: of ``rollup.roll_up``.
     :param outages: rows of ``episodes.classified``.
     :param missing: of ``gaps``.
+    :param dropped: of ``drops``.
     """
-    made = (_split_claims(rolled_up), _backwards(outages), _missing(missing), _dropped(events))
+    made = (_split_claims(rolled_up), _backwards(outages), _missing(missing), _dropped(dropped))
     return reduce(DataFrame.unionByName, made)
 
 
@@ -162,53 +164,67 @@ def _backwards(outages: DataFrame) -> DataFrame:
     return rows.select(*_alarm("generation_backwards", sf.col("first"), detail, sf.array("endpoint_after")))
 
 
-def gaps(outages: DataFrame) -> DataFrame:
-    """The lines that are missing in the sequences of each cluster's connections, and of how many of them."""
-    connections = outages.groupBy(*CONNECTION).agg(
+def gaps(known: DataFrame) -> DataFrame:
+    """The connections with numbers missing in their sequences.
+
+    Columns: ``cluster``, ``process``, ``last`` (line) and ``missing``.
+
+    :param known: of ``episodes.facts``, with the lines of unknown types.
+    """
+    connections = known.groupBy(*CONNECTION).agg(
         sf.max("cluster").alias("cluster"),
-        sf.max("last_event_at").alias("last_event_at"),
+        sf.max("process").alias("process"),
+        sf.max("last_event_at").alias("last"),
         (sf.max("highest") - sf.min("lowest") + 1 - sf.sum("lines")).alias("missing"),
     )
+    return connections.where("missing > 0").select("cluster", "process", "last", "missing")
+
+
+def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
+    """One row: lines that writers dropped beside those that are missing, of how many writers, and when last.
+
+    :param missing: of ``gaps``.
+    """
+    reported = (
+        events.where(sf.col("type") == Kind.DROPPED.value)
+        .groupBy(name_hash("source").alias("process"))
+        .agg(sf.sum("dropped").alias("dropped"), sf.max("t").alias("last"))
+    )
+    its = missing.groupBy(sf.col("process").alias("its")).agg(sf.sum("missing").alias("missing"))
+    both = reported.join(its, sf.col("process").eqNullSafe(sf.col("its")), "left")
+    beside = sf.col("dropped") - sf.coalesce("missing", sf.lit(0))
     return (
-        connections.where("missing > 0")
-        .groupBy("cluster")
-        .agg(
-            sf.max("last_event_at").alias("last"),
-            sf.sum("missing").alias("missing"),
-            sf.count("*").alias("clients"),
-        )
+        both.select("last", beside.alias("dropped"))
+        .where("dropped > 0")
+        .agg(sf.max("last").alias("last"), sf.sum("dropped").alias("dropped"), sf.count("*").alias("writers"))
     )
 
 
 def _missing(rows: DataFrame) -> DataFrame:
+    found = rows.groupBy("cluster").agg(
+        sf.max("last").alias("last"), sf.sum("missing").alias("missing"), sf.count("*").alias("clients")
+    )
     detail = sf.concat("missing", sf.lit(" lines are missing, of "), "clients", sf.lit(" connections"))
-    return rows.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))
+    return found.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))
 
 
-def coverage(rolled_up: DataFrame, missing: DataFrame, events: DataFrame) -> DataFrame:
-    """One row: how many lines there are, how many are missing in sequences, how many writers dropped.
+def coverage(rolled_up: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
+    """One row: how many lines there are, are missing in sequences, and were dropped beside those.
 
     :param rolled_up: of ``rollup.roll_up``.
     :param missing: of ``gaps``.
+    :param dropped: of ``drops``.
     """
 
     def total(rows: DataFrame, name: str) -> DataFrame:
         return rows.agg(sf.coalesce(sf.sum(name), sf.lit(0)).alias(name))
 
-    drops = events.where(sf.col("type") == Kind.DROPPED.value)
-    return total(rolled_up, "lines").crossJoin(total(missing, "missing")).crossJoin(total(drops, "dropped"))
+    return total(rolled_up, "lines").crossJoin(total(missing, "missing")).crossJoin(total(dropped, "dropped"))
 
 
-def _dropped(events: DataFrame) -> DataFrame:
-    rows = events.where(sf.col("type") == Kind.DROPPED.value).agg(
-        sf.max("t").alias("last"),
-        sf.sum("dropped").alias("dropped"),
-        sf.count_distinct("source").alias("writers"),
-        sf.lit(None).cast("string").alias("cluster"),
-    )
+def _dropped(rows: DataFrame) -> DataFrame:
     detail = sf.concat(
         "dropped", sf.lit(" lines were dropped by "), "writers", sf.lit(" processes: queue or disk was full")
     )
-    return rows.where("dropped > 0").select(
-        *_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints())
-    )
+    named = rows.where("dropped > 0").withColumn("cluster", sf.lit(None).cast("string"))
+    return named.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))

@@ -4,8 +4,8 @@ Rules
 -----
 * Exact: percentiles are those of all values, not estimates.
 * A metric without anything to measure is null, a count of nothing is 0.
-* A dropped line leaves a gap in its connection's sequence, so that gaps count it already.  What was
-  dropped counts only where it exceeds the gaps: at the end of a connection there is no gap to see.
+* A dropped line leaves a gap in its connection's sequence, so that gaps count it already.  ``coverage`` has
+  what a process dropped beyond its gaps: at the end of a connection there is no gap to see.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
         (row,) = frame.collect()
         found |= row.asDict()
     found["events"] = found.pop("lines")
-    found["lost_lines"] = max(found.pop("missing") or 0, found.pop("dropped") or 0)
+    found["lost_lines"] = (found.pop("missing") or 0) + (found.pop("dropped") or 0)
     found["alarms"] = tables["alarms"].count()
     found["bad_lines"] = tables["quarantine"].count()
     return {name: found[name] for name in METRICS}
