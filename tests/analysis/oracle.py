@@ -66,7 +66,7 @@ _TABLES = {
     "quarantine": "SELECT line FROM text WHERE NOT json_valid(line)",
     "episodes": """
 WITH facts AS (
-  SELECT client_id, instance, connection, outage,
+  SELECT client_id, instance, source, connection, outage,
          max(cluster) AS cluster, max(outage_id) AS outage_id, max(service) AS service,
          max(time) FILTER (type = 'lost') AS lost_at,
          max(monotonic) FILTER (type = 'lost') AS lost_clock,
@@ -92,10 +92,27 @@ WITH facts AS (
          max(unsettled) FILTER (type = 'lost') AS unsettled,
          max(replayed) FILTER (type = 'connected') AS replayed,
          bool_or(type = 'gave_up') AS gave_up, bool_or(type = 'closed') AS closed,
+         coalesce(bool_or(type = 'alive' AND state = 'connected'), false) AS said_connected,
          max(time) AS last_event_at, max(sequence) - min(sequence) AS span, count(*) AS lines
-  FROM events WHERE client_id IS NOT NULL GROUP BY ALL)
+  FROM events WHERE client_id IS NOT NULL GROUP BY ALL),
+lives AS (SELECT client_id, instance, source, min(first_line_at) AS began FROM facts GROUP BY ALL),
+processes AS (SELECT instance, source, min(began) AS began FROM lives GROUP BY ALL),
+known AS (
+  SELECT facts.*, ({as_of}) AS as_of, coalesce(lost_at, first_line_at) AS began_at,
+         greatest((SELECT max(began) FROM lives WHERE lives.client_id = facts.client_id),
+                  (SELECT max(began) FROM processes WHERE processes.instance = facts.instance)) AS newest,
+         back_at IS NOT NULL OR said_connected OR outage < max(outage) OVER
+           (PARTITION BY client_id, instance, source, connection) AS back
+  FROM facts),
+ended AS (
+  SELECT *,
+         CASE WHEN back THEN 'back' WHEN gave_up THEN 'gave_up' WHEN closed THEN 'closed'
+              WHEN newest > last_event_at OR last_event_at < as_of - 120000000 AND newest > began_at
+              THEN 'replaced'
+              WHEN last_event_at < as_of - 120000000 THEN 'silent' ELSE 'open' END AS episode_result
+  FROM known)
 SELECT cluster, client_id, connection, outage, outage_id, service, instance, outage = 1 AS first_connect,
-       lost_at, coalesce(lost_at, first_line_at) AS began_at, first_attempt_at, back_at,
+       lost_at, began_at, first_attempt_at, back_at,
        CASE WHEN back_at IS NOT NULL
             THEN coalesce(round(back_clock - lost_clock, 6), reported_duration, (back_at - lost_at) / 1e6)
        END AS downtime,
@@ -105,12 +122,11 @@ SELECT cluster, client_id, connection, outage, outage_id, service, instance, out
        attempts, redirects, members_tried, coalesce(reasons, MAP {}) AS reasons, lost_reason,
        retry_after_honored, backoffs, backoff_total, generation_before, generation_after,
        endpoint_before, endpoint_after, unsettled, replayed,
-       CASE WHEN back_at IS NOT NULL OR outage < max(outage) OVER
-                                           (PARTITION BY client_id, instance, connection) THEN
-            'back' WHEN gave_up THEN 'gave_up' WHEN closed THEN 'closed'
-            WHEN last_event_at < ({as_of}) - 120000000 THEN 'never_came_back'
-            ELSE 'open' END AS episode_result
-FROM facts""",
+       episode_result,
+       CASE WHEN episode_result IN ('gave_up', 'open', 'silent') THEN greatest((as_of - began_at) / 1e6, 0.0)
+       END AS longer_than,
+       outage = 1 AND NOT back AND as_of - began_at > 60000000 AS never_connected
+FROM ended""",
     "losses": """
 WITH lost AS (
   SELECT *, lost_at - lag(lost_at) OVER (PARTITION BY cluster ORDER BY lost_at) AS pause
@@ -263,9 +279,9 @@ WITH last AS (
 SELECT client_id, connection, service, instance, cluster, last_seen, last_type, last_error, last_endpoint,
        CASE WHEN episode_result = 'gave_up' THEN 'gave up'
              WHEN last_type = 'haclient.connection.lost' THEN 'lost'
-            ELSE coalesce(state, 'reconnecting') END AS last_state, outage_id
+            ELSE coalesce(state, 'reconnecting') END AS last_state, outage_id, episode_result, never_connected
 FROM episodes JOIN last USING (client_id, instance, connection, outage)
-WHERE episode_result IN ('gave_up', 'never_came_back')""",
+WHERE episode_result IN ('gave_up', 'silent') OR never_connected""",
     "advice": """
 WITH worst AS (SELECT max(clients_hit) AS clients, max(setup_rate) AS rate FROM storms),
 slow AS (SELECT quantile_cont(downtime, 0.999) AS slow, count(downtime) AS n FROM episodes

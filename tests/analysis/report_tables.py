@@ -69,9 +69,10 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "p90": 10.2,
                 "p99": 11.4,
                 "max": 11.7,
-                "never_back": 3,
                 "gave_up": 1,
-                "still_open": 0,
+                "open": 0,
+                "silent": 3,
+                "never_connected": 2,
             }
         ],
         "ecdf": [{"downtime": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],

@@ -9,7 +9,7 @@ from haclient.analysis.thresholds import METRICS, Threshold, broken, parse
     ("text", "expected"),
     [
         ("p99_downtime>5", Threshold("p99_downtime", ">", 5.0)),
-        (" never_back >= 1 ", Threshold("never_back", ">=", 1.0)),
+        (" silent >= 1 ", Threshold("silent", ">=", 1.0)),
         ("back<1e3", Threshold("back", "<", 1000.0)),
         ("lost_lines!=0", Threshold("lost_lines", "!=", 0.0)),
     ],
@@ -36,11 +36,11 @@ def test_what_is_no_condition_is_refused_with_the_reason(text: str, complaint: s
 
 
 def test_a_threshold_is_broken_when_its_condition_holds() -> None:
-    given = [parse("p99_downtime>5"), parse("never_back>=1"), parse("alarms>0")]
-    figures = {"p99_downtime": 5.0, "never_back": 1, "alarms": 3}
+    given = [parse("p99_downtime>5"), parse("silent>=1"), parse("alarms>0")]
+    figures = {"p99_downtime": 5.0, "silent": 1, "alarms": 3}
 
     assert broken(given, figures) == [
-        "never_back is 1, and must not be >= 1",
+        "silent is 1, and must not be >= 1",
         "alarms is 3, and must not be > 0",
     ]
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from haclient.analysis.tables import episodes as episodes_module
 from haclient.analysis.tables.build import Options, all_tables
 from haclient.analysis.tables.episodes import episodes
+from haclient.analysis.tables.summary import of_episodes
 from haclient.telemetry.schema import Kind
 from tests.analysis.stories import START, Line, Stories, framed, rows
 
@@ -28,8 +30,10 @@ def tables(spark: SparkSession) -> Iterator[Tables]:
     """The tables of all stories."""
     options = Options(as_of=START + timedelta(seconds=AS_OF), silence=SILENCE)
     made = all_tables(STORIES.frame(spark), options)
-    names = ("episodes", "storms", "jitter", "alarms")
-    yield {name: [row.asDict() for row in made[name].collect()] for name in names}
+    names = ("episodes", "storms", "jitter", "alarms", "not_recovered")
+    found = {name: [row.asDict() for row in made[name].collect()] for name in names}
+    of_ends = of_episodes(made["episodes"].where(sf.col("cluster") == ENDS))
+    yield found | {"summary of ends": [row.asDict() for row in of_ends.collect()]}
     spark.catalog.clearCache()
 
 
@@ -96,12 +100,84 @@ def ended(name: str, last: Kind, quiet: float) -> str:
         (ended("gave up", Kind.GAVE_UP, 0.0), "gave_up"),
         (ended("closed", Kind.CLOSED, 0.0), "closed"),
         (ended("heard of", Kind.BACKOFF, SILENCE - 1.0), "open"),
-        (ended("not heard of", Kind.BACKOFF, SILENCE + 1.0), "never_came_back"),
+        (ended("not heard of", Kind.BACKOFF, SILENCE + 1.0), "silent"),
     ],
 )
 def test_how_an_outage_without_a_return_ended(tables: Tables, story: str, episode_result: str) -> None:
     (row,) = of(tables["episodes"], story)
     assert row["episode_result"] == episode_result
+
+
+def one(client: str, *lines: tuple[Kind, float], **everywhere: Any) -> list[Line]:
+    return [(kind, at, {"client_id": client} | everywhere) for kind, at in lines]
+
+
+ENDS = STORIES.tell(
+    "ends",
+    [
+        *one("back", (Kind.LOST, 0.0), (Kind.CONNECTED, 5.0)),
+        *one("back, after all", (Kind.LOST, 0.0), (Kind.GAVE_UP, 1.0)),
+        *one("back, after all", (Kind.LOST, 9.0), (Kind.CONNECTED, 10.0), outage=3),
+        (Kind.LOST, 0.0, {"client_id": "back, it says"}),
+        (Kind.ALIVE, 60.0, {"client_id": "back, it says", "state": "connected"}),
+        *one("gave up", (Kind.LOST, 0.0), (Kind.GAVE_UP, 3.0), (Kind.CLOSED, 4.0)),
+        *one("closed", (Kind.LOST, 0.0), (Kind.CLOSED, 3.0)),
+        *one("closed", (Kind.CONNECTED, 9.0), instance="two", outage=1),
+        *one("replaced", (Kind.LOST, 0.0), (Kind.BACKOFF, 110.0)),
+        *one("replaced", (Kind.CONNECTED, 111.0), instance="two", outage=1),
+        *one("replaced while it died", (Kind.LOST, 0.0), (Kind.BACKOFF, 1.0)),
+        *one("replaced while it died", (Kind.CONNECTED, 0.5), instance="two", outage=1),
+        *one("open", (Kind.LOST, 0.0), (Kind.BACKOFF, 2.0)),
+        *one("open beside another", (Kind.LOST, 0.0), (Kind.BACKOFF, 100.0)),
+        *one("open beside another", (Kind.CONNECTED, 50.0), instance="two", outage=1),
+        *one("silent", (Kind.LOST, 0.0), (Kind.BACKOFF, 1.9)),
+        *one("silent, and older", (Kind.LOST, 1.0)),
+        *one("silent, and older", (Kind.CONNECTED, 0.0), instance="two", outage=1),
+        *one("never there", (Kind.ATTEMPT, 61.9), (Kind.GAVE_UP, 62.0), outage=1),
+        *one("too young to say", (Kind.ATTEMPT, 62.0), outage=1),
+        *one("there, the line is lost", (Kind.ATTEMPT, 0.0), outage=1),
+        *one("there, the line is lost", (Kind.LOST, 8.0), (Kind.CONNECTED, 9.0)),
+    ],
+)
+
+
+def test_every_outage_ends_in_exactly_one_of_six_ways(tables: Tables) -> None:
+    outages = [row for row in of(tables["episodes"], ENDS) if not row["first_connect"]]
+    found = {
+        (row["client_id"].removesuffix(" of ends"), row["outage"]): (
+            row["episode_result"],
+            row["longer_than"],
+        )
+        for row in outages
+    }
+    assert found == {
+        ("back", 2): ("back", None),
+        ("back, after all", 2): ("back", None),
+        ("back, after all", 3): ("back", None),
+        ("back, it says", 2): ("back", None),
+        ("gave up", 2): ("gave_up", AS_OF),
+        ("closed", 2): ("closed", None),
+        ("replaced", 2): ("replaced", None),
+        ("replaced while it died", 2): ("replaced", None),
+        ("open", 2): ("open", AS_OF),
+        ("open beside another", 2): ("open", AS_OF),
+        ("silent", 2): ("silent", AS_OF),
+        ("silent, and older", 2): ("silent", AS_OF - 1.0),
+        ("there, the line is lost", 2): ("back", None),
+    }
+    (counted,) = tables["summary of ends"]
+    ways = ("back", "gave_up", "closed", "replaced", "open", "silent")
+    assert tuple(counted[way] for way in ways) == (5, 1, 1, 2, 2, 2)
+    assert counted["outages"] == sum(counted[way] for way in ways) == len(outages)
+    assert counted["back_untimed"] == 2
+
+
+def test_a_first_connect_that_is_not_back_after_a_minute_never_was(tables: Tables) -> None:
+    never = [row["client_id"] for row in of(tables["episodes"], ENDS) if row["never_connected"]]
+    assert never == ["never there of ends"]
+    assert tables["summary of ends"][0]["never_connected"] == 1
+    gone = {row["client_id"].removesuffix(" of ends") for row in of(tables["not_recovered"], ENDS)}
+    assert gone == {"gave up", "silent", "silent, and older", "never there"}
 
 
 A, B = ({"server_address": name, "server_port": 5672, "attempt_duration": 0.5} for name in "ab")

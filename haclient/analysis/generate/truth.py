@@ -14,9 +14,7 @@ def truth(fleet: Fleet, rows: DataFrame) -> DataFrame:
     count = sf.size("steps")
     tries = sf.filter("steps", lambda step: step["kind"] == Kind.ATTEMPT.value)
     lost = sf.filter(sf.sequence(sf.lit(1), count), lambda n: fleet.is_lost(sf.col("before") + n))
-    episode_result = sf.when(sf.col("end") == "dies", "never_came_back").when(
-        sf.col("end") == "gives up", "gave_up"
-    )
+    episode_result = sf.when(sf.col("end") == "dies", "silent").when(sf.col("end") == "gives up", "gave_up")
     return rows.select(
         "client_id",
         sf.lit(1).cast("bigint").alias("connection"),

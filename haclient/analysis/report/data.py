@@ -46,8 +46,10 @@ ROWS = {
 """Rows that are shown of a table."""
 
 _HEADLINE = {
-    **{name: name for name in ("outages", "back", "never_back", "gave_up")},
-    "still_open": "open",
+    **{
+        name: name
+        for name in ("outages", "back", "gave_up", "closed", "replaced", "open", "silent", "never_connected")
+    },
     **{name: f"{name}_downtime" for name in ("p50", "p90", "p99", "max")},
 }
 """Metrics of the headline, by their names there."""
@@ -151,11 +153,12 @@ def headline(episodes: DataFrame, summary: Mapping[str, float | None]) -> DataFr
 def ecdf(episodes: DataFrame) -> DataFrame:
     """Share of the outages that had ended after ``downtime`` seconds; at most 60 points a decade.
 
-    The share is of all outages but those that the application ended itself: what never came back keeps
-    the curve below one.  The times are grouped on a logarithmic grid, and each group stands at its
-    longest time, where the share is exact.
+    The share is of all outages but those that the application ended itself, or a newer life of the client:
+    what is not back keeps the curve below one.  The times are grouped on a logarithmic grid, and each group
+    stands at its longest time, where the share is exact.
     """
-    outages = episodes.where(~sf.col("first_connect") & ~sf.col("episode_result").eqNullSafe("closed"))
+    ended = sf.coalesce(sf.col("episode_result").isin("closed", "replaced"), sf.lit(False))
+    outages = episodes.where(~sf.col("first_connect") & ~ended)
     cell = sf.ceil(
         sf.log10(sf.when(sf.col("downtime") < _SHORTEST, _SHORTEST).otherwise(sf.col("downtime")))
         * _ECDF_PER_DECADE

@@ -24,26 +24,36 @@ def summary(headline: Row) -> str:
     """What happened, in one or two sentences."""
     outages = headline.get("outages") or 0
     if not outages:
-        return "No connection was lost."
+        return " ".join(["No connection was lost.", *_unhappy(headline)])
     clients = counted(headline.get("clients_hit"), "connection")
     text = f"{counted(outages, 'outage')} hit {clients}."
     if headline.get("p50") is not None:
         half, most = svg.seconds(headline["p50"]), svg.seconds(headline.get("p99"))
         text += f" Half of those that came back were down for at most {half}, 99 % for at most {most}."
-    never, gave_up = headline.get("never_back") or 0, headline.get("gave_up") or 0
-    if never:
-        text += f" {counted(never, 'connection')} never came back."
-    if gave_up:
-        text += f" {counted(gave_up, 'connection')} gave up."
-    if not never + gave_up:
-        text += " None was left behind." if not headline.get("still_open") else ""
-    return text
+    return " ".join([text, *(_unhappy(headline) or ["None was left behind."])])
+
+
+def _unhappy(headline: Row) -> list[str]:
+    """A sentence for each kind of outage that did not end well."""
+    kinds = {
+        "open": "is still searching|are still searching",
+        "silent": "went silent before it was back|went silent before they were back",
+        "gave_up": "gave up|gave up",
+        "never_connected": "never connected|never connected",
+    }
+    found = []
+    for name, verbs in kinds.items():
+        count = headline.get(name) or 0
+        one, several = verbs.split("|")
+        if count:
+            found.append(f"{counted(count, 'connection')} {one if count == 1 else several}.")
+    return found
 
 
 def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
     """The headline: label, value, and whether it is bad news."""
     outages = headline.get("outages") or 0
-    never = headline.get("never_back") or 0
+    gone = sum(headline.get(name) or 0 for name in ("silent", "gave_up", "never_connected"))
     of_all = headline.get("connections")
     return [
         ("outages", svg.number(outages), False),
@@ -55,7 +65,7 @@ def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
         ("downtime, p50", svg.seconds(headline.get("p50")), False),
         ("downtime, p99", svg.seconds(headline.get("p99")), False),
         ("downtime, longest", svg.seconds(headline.get("max")), False),
-        ("never came back", svg.number(never), never > 0),
+        ("not recovered", svg.number(gone), gone > 0),
         ("alarms", svg.number(alarms), alarms > 0),
     ]
 

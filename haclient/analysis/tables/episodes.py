@@ -2,16 +2,20 @@
 
 Rules
 -----
-1. A connection is ``client_id``, ``instance`` and ``connection``: a client that starts again under its
-   old id is another one.  Its episodes are numbered in ``outage``; 1 is the first connect, later ones
-   are outages.
+1. A connection is ``client_id``, ``instance``, ``process`` (hash of its source) and ``connection``: a client
+   that starts again under its old id is another one.  Its episodes are numbered in ``outage``; 1 is the first
+   connect, later ones are outages.
 2. Downtime is measured by the monotonic clock of the client: the difference of the lines ``lost`` and
    ``connected``, or the duration that ``connected`` reports where the ``lost`` line is missing.  Only without
    both is it the difference of the two wall clocks; ``clock`` names the clock.
-3. Lines may be missing.  An outage has also ended when its connection has a later one.
-4. ``never_came_back``: not back, and no line of the connection in the ``silence`` seconds before
-   ``as_of``.  ``open``: not back, but with a line since then.
-5. A line's time is its ``t`` (``clock``).
+3. Lines may be missing.  An outage has also ended when its connection has a later one, or says on an
+   ``alive`` line that it is connected: it is back, at a time that is not known.
+4. ``episode_result`` is the first of these that holds: ``back``; ``gave_up``; ``closed``; ``replaced``, when
+   the client began a newer life after its last line here, or after its loss if it is silent; ``open``, with
+   a line in the ``silence`` seconds before ``as_of``; ``silent``.  Every loss has exactly one.
+5. An episode that is open, silent or was given up is ``longer_than`` the time from its loss to ``as_of``.
+6. A first connect is ``never_connected`` when it is not back, ``PATIENCE`` seconds after it began.
+7. A line's time is its ``t`` (``clock``).
 
 ``facts`` does the work, in one aggregation without a window over lines, so that a client with a
 million lines is a million rows of input and no row of any size.  ``classified`` adds the result of each.
@@ -36,7 +40,11 @@ from haclient.analysis.tables.rollup import SeenValues, micros, roll_up, seen_va
 from haclient.telemetry.schema import Kind
 
 SILENCE = 120.0  # s: two intervals of the `alive` lines
-CONNECTION = ("client_id", "instance", "connection")
+PATIENCE = 60.0  # s; a first connect may take that long
+CONNECTION = ("client_id", "instance", "process", "connection")
+LASTING = ("gave_up", "open", "silent")
+"""Results of episodes that nobody has seen the end of."""
+
 EPISODE = (*CONNECTION, "outage")
 NAMED = ("cluster", "service", "lost_reason", "endpoint_before", "endpoint_after")
 FEW_ERRORS, FEW_ENDPOINTS = 32, 62  # counters of one row, and bits of a number
@@ -48,6 +56,7 @@ COLUMNS = (
     *("attempts", "redirects", "members_tried", "reasons", "lost_reason"),
     *("retry_after_honored", "backoffs", "backoff_total", "generation_before", "generation_after"),
     *("endpoint_before", "endpoint_after", "unsettled", "replayed", "episode_result"),
+    *("longer_than", "never_connected"),
 )
 
 
@@ -55,8 +64,8 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
     """Everything that the lines say about each episode, before it is classified.
 
     Beside the columns of ``episodes`` it has those that ``not_recovered`` and the alarms need:
-    ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint``, ``last_state`` and
-    ``process``, ``lines``, and the lowest and highest ``sequence``.  A row with ``known`` of 0 is no episode:
+    ``last_event_at``, ``last_type``, the hashes ``last_error``, ``last_endpoint`` and ``last_state``,
+    ``lines``, and the lowest and highest ``sequence``.  A row with ``known`` of 0 is no episode:
     it has lines of unknown types only, which are needed for the sequence.
 
     :param rolled_up: ``roll_up(events)``; best persisted.
@@ -64,7 +73,7 @@ def facts(events: DataFrame, rolled_up: DataFrame, seen: SeenValues) -> DataFram
     """
     kind = _number(sf.col("type"), KINDS).alias("kind")  # compared for each aggregate of each line
     lines = events.where(sf.col("type").isin(*KINDS) | _unknown()).select(
-        "*", kind, endpoint_hash().alias("endpoint_hash")
+        "*", kind, endpoint_hash().alias("endpoint_hash"), name_hash("source").alias("process")
     )
     many_errors, many_endpoints = len(seen.errors) > FEW_ERRORS, len(seen.endpoints) > FEW_ENDPOINTS
     few = SeenValues(() if many_errors else seen.errors, () if many_endpoints else seen.endpoints)
@@ -103,7 +112,6 @@ def _aggregates() -> list[Column]:
         "replayed": _on(Kind.CONNECTED, "replayed"),
         "last_event_at": sf.col("t"),
         "highest": sf.col("sequence"),
-        "process": name_hash("source"),
     }
     counted = {
         "attempts": _on(Kind.ATTEMPT, sf.lit(1)),
@@ -112,6 +120,7 @@ def _aggregates() -> list[Column]:
         "retry_after_honored": _on(Kind.BACKOFF, "retry_after"),
         "gave_up": _on(Kind.GAVE_UP, sf.lit(1)),
         "closed": _on(Kind.CLOSED, sf.lit(1)),
+        "said_connected": _on(Kind.ALIVE, sf.when(sf.col("state") == "connected", 1)),
         "lines": sf.col("sequence"),
         "known": sf.col("kind"),
     }
@@ -212,7 +221,10 @@ def _beside(found: DataFrame, apart: DataFrame) -> DataFrame:
 
 
 def unfinished(found: DataFrame) -> DataFrame:
-    """The few episodes that did not end in a connection, and whether their connection has a later one.
+    """The few episodes without a line ``connected``.
+
+    ``superseded`` says whether there is another proof that the connection came back, ``newest_life`` when the
+    client last began, in this process or another one.
 
     :param found: of ``facts``.
     """
@@ -220,8 +232,20 @@ def unfinished(found: DataFrame) -> DataFrame:
     its = newest.select(*(sf.col(name).alias(f"its_{name}") for name in CONNECTION), "newest")
     same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in CONNECTION]
     rows = found.where(sf.col("back_at").isNull()).join(its, same)
-    superseded = sf.coalesce(sf.col("outage") < sf.col("newest"), sf.lit(False))
-    return rows.select(*found.columns, superseded.alias("superseded"))
+    rows = _with_newest_life(rows.select(*found.columns, "newest"), found)
+    later = sf.coalesce(sf.col("outage") < sf.col("newest"), sf.lit(False))
+    superseded = (later | (sf.col("said_connected") > 0)).alias("superseded")
+    return rows.select(*found.columns, superseded, "newest_life")
+
+
+def _with_newest_life(rows: DataFrame, found: DataFrame) -> DataFrame:
+    """When the newest process with the client's id, or with its instance's, began."""
+    lives = found.groupBy("client_id", "instance", "process").agg(sf.min("first_line_at").alias("began"))
+    clients = lives.groupBy("client_id").agg(sf.max("began").alias("client_began"))
+    processes = lives.groupBy("instance", "process").agg(sf.min("began").alias("began"))
+    instances = processes.groupBy("instance").agg(sf.max("began").alias("instance_began"))
+    named = rows.join(clients, "client_id", "left").join(instances, "instance", "left")
+    return named.withColumn("newest_life", sf.greatest("client_began", "instance_began"))
 
 
 def classified(
@@ -238,17 +262,31 @@ def classified(
     :param as_of: when the question is asked, in microseconds since the epoch; ``None`` without lines.
     :param silence: seconds.
     """
-    quiet = sf.timestamp_micros(sf.lit(as_of).cast("bigint") - int(silence * 1e6))
-    episode_result = (
+    now = sf.lit(as_of).cast("bigint")
+    silent = sf.col("last_event_at") < sf.timestamp_micros(now - int(silence * 1e6))
+    began = sf.coalesce("lost_at", "first_line_at")
+    replaced = (sf.col("newest_life") > sf.col("last_event_at")) | (silent & (sf.col("newest_life") > began))
+    result = (
         sf.when(sf.col("superseded"), "back")
         .when(sf.col("gave_up") > 0, "gave_up")
         .when(sf.col("closed") > 0, "closed")
-        .when(sf.col("last_event_at") < quiet, "never_came_back")
+        .when(replaced, "replaced")
+        .when(silent, "silent")
         .otherwise("open")
     )
     back = found.where(sf.col("back_at").isNotNull()).select("*", sf.lit("back").alias("episode_result"))
-    rows = back.unionByName(rest.select(*found.columns, episode_result.alias("episode_result")))
-    return rows.select("*", *_downtime_columns())
+    rows = back.unionByName(rest.select(*found.columns, result.alias("episode_result")))
+    return rows.select("*", *_downtime_columns(), *_unseen_end(now, began))
+
+
+def _unseen_end(now: Column, began: Column) -> list[Column]:
+    age = (now - sf.unix_micros(began)) / 1e6
+    lasting = sf.col("episode_result").isin(*LASTING)
+    never = (sf.col("outage") == 1) & (sf.col("episode_result") != "back") & (age > PATIENCE)
+    return [
+        sf.when(lasting, sf.greatest(age, sf.lit(0.0))).alias("longer_than"),
+        sf.coalesce(never, sf.lit(False)).alias("never_connected"),
+    ]
 
 
 def _downtime_columns() -> list[Column]:

@@ -173,7 +173,6 @@ def gaps(known: DataFrame) -> DataFrame:
     """
     connections = known.groupBy(*CONNECTION).agg(
         sf.max("cluster").alias("cluster"),
-        sf.max("process").alias("process"),
         sf.max("last_event_at").alias("last"),
         (sf.max("highest") - sf.min("lowest") + 1 - sf.sum("lines")).alias("missing"),
     )

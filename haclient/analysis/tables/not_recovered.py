@@ -1,4 +1,4 @@
-"""The connections that did not recover, with the last known state of each."""
+"""The connections that did not recover, or were never there, with the last known state of each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from haclient.telemetry.schema import Kind
 
 
 def not_recovered(outages: DataFrame, dictionary: DataFrame) -> DataFrame:
-    """One row a connection whose last outage did not end in a connection, or that gave up.
+    """One row a connection that is silent since a loss, gave up, or never connected.
 
     :param outages: rows of ``episodes.classified``; docs/analysis.md has the columns.
     :param dictionary: of ``dictionary.dictionary``.
     """
     gave_up = sf.col("episode_result") == "gave_up"
     then = sf.when(gave_up, "gave up").when(sf.col("last_type") == Kind.LOST.value, "lost")
-    gone = outages.where(gave_up | (sf.col("episode_result") == "never_came_back"))
+    gone = outages.where(gave_up | (sf.col("episode_result") == "silent") | sf.col("never_connected"))
     return with_names(gone, dictionary, "last_error", "last_endpoint", "last_state").select(
         *("client_id", "connection", "service", "instance", "cluster"),
         sf.col("last_event_at").alias("last_seen"),
         *("last_type", "last_error", "last_endpoint"),
         sf.coalesce(then, sf.col("last_state"), sf.lit("reconnecting")).alias("last_state"),
-        "outage_id",
+        *("outage_id", "episode_result", "never_connected"),
     )

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.thresholds import METRICS
 
+_RESULTS = ("back", "gave_up", "closed", "replaced", "open", "silent")
 _DOWNTIME = {"p50_downtime": 0.5, "p90_downtime": 0.9, "p99_downtime": 0.99, "max_downtime": 1.0}
 
 
@@ -43,11 +44,12 @@ def of_episodes(episodes: DataFrame) -> DataFrame:
     attempts = sf.sum(sf.when(outage, sf.col("attempts"))) / sf.nullif(sf.count_if(outage), sf.lit(0))
     made = episodes.agg(
         sf.count_if(outage).alias("outages"),
-        sf.count_if(outage & (sf.col("episode_result") == "back")).alias("back"),
+        *(sf.count_if(outage & (sf.col("episode_result") == name)).alias(name) for name in _RESULTS),
+        sf.count_if(outage & (sf.col("episode_result") == "back") & sf.col("downtime").isNull()).alias(
+            "back_untimed"
+        ),
+        sf.count_if("never_connected").alias("never_connected"),
         sf.percentile(downtime, list(_DOWNTIME.values())).alias("downtime"),
-        sf.count_if(outage & (sf.col("episode_result") == "never_came_back")).alias("never_back"),
-        sf.count_if(sf.col("episode_result") == "gave_up").alias("gave_up"),
-        sf.count_if(outage & (sf.col("episode_result") == "open")).alias("open"),
         attempts.alias("attempts_per_outage"),
     )
     percentiles = [sf.col("downtime")[index].alias(name) for index, name in enumerate(_DOWNTIME)]

@@ -16,7 +16,7 @@ from haclient.analysis.tables.summary import of_episodes
 _AT = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 _EPISODE = (
     "client_id string, connection long, first_connect boolean, began_at timestamp, back_at timestamp, "
-    "downtime double, episode_result string"
+    "downtime double, episode_result string, longer_than double, never_connected boolean"
 )
 _STORM = (
     "storm_id string, cluster string, started_at timestamp, ended_at timestamp, clients_hit long, "
@@ -37,7 +37,9 @@ def _episodes(spark: SparkSession, times: list[float | None], episode_result: st
             _AT,
             None,
             downtime,
-            "never_came_back" if downtime is None else episode_result,
+            "silent" if downtime is None else episode_result,
+            600.0 if downtime is None else None,
+            False,
         )
         for index, downtime in enumerate(times)
     ]
@@ -117,7 +119,7 @@ def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSes
     row = _headline(episodes.union(first))
     assert (row["outages"], row["clients_hit"], row["connections"]) == (102, 102, 102)
     assert (row["p50"], row["p90"], row["p99"], row["max"]) == (50.0, 90.0, 99.0, 100.0)
-    assert (row["never_back"], row["gave_up"], row["back"]) == (1, 0, 101)
+    assert (row["silent"], row["gave_up"], row["back"]) == (1, 0, 101)
 
 
 def test_the_headline_of_nothing_is_zeros_and_blanks(spark: SparkSession) -> None:
