@@ -4,7 +4,9 @@ Rules
 -----
 * Pure: no Spark here.  ``tables/summary.py`` computes the values.
 * The condition says what is bad; it is broken when it is true.
-* A metric that does not exist in the data (no outage, so no percentile of it) breaks nothing.
+* A metric that is missing breaks its threshold: nobody can say that all is well.  Where there is nothing to
+  measure (no outage, so no percentile of it) it is not missing.
+* A lower bound is compared as it is: the threshold is broken when the bound breaks it.
 """
 
 from __future__ import annotations
@@ -25,10 +27,14 @@ METRICS = {
     "open": "outages that have not ended, of connections that still write lines",
     "silent": "outages that have not ended, of connections that write no more lines",
     "never_connected": "first connects that are not back after 60 s; they are no outages",
-    "p50_downtime": "median of the downtime, in seconds, over the outages that are back",
+    "p50_downtime": "median of the downtime, in seconds; who is not back counts as longer than so far",
     "p90_downtime": "90th percentile of it",
     "p99_downtime": "99th percentile of it",
     "max_downtime": "longest of it",
+    "p50_is_bound": "1 where the median falls on one that is not back, and is longer than it says; else 0",
+    "p90_is_bound": "the same of the 90th percentile",
+    "p99_is_bound": "the same of the 99th percentile",
+    "max_is_bound": "the same of the longest",
     "attempts_per_outage": "attempts over outages",
     "storms": "outages of the cluster that hit several connections at once",
     "max_amplification": "most attempts per connection in a storm",
@@ -39,6 +45,15 @@ METRICS = {
     "events": "lines that were read, duplicates removed",
 }
 """The metrics that a threshold can be put on, with their meaning."""
+
+BOUNDS: Mapping[str, str] = {f"{rank}_downtime": f"{rank}_is_bound" for rank in ("p50", "p90", "p99", "max")}
+"""Metrics that may be lower bounds, and the metric that is 1 where they are."""
+
+_OF: Mapping[str, str] = {
+    **dict.fromkeys((*BOUNDS, "attempts_per_outage"), "outages"),
+    **dict.fromkeys(("max_amplification", "max_ratio_to_ideal"), "storms"),
+}
+"""What a metric is measured of: where there is none of that, it is not missing."""
 
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -69,9 +84,22 @@ class Threshold:
         return f"{self.metric}{self.sign}{self.limit:g}"
 
     def broken_by(self, summary: Mapping[str, float | None]) -> bool:
-        """Whether the condition holds; never for a metric that is missing."""
+        """Whether the condition holds, or cannot be judged."""
         value = summary.get(self.metric)
-        return value is not None and _OPERATORS[self.sign](value, self.limit)
+        if value is None:
+            return summary.get(_OF.get(self.metric, "")) != 0
+        return _OPERATORS[self.sign](value, self.limit)
+
+    def complaint(self, summary: Mapping[str, float | None]) -> str:
+        """A sentence for one that is broken."""
+        value = summary.get(self.metric)
+        found = "missing" if value is None else f"{'more than ' * is_bound(self.metric, summary)}{value:g}"
+        return f"{self.metric} is {found}, and must not be {self.sign} {self.limit:g}"
+
+
+def is_bound(metric: str, summary: Mapping[str, float | None]) -> bool:
+    """Whether the metric is only a lower bound."""
+    return metric in BOUNDS and bool(summary.get(BOUNDS[metric]))
 
 
 def parse(text: str) -> Threshold:
@@ -96,9 +124,4 @@ def parse(text: str) -> Threshold:
 
 def broken(thresholds: Iterable[Threshold], summary: Mapping[str, float | None]) -> list[str]:
     """A sentence for each broken threshold."""
-    return [
-        f"{threshold.metric} is {summary[threshold.metric]:g}, and must not be "
-        f"{threshold.sign} {threshold.limit:g}"
-        for threshold in thresholds
-        if threshold.broken_by(summary)
-    ]
+    return [threshold.complaint(summary) for threshold in thresholds if threshold.broken_by(summary)]

@@ -16,6 +16,7 @@ from haclient.analysis.io.package import build
 from haclient.analysis.job import BROKEN, OK, UNUSABLE, InputError, Job
 from haclient.analysis.tables import clock
 from haclient.analysis.thresholds import METRICS
+from haclient.telemetry.schema import Kind
 from tests.analysis import small_fleet, stored
 from tests.analysis.local_job import Done, local
 
@@ -41,18 +42,29 @@ def test_the_metrics_are_those_of_the_lines(local: Done) -> None:
     figures = local.summary
     text = "".join(path.read_text() for path in local.telemetry.glob("*.jsonl"))
     lines = {line for line in text.splitlines() if line.startswith("{")}
-    kinds = [json.loads(line)["type"].rpartition(".")[2] for line in lines]
-    downtimes = [
-        json.loads(line)["data"]["haclient.outage.duration"]
-        for line in lines
-        if '"haclient.connection.connected"' in line and '"haclient.outage.number": 1,' not in line
+    told = [json.loads(line) for line in lines]
+    kinds = [line["type"].rpartition(".")[2] for line in told]
+    downtimes = {
+        line["data"]["haclient.outage.id"]: line["data"]["haclient.outage.duration"]
+        for line in told
+        if line["type"] == Kind.CONNECTED and line["data"]["haclient.outage.number"] > 1
+    }
+    heard = {line["source"]: line["time"] for line in sorted(told, key=lambda line: line["time"])}
+    as_of = datetime.fromisoformat(sorted(heard.values())[-2])
+    away = [
+        (as_of - datetime.fromisoformat(line["time"])).total_seconds()
+        for line in told
+        if line["type"] == Kind.LOST and line["data"]["haclient.outage.id"] not in downtimes
     ]
     assert figures["events"] == len(lines)
     assert figures["outages"] == kinds.count("lost")
     assert figures["back"] == len(downtimes)
     assert figures["bad_lines"] == sum(not line.startswith("{") for line in text.splitlines())
     assert figures["lost_lines"] == 0
-    assert figures["max_downtime"] == pytest.approx(max(downtimes), abs=0.01)
+    assert figures["open"] + figures["silent"] == len(away) > 0
+    assert max(away) > max(downtimes.values())
+    assert figures["max_downtime"] == pytest.approx(max(away), abs=0.01)
+    assert figures["max_is_bound"] == 1
 
 
 @pytest.mark.usefixtures("no_report")

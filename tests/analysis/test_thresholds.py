@@ -46,7 +46,23 @@ def test_a_threshold_is_broken_when_its_condition_holds() -> None:
 
 
 def test_a_metric_without_anything_to_measure_breaks_nothing() -> None:
-    assert broken([parse("p99_downtime>5"), parse("p99_downtime<5")], {"p99_downtime": None}) == []
+    quiet = {"p99_downtime": None, "outages": 0, "max_ratio_to_ideal": None, "storms": 0}
+    assert (
+        broken([parse("p99_downtime>5"), parse("p99_downtime<5"), parse("max_ratio_to_ideal>2")], quiet) == []
+    )
+
+
+def test_a_metric_that_is_missing_breaks_its_threshold() -> None:
+    figures = {"p99_downtime": None, "outages": 3}
+    assert broken([parse("p99_downtime>5")], figures) == ["p99_downtime is missing, and must not be > 5"]
+    assert broken([parse("p99_downtime>5")], {}) == ["p99_downtime is missing, and must not be > 5"]
+
+
+def test_a_bound_breaks_a_threshold_as_it_is() -> None:
+    figures = {"p99_downtime": 3600.0, "p99_is_bound": 1, "p50_downtime": 3.0, "p50_is_bound": 1}
+    assert broken([parse("p99_downtime>5"), parse("p50_downtime>5")], figures) == [
+        "p99_downtime is more than 3600, and must not be > 5"
+    ]
 
 
 def test_every_metric_has_a_meaning() -> None:

@@ -21,7 +21,7 @@ _RIGHT = 12
 _STORM = (Size("wide", 860, 400, 9), Size("narrow", 344, 400, 5))
 _JITTER = (Size("wide", 860, 230, 9), Size("narrow", 344, 230, 5))
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-_MARKED = (("p50", 0.5), ("p99", 0.99))  # of those that came back; the curve is of all
+_MARKED = (("p50", 0.5), ("p99", 0.99))
 _SMOOTH = 40  # points from which on lines between them are as true as steps, and easier on the eye
 
 
@@ -32,8 +32,8 @@ def ecdf(points: Rows, headline: Row) -> Markup:
     """The share of the outages that had ended, by downtime."""
     description = "; ".join(
         f"{svg.percent(share)} had ended after {svg.seconds(at)}"
-        for share, at in ((0.5, headline.get("p50")), (0.99, headline.get("p99")))
-        if at is not None
+        for name, share in _MARKED
+        if (at := headline.get(name)) is not None and not headline.get(f"{name}_is_bound")
     )
     title = "Share of the outages that had ended, by downtime"
     return svg.chart("ecdf", title, description, lambda size: _ecdf(points, headline, size))
@@ -60,9 +60,9 @@ def _ecdf(points: Rows, headline: Row, size: Size) -> Markup:
             svg.path("line", line),
             svg.x_axis(frame, [(at, svg.seconds(at)) for at in ticks], unit="downtime (logarithmic)"),
             *(
-                _dropped_line(frame, headline[name], share * shares[-1], name)
+                _dropped_line(frame, headline[name], share, name)
                 for name, share in _MARKED
-                if headline.get(name)
+                if headline.get(name) and not headline.get(f"{name}_is_bound")
             ),
         )
     )

@@ -22,6 +22,7 @@ from pyspark.sql import functions as sf
 from haclient.analysis.report import lag
 from haclient.analysis.report.charts import OTHERS
 from haclient.analysis.tables.rollup import materialize
+from haclient.analysis.thresholds import BOUNDS
 from haclient.telemetry.schema import Kind
 
 Rows = Sequence[Mapping[str, Any]]
@@ -51,6 +52,7 @@ _HEADLINE = {
         for name in ("outages", "back", "gave_up", "closed", "replaced", "open", "silent", "never_connected")
     },
     **{name: f"{name}_downtime" for name in ("p50", "p90", "p99", "max")},
+    **{name: name for name in BOUNDS.values()},
 }
 """Metrics of the headline, by their names there."""
 
@@ -153,12 +155,12 @@ def headline(episodes: DataFrame, summary: Mapping[str, float | None]) -> DataFr
 def ecdf(episodes: DataFrame) -> DataFrame:
     """Share of the outages that had ended after ``downtime`` seconds; at most 60 points a decade.
 
-    The share is of all outages but those that the application ended itself, or a newer life of the client:
-    what is not back keeps the curve below one.  The times are grouped on a logarithmic grid, and each group
-    stands at its longest time, where the share is exact.
+    The share is of the outages that the percentiles are of: what is not back keeps the curve below one.
+    The times are grouped on a logarithmic grid, and each group stands at its longest time, where the share
+    is exact.
     """
-    ended = sf.coalesce(sf.col("episode_result").isin("closed", "replaced"), sf.lit(False))
-    outages = episodes.where(~sf.col("first_connect") & ~ended)
+    judged = sf.col("downtime").isNotNull() | sf.col("longer_than").isNotNull()
+    outages = episodes.where(~sf.col("first_connect") & judged)
     cell = sf.ceil(
         sf.log10(sf.when(sf.col("downtime") < _SHORTEST, _SHORTEST).otherwise(sf.col("downtime")))
         * _ECDF_PER_DECADE

@@ -28,8 +28,8 @@ def summary(headline: Row) -> str:
     clients = counted(headline.get("clients_hit"), "connection")
     text = f"{counted(outages, 'outage')} hit {clients}."
     if headline.get("p50") is not None:
-        half, most = svg.seconds(headline["p50"]), svg.seconds(headline.get("p99"))
-        text += f" Half of those that came back were down for at most {half}, 99 % for at most {most}."
+        text += f" The median downtime is {downtime(headline, 'p50')}, the 99th percentile"
+        text += f" {downtime(headline, 'p99')}."
     return " ".join([text, *(_unhappy(headline) or ["None was left behind."])])
 
 
@@ -50,6 +50,12 @@ def _unhappy(headline: Row) -> list[str]:
     return found
 
 
+def downtime(headline: Row, rank: str) -> str:
+    """A percentile; who is not back has been down for longer."""
+    longer = "over " if headline.get(f"{rank}_is_bound") else ""
+    return f"{longer}{svg.seconds(headline.get(rank))}"
+
+
 def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
     """The headline: label, value, and whether it is bad news."""
     outages = headline.get("outages") or 0
@@ -62,9 +68,9 @@ def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
             svg.number(headline.get("clients_hit") or 0),
             False,
         ),
-        ("downtime, p50", svg.seconds(headline.get("p50")), False),
-        ("downtime, p99", svg.seconds(headline.get("p99")), False),
-        ("downtime, longest", svg.seconds(headline.get("max")), False),
+        ("downtime, p50", downtime(headline, "p50"), False),
+        ("downtime, p99", downtime(headline, "p99"), False),
+        ("downtime, longest", downtime(headline, "max"), False),
         ("not recovered", svg.number(gone), gone > 0),
         ("alarms", svg.number(alarms), alarms > 0),
     ]

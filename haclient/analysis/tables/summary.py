@@ -3,6 +3,9 @@
 Rules
 -----
 * Exact: percentiles are those of all values, not estimates.
+* An outage that is open, silent or was given up counts in them as ``longer_than``.  A percentile whose rank
+  falls on one of those is only a bound, and ``BOUNDS`` says so: who is not back makes no percentile small.
+  What the application closed, or a newer life of the client replaced, has no downtime, and is left out.
 * A metric without anything to measure is null, a count of nothing is 0.
 * A dropped line leaves a gap in its connection's sequence, so that gaps count it already.  ``coverage`` has
   what a process dropped beyond its gaps: at the end of a connection there is no gap to see.
@@ -12,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.thresholds import METRICS
+from haclient.analysis.thresholds import BOUNDS, METRICS
 
 _RESULTS = ("back", "gave_up", "closed", "replaced", "open", "silent")
 _DOWNTIME = {"p50_downtime": 0.5, "p90_downtime": 0.9, "p99_downtime": 0.99, "max_downtime": 1.0}
@@ -40,20 +43,39 @@ def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
 def of_episodes(episodes: DataFrame) -> DataFrame:
     """One row: the metrics of outages."""
     outage = ~sf.col("first_connect")
-    downtime = sf.when(outage, sf.col("downtime"))
     attempts = sf.sum(sf.when(outage, sf.col("attempts"))) / sf.nullif(sf.count_if(outage), sf.lit(0))
+    untimed = outage & (sf.col("episode_result") == "back") & sf.col("downtime").isNull()
     made = episodes.agg(
         sf.count_if(outage).alias("outages"),
         *(sf.count_if(outage & (sf.col("episode_result") == name)).alias(name) for name in _RESULTS),
-        sf.count_if(outage & (sf.col("episode_result") == "back") & sf.col("downtime").isNull()).alias(
-            "back_untimed"
-        ),
+        sf.count_if(untimed).alias("back_untimed"),
         sf.count_if("never_connected").alias("never_connected"),
-        sf.percentile(downtime, list(_DOWNTIME.values())).alias("downtime"),
         attempts.alias("attempts_per_outage"),
     )
-    percentiles = [sf.col("downtime")[index].alias(name) for index, name in enumerate(_DOWNTIME)]
-    return made.select("*", *percentiles).drop("downtime")
+    return made.crossJoin(_downtimes(episodes.where(outage)))
+
+
+def _downtimes(outages: DataFrame) -> DataFrame:
+    """One row: the percentiles, and whether each is a bound."""
+    known = sf.col("downtime").isNotNull()
+    judged = outages.where(known | sf.col("longer_than").isNotNull()).select(
+        sf.coalesce("downtime", "longer_than").alias("seconds"), (~known).alias("lasting")
+    )
+    found = judged.agg(sf.percentile("seconds", list(_DOWNTIME.values())).alias("found"))
+    found = found.select(*(sf.col("found")[rank].alias(name) for rank, name in enumerate(_DOWNTIME)))
+    seconds = sf.col("seconds")
+    ends = judged.crossJoin(sf.broadcast(found)).agg(
+        *(sf.max(sf.when(seconds <= sf.col(name), seconds)).alias(f"{name}_from") for name in _DOWNTIME),
+        *(sf.min(sf.when(seconds >= sf.col(name), seconds)).alias(f"{name}_to") for name in _DOWNTIME),
+    )
+    bounds = judged.crossJoin(sf.broadcast(ends)).agg(*(_is_bound(name) for name in _DOWNTIME))
+    return found.crossJoin(bounds)
+
+
+def _is_bound(name: str) -> Column:
+    """Whether one of the outages that the percentile is, or lies between, has not ended."""
+    there = sf.col("lasting") & sf.col("seconds").between(sf.col(f"{name}_from"), sf.col(f"{name}_to"))
+    return sf.coalesce(sf.max(there.cast("int")), sf.lit(0)).alias(BOUNDS[name])
 
 
 def of_storms(storms: DataFrame) -> DataFrame:

@@ -209,7 +209,9 @@ def _table(summary: Mapping[str, float | None]) -> Table:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("", style="dim")
     for name, meaning in thresholds.METRICS.items():
-        table.add_row(name, _number(summary[name]), meaning)
+        if name not in thresholds.BOUNDS.values():
+            longer = "> " if thresholds.is_bound(name, summary) else ""
+            table.add_row(name, f"{longer}{_number(summary[name])}", meaning)
     return table
 
 

@@ -104,6 +104,14 @@ def test_the_headline_has_outages_clients_times_never_back_and_alarms() -> None:
         assert figure in tiles
 
 
+def test_a_percentile_that_is_a_bound_is_shown_as_one() -> None:
+    given = tables()
+    given["headline"][0] |= {"p99": 3600.0, "p99_is_bound": 1}
+    text = Page(_page(given)).text
+    assert "The median downtime is 6.1 s, the 99th percentile over 60 min." in text
+    assert "after 60 min" not in text, "the curve marks what is known"
+
+
 def test_tags_are_closed_and_ids_are_unique() -> None:
     page = Page(_page())
     assert page.open == []

@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -102,7 +103,9 @@ def test_what_never_came_back_keeps_the_curve_below_one(spark: SparkSession) -> 
 
 def test_first_connects_and_what_the_application_closed_are_not_in_the_curve(spark: SparkSession) -> None:
     first = _episodes(spark, [9.0]).withColumn("first_connect", sf.expr("true"))
-    closed = _episodes(spark, [9.0], episode_result="closed")
+    closed = _episodes(spark, [None]).withColumns(
+        {"episode_result": sf.lit("closed"), "longer_than": sf.lit(None).cast("double")}
+    )
     points = _dicts(data.ecdf(_episodes(spark, [0.0]).union(first).union(closed)))
     assert points == [{"downtime": 0.0, "share": 1.0}]
 
@@ -118,8 +121,38 @@ def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSes
     episodes = _episodes(spark, [float(number) for number in range(101)] + [None])
     row = _headline(episodes.union(first))
     assert (row["outages"], row["clients_hit"], row["connections"]) == (102, 102, 102)
-    assert (row["p50"], row["p90"], row["p99"], row["max"]) == (50.0, 90.0, 99.0, 100.0)
+    assert [round(row[rank], 6) for rank in ("p50", "p90", "p99", "max")] == [50.5, 90.9, 99.99, 600.0]
+    assert [row[f"{rank}_is_bound"] for rank in ("p50", "p90", "p99", "max")] == [0, 0, 0, 1]
     assert (row["silent"], row["gave_up"], row["back"]) == (1, 0, 101)
+
+
+@pytest.mark.parametrize(
+    ("back", "gone", "percentiles", "bounds"),
+    [
+        ([1.0] * 50, [3600.0] * 50, [1800.5, 3600.0, 3600.0, 3600.0], [1, 1, 1, 1]),
+        ([float(second) for second in range(100)], [50.5], [50.0, 89.0, 98.0, 99.0], [0, 0, 0, 0]),
+        (
+            [float(second) for second in range(90)],
+            [1000.0] * 11,
+            [50.0, 1000.0, 1000.0, 1000.0],
+            [0, 1, 1, 1],
+        ),
+        ([5.0] * 10, [5.0], [5.0] * 4, [1, 1, 1, 1]),  # one of those that are equal is longer
+        ([], [7.0], [7.0] * 4, [1, 1, 1, 1]),
+        ([7.0], [], [7.0] * 4, [0, 0, 0, 0]),
+    ],
+)
+def test_who_is_not_back_counts_in_the_percentiles(
+    spark: SparkSession, back: list[float], gone: list[float], percentiles: list[float], bounds: list[int]
+) -> None:
+    found = _episodes(spark, [*back, *([None] * len(gone))])
+    number = sf.regexp_extract("client_id", r"\d+", 0).cast("int") - len(back) + 1
+    if gone:
+        away = sf.when(sf.col("downtime").isNull(), sf.get(sf.array(*map(sf.lit, gone)), number - 1))
+        found = found.withColumn("longer_than", away)
+    row = _headline(found)
+    assert [round(row[rank], 6) for rank in ("p50", "p90", "p99", "max")] == percentiles
+    assert [row[f"{rank}_is_bound"] for rank in ("p50", "p90", "p99", "max")] == bounds
 
 
 def test_the_headline_of_nothing_is_zeros_and_blanks(spark: SparkSession) -> None:
