@@ -39,7 +39,7 @@ METRICS = {
     "storms": "outages of the cluster that hit several connections at once",
     "max_amplification": "most attempts per connection in a storm",
     "max_ratio_to_ideal": "longest storm, in multiples of the best possible time, given the accept rate",
-    "alarms": "alarms of any kind: split claims, generations that went backwards, lost telemetry",
+    "alarms": "alarms of any kind: split claims, generations that went backwards, flapping, lost telemetry",
     "lost_lines": "telemetry lines that were dropped or are missing from a connection's sequence",
     "bad_lines": "lines that could not be read, or whose time is not plausible: they are in quarantine",
     "events": "lines that were read, duplicates removed",

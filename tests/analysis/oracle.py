@@ -218,11 +218,59 @@ SELECT strategy, backoff_base, round, n AS delays, avg(ratio) AS mean_ratio,
        1.36 / sqrt(n) AS ks_critical, any_value(share) AS synchronisation_index,
        count(*) FILTER (at_cap) / n AS at_cap_share
 FROM ranked JOIN together USING (strategy, backoff_base, round) GROUP BY strategy, backoff_base, round, n""",
+    "flaps": """
+WITH episode AS (
+  SELECT client_id, instance, source, connection, outage, max(time) AS last_at,
+         max(cluster) AS cluster, max(time) FILTER (type = 'lost') AS lost_at,
+         max(server_address || ':' || server_port) FILTER (type = 'lost') AS lost_to,
+         max(time) FILTER (type = 'connected') AS back_at,
+         max(server_address || ':' || server_port) FILTER (type = 'connected') AS back_to,
+         max(time) FILTER (type = 'closed') AS closed_at, min(time) AS first_at,
+         bool_or(type = 'alive' AND state = 'connected') AS said,
+         arg_max(server_address || ':' || server_port, sequence)
+           FILTER (server_address IS NOT NULL) AS last_to
+  FROM events WHERE client_id IS NOT NULL GROUP BY ALL),
+step AS (
+  SELECT *, coalesce(back_to, CASE WHEN said THEN last_to END, lead(lost_to) OVER (
+                       PARTITION BY client_id, instance, source, connection ORDER BY outage)) AS there,
+         coalesce(back_at, CASE WHEN said AND last_to IS NOT NULL THEN first_at END, last_at) AS arrived
+  FROM episode),
+near AS (
+  SELECT *, lag(there) OVER life AS former FROM step
+  WINDOW life AS (PARTITION BY client_id, instance, source, connection ORDER BY outage)),
+change AS (
+  SELECT cluster, there AS endpoint, arrived AS "at", 1 AS came, 0 AS lost, 0 AS gone
+  FROM near
+  UNION ALL SELECT cluster, coalesce(lost_to, former), coalesce(lost_at, first_at), 0, 1, 1 FROM near
+            WHERE outage > 1
+  UNION ALL SELECT cluster, there, closed_at, 0, 0, 1 FROM near),
+cell AS (
+  SELECT endpoint, "at" // 100000 AS cell, max(cluster) AS cluster, sum(came)::BIGINT AS came,
+         sum(lost)::BIGINT AS lost, sum(gone)::BIGINT AS gone
+  FROM change WHERE endpoint IS NOT NULL AND "at" IS NOT NULL GROUP BY ALL),
+total AS (
+  SELECT *, sum(came) OVER so_far AS came_so_far, sum(gone) OVER so_far AS gone_so_far,
+         sum(lost) OVER (PARTITION BY endpoint ORDER BY cell
+                         RANGE BETWEEN CURRENT ROW AND 49 FOLLOWING) AS soon
+  FROM cell WINDOW so_far AS (PARTITION BY endpoint ORDER BY cell ROWS UNBOUNDED PRECEDING)),
+watched AS (
+  SELECT *, greatest(max(gone_so_far - came_so_far) OVER (PARTITION BY endpoint), 0)
+            + came_so_far - gone_so_far + gone AS live FROM total),
+heavy AS (
+  SELECT *, came_so_far - came AS before FROM watched WHERE lost > 0 AND 2 * soon >= live),
+compared AS (
+  SELECT *, before - lag(before) OVER (PARTITION BY endpoint ORDER BY cell) AS arrived,
+         cell - lag(cell) OVER (PARTITION BY endpoint ORDER BY cell) AS pause FROM heavy),
+burst AS (
+  SELECT *, count(*) OVER (PARTITION BY endpoint ORDER BY cell
+                           RANGE BETWEEN CURRENT ROW AND 35999 FOLLOWING) AS score
+  FROM compared WHERE arrived IS NULL OR pause >= 50 AND arrived > 0 OR 2 * arrived >= live)
+SELECT endpoint, max(cluster) AS cluster, max(score) AS score, max(cell) * 100000 AS moment
+FROM burst GROUP BY ALL""",
     "members": """
 WITH seen AS (SELECT * FROM events WHERE server_address IS NOT NULL
               AND type IN ('attempt', 'connected', 'lost', 'redirect', 'alive')),
-lost AS (SELECT endpoint_before AS endpoint, count(*) AS losses,
-                count(*) FILTER (endpoint_after <> endpoint_before) AS moved
+lost AS (SELECT endpoint_before AS endpoint, count(*) AS losses
          FROM episodes WHERE endpoint_before IS NOT NULL GROUP BY ALL),
 base AS (
   SELECT server_address, server_port, count(*) FILTER (type = 'attempt') AS attempts,
@@ -241,9 +289,10 @@ SELECT server_address, server_port, attempts, successes, refusals, redirects, fa
        successes / nullif(attempts, 0) AS success_rate,
        times[1] AS connect_p50, times[2] AS connect_p90, times[3] AS connect_p99, first_seen, last_seen,
        coalesce(losses, 0) AS losses,
-       coalesce(moved, 0) / (greatest((last_seen - first_seen) / 1e6, 3600) / 3600) AS flapping_score,
+       coalesce(score, 0) AS flapping_score,
        generation_min, generation_max
-FROM base LEFT JOIN lost ON endpoint = server_address || ':' || server_port""",
+FROM base LEFT JOIN lost ON lost.endpoint = server_address || ':' || server_port
+          LEFT JOIN flaps ON flaps.endpoint = server_address || ':' || server_port""",
     "alarms": """
 WITH claims AS (
   SELECT cluster, generation, server_address || ':' || server_port AS endpoint, min(time) AS since,
@@ -266,7 +315,11 @@ SELECT 'generation_backwards', cluster, moment, 'from generation ' || generation
        || generation_after || ', seen ' || n || ' times', [endpoint_after] FROM back
 UNION ALL
 SELECT 'lost_telemetry', cluster, moment, missing || ' lines are missing, of ' || n || ' connections', []
-FROM gaps""",
+FROM gaps
+UNION ALL
+SELECT 'flapping', cluster, moment,
+       score || ' times in an hour it lost at least half of its connections at once', [endpoint]
+FROM flaps WHERE score >= 3""",
     "not_recovered": """
 WITH last AS (
   SELECT client_id, instance, connection, outage, max(time) AS last_seen,
@@ -293,7 +346,7 @@ SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff
 UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM slow""",
 }
 
-STEPS = ("losses", "extents", "marks")  # on the way to the tables
+STEPS = ("losses", "extents", "marks", "flaps")  # on the way to the tables
 
 
 def answers(files: str) -> dict[str, list[dict[str, Any]]]:

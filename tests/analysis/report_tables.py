@@ -132,7 +132,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "first_seen": f"{_NIGHT}:01.000",
                 "last_seen": f"{_NIGHT}:59.000",
                 "losses": 2000,
-                "flapping_score": 0.25,
+                "flapping_score": 1,
                 "generation_min": 4,
                 "generation_max": 5,
             }

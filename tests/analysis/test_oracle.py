@@ -28,7 +28,7 @@ KEYS = {
     "storm_reasons": ["storm_id", "second", "error_type"],
     "jitter": ["strategy", "backoff_base", "round"],
     "members": ["server_address"],
-    "alarms": ["kind", "cluster", "detail"],
+    "alarms": ["kind", "cluster", "detail", "at"],
     "not_recovered": ["client_id"],
     "advice": ["parameter"],
 }

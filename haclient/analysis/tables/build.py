@@ -5,7 +5,7 @@ Passes
 1. ``rollup``: the names that lines share.  It runs first, for the others are built from its values;
    members, split claims and advice are computed from it.
 2. ``episodes.facts``, the only shuffle of lines by client.  It is persisted: episodes, storms,
-   not_recovered and alarms are computed from it.
+   members, not_recovered and alarms are computed from it.
 3. ``time_buckets`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
    columns and leaves a small table.
 4. ``site_lag``, where the roll-up has lines about sites.
@@ -30,6 +30,7 @@ from haclient.analysis.tables import (
     clock,
     dictionary,
     episodes,
+    flapping,
     jitter,
     members,
     not_recovered,
@@ -94,11 +95,13 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     yield storms.reasons(buckets)
     drawn = jitter.delays(events)
     yield jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
-    yield members.members(rolled_up, members.connects(events), rows)
+    named = dictionary.dictionary(rolled_up)
+    flaps = materialize(flapping.flapping(rows, named))
+    yield members.members(rolled_up, members.connects(events), rows, flaps)
     missing = members.gaps(known).localCheckpoint()
     dropped = materialize(members.drops(events, missing))
-    yield members.alarms(rolled_up, rows, missing, dropped)
-    yield not_recovered.not_recovered(rows, dictionary.dictionary(rolled_up))
+    yield members.alarms(rolled_up, rows, missing, dropped, flaps)
+    yield not_recovered.not_recovered(rows, named)
     yield advice.advice(rows, storm_rows, rolled_up)
     yield members.coverage(rolled_up, missing, dropped)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))

@@ -110,6 +110,7 @@ def _aggregates() -> list[Column]:
         "generation_after": _on(Kind.CONNECTED, "generation"),
         "endpoint_after": _on(Kind.CONNECTED, "endpoint_hash"),
         "replayed": _on(Kind.CONNECTED, "replayed"),
+        "closed_at": _on(Kind.CLOSED, "t"),
         "last_event_at": sf.col("t"),
         "highest": sf.col("sequence"),
     }

@@ -8,6 +8,7 @@ Alarms
 ``split_claim``: two endpoints served clients under one generation, each of them more than ``SKEW`` seconds
 after the other had begun to [1].  The times are those of ``clock``.
 ``generation_backwards``: a client found a lower generation after an outage than it had before.
+``flapping``: an endpoint loses its clients again and again (``flapping``).
 ``lost_telemetry``: numbers are missing in the sequences of connections.  Writers that say that they dropped
 more lines than are missing there, at the ends of connections, are an alarm of their own: no loss is in two.
 
@@ -21,13 +22,13 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables import flapping
 from haclient.analysis.tables.dictionary import endpoint_hash, name_hash
 from haclient.analysis.tables.episodes import CONNECTION
 from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")
-SHORTEST = 3600.0  # s; fewer are taken for an hour, or one loss in the first minute would be sixty an hour
 SKEW = 5  # s; two claims that overlap by less may be one after the other, measured by two clocks
 _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE))
 
@@ -41,11 +42,12 @@ def connects(events: DataFrame) -> DataFrame:
     )
 
 
-def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame) -> DataFrame:
+def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame, flaps: DataFrame) -> DataFrame:
     """One row an endpoint; docs/analysis.md has the columns.
 
     :param rolled_up: of ``rollup.roll_up``.
     :param took: of ``connects``.
+    :param flaps: of ``flapping.flapping``.
     """
     seen = rolled_up.where(sf.col("server_address").isNotNull() & sf.col("type").isin(*_SEEN))
     by_error = seen.groupBy(*ENDPOINT, "error_type").agg(
@@ -73,8 +75,7 @@ def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame) -> DataF
     rows = rows.join(sf.broadcast(_times(took)), "endpoint_hash", "left")
     rows = rows.withColumn("endpoint", sf.concat_ws(":", *ENDPOINT))
     rows = rows.join(sf.broadcast(_losses(episodes)), "endpoint", "left")
-    observed = (sf.unix_micros("last_seen") - sf.unix_micros("first_seen")) / 1e6
-    hours = sf.greatest(observed, sf.lit(SHORTEST)) / 3600
+    rows = rows.join(sf.broadcast(flaps.select("endpoint", "score")), "endpoint", "left")
     successes = sf.col("attempts") - sf.col("refusals")
     times = [(sf.col("times")[at] / 1e6).alias(f"connect_p{p}") for at, p in enumerate((50, 90, 99))]
     return rows.select(
@@ -86,7 +87,7 @@ def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame) -> DataF
         *times,
         *("first_seen", "last_seen"),
         sf.coalesce("losses", sf.lit(0)).alias("losses"),
-        (sf.coalesce("moved", sf.lit(0)) / hours).alias("flapping_score"),
+        sf.coalesce("score", sf.lit(0)).alias("flapping_score"),
         *("generation_min", "generation_max"),
     )
 
@@ -98,23 +99,25 @@ def _times(took: DataFrame) -> DataFrame:
 
 
 def _losses(episodes: DataFrame) -> DataFrame:
-    moved = sf.col("endpoint_after") != sf.col("endpoint_before")
-    return (
-        episodes.where(sf.col("endpoint_before").isNotNull())
-        .groupBy(sf.col("endpoint_before").alias("endpoint"))
-        .agg(sf.count("*").alias("losses"), sf.count_if(moved).alias("moved"))
-    )
+    lost = episodes.where(sf.col("endpoint_before").isNotNull())
+    return lost.groupBy(sf.col("endpoint_before").alias("endpoint")).agg(sf.count("*").alias("losses"))
 
 
-def alarms(rolled_up: DataFrame, outages: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
+def alarms(
+    rolled_up: DataFrame, outages: DataFrame, missing: DataFrame, dropped: DataFrame, flaps: DataFrame
+) -> DataFrame:
     """One row for each alarm; docs/analysis.md has the columns.
 
     :param rolled_up: of ``rollup.roll_up``.
     :param outages: rows of ``episodes.classified``.
     :param missing: of ``gaps``.
     :param dropped: of ``drops``.
+    :param flaps: of ``flapping.flapping``.
     """
-    made = (_split_claims(rolled_up), _backwards(outages), _missing(missing), _dropped(dropped))
+    made = (
+        *(_split_claims(rolled_up), _backwards(outages)),
+        *(_missing(missing), _dropped(dropped), _flapping(flaps)),
+    )
     return reduce(DataFrame.unionByName, made)
 
 
@@ -197,6 +200,12 @@ def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
         .where("dropped > 0")
         .agg(sf.max("last").alias("last"), sf.sum("dropped").alias("dropped"), sf.count("*").alias("writers"))
     )
+
+
+def _flapping(flaps: DataFrame) -> DataFrame:
+    detail = sf.concat("score", sf.lit(" times in an hour it lost at least half of its connections at once"))
+    often = flaps.where(sf.col("score") >= flapping.ALARM)
+    return often.select(*_alarm("flapping", sf.col("last"), detail, sf.array("endpoint")))
 
 
 def _missing(rows: DataFrame) -> DataFrame:
