@@ -8,7 +8,8 @@ Rules
    connection must not cost its user a second while the broker is alive.  If it fails, the outage is real, and
    the second round is spread evenly over ``SPREAD``, so that a fleet does not arrive together.
 2. A refusal (RST, unreachable) costs its host nothing worth mentioning, and a client that stays near is back
-   at once: dial again after ``POLL`` seconds, with one address alone after ``POLL_ALONE``.
+   at once: dial again after ``POLL`` seconds; with one address alone after ``POLL_ALONE`` when the first
+   rounds (``ALONE_AT_FIRST``) have failed.
 3. Silence is a dead host, or a full backlog (Linux drops the SYN): the kernel's repeats are polls that cost
    the server no connection.  So the client keeps the SYN, dials the others meanwhile, and backs off after it.
 4. A server that accepts, and then drops the connection, closes it without a word of who serves, or times out
@@ -48,6 +49,8 @@ POLL = 0.6
 """s; two polls a second are the most, and a primary is dialled 0.3 s after it accepts, in the median."""
 POLL_ALONE = 1.0
 """s; with one address a full backlog and a dead process look alike, and each poll costs the former."""
+ALONE_AT_FIRST = 10
+"""Rounds in which one address is polled as several are: most failovers have ended by then."""
 POLL_SUSPECT = (1.15, 1.05, 1.5)
 """s, growth, s."""
 SPREAD = 0.8
@@ -196,7 +199,8 @@ class Polling:
 
     @property
     def _poll(self) -> float:
-        period = POLL_ALONE if len(self._listed) == 1 and not self._coordinated else POLL
+        alone = len(self._listed) == 1 and not self._coordinated and self._round > ALONE_AT_FIRST
+        period = POLL_ALONE if alone else POLL
         return self._capped(max(period, self._policy.backoff_base))
 
     def _capped(self, seconds: float) -> float:
