@@ -14,6 +14,7 @@ AMQ221024 (replication), AMQ221031 (a shared store, where there is nothing to sy
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.testing.peers.listening import loopback_host
@@ -39,6 +40,9 @@ _MAIN = "org.apache.activemq.artemis.boot.Artemis"
 _IN_SYNC = {Kind.LOCKED: "AMQ221024", Kind.QUORUM: "AMQ221024", Kind.SHARED: "AMQ221031"}
 # It becomes active, or a passive one begins again: AMQ221070 and AMQ221002 say so within one process.
 _NOT_IN_SYNC = "AMQ2210(07|10|32|37|70|02)|AMQ221109|Backup Server version|awaiting connection"
+# The primary sends files to its backup, and gives it up after ``connection-ttl``: a backup that was busy says
+# that it is in sync a moment later, and would not take over.
+_SENDS, _GAVE_UP = "AMQ221025", "AMQ222092"
 # After SIGSTOP or a partition both members of a pair with a vote are active, for good: it has no majority.
 _SPLITS = frozenset({Fault.PAUSE})
 
@@ -125,13 +129,13 @@ class Artemis:
         if self._kind is Kind.SINGLE:
             return
         primary = await self.group.primary()
-        (passive,) = (process for process in self._processes if process is not primary.process)
+        active, passive = sorted(self._processes, key=lambda process: process is not primary.process)
 
         lost = time.monotonic()
 
         async def in_sync() -> bool:
             nonlocal lost
-            if passive.last(_IN_SYNC[self._kind]) > passive.last(_NOT_IN_SYNC):
+            if is_in_sync(self._kind, passive, active):
                 return time.monotonic() - lost >= self._steady_seconds
             lost = time.monotonic()
             return False
@@ -179,6 +183,19 @@ class Artemis:
             failback=self._launch.fault is Fault.FAILBACK,
             settings=self._settings,
         )
+
+
+class Log(Protocol):
+    """What a member printed since its last start; see ``MemberProcess.last``."""
+
+    def last(self, pattern: str) -> int: ...
+
+
+def is_in_sync(kind: Kind, passive: Log, primary: Log) -> bool:
+    """Whether the backup says so, and the primary has not given it up since."""
+    if primary.last(_GAVE_UP) > primary.last(_SENDS):
+        return False
+    return passive.last(_IN_SYNC[kind]) > passive.last(_NOT_IN_SYNC)
 
 
 def _listening(process: MemberProcess) -> Member:
