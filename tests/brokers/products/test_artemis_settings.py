@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -124,23 +125,40 @@ async def test_nothing_is_doubled_while_the_id_cache_is_as_large_as_the_window(t
     assert set(stored.values()) == {1}
 
 
-async def test_a_router_redirects_to_the_primary_before_and_after_it_failed_over(tmp_path: Path) -> None:
+async def _opened(url: str) -> object:
+    """Where a new connection ends up."""
+    async with aio.connect(url, timeout=120) as connection:
+        return connection.endpoint
+
+
+@pytest.mark.parametrize("fault", [Fault.KILL, Fault.STOP], ids=str)
+async def test_a_router_redirects_to_the_primary_before_while_and_after_it_fails_over(
+    tmp_path: Path, fault: Fault
+) -> None:
+    """A client that comes while its target is down gets in as well.
+
+    After a graceful stop the router redirects to the stopped target, for over two minutes: who names the
+    brokers beside it gets in.
+    """
     async with _running(Kind.SHARED, tmp_path / "pair", Settings()) as pair:
         targets = tuple(member.endpoint.authority for member in pair.members)
         settings = Settings(redirects_to=targets)
         router = Artemis(Kind.SINGLE, Launch(tmp_path / "router"), settings)
         try:
             await router.start_process()
-            url = _url(router.members[0].endpoint.authority, redirects="any")
+            alone = router.members[0].endpoint.authority
+            url = _url(alone, redirects="any")
+            entrance = url if fault is Fault.KILL else _url(alone, *targets, redirects="any")
             async with aio.connect(url, timeout=60) as connection:
                 assert connection.endpoint == pair.members[0].endpoint
                 async with flowing(connection, "q") as flow:
                     await flow.goes_on()
-                    await pair.inject(Fault.KILL)
+                    await pair.inject(fault)
+                    meanwhile = asyncio.create_task(_opened(entrance))
                     await flow.goes_on()
                     assert connection.endpoint == pair.members[1].endpoint
-            async with aio.connect(url, timeout=60) as late:
-                assert late.endpoint == pair.members[1].endpoint
+                    assert await meanwhile == pair.members[1].endpoint
+            assert await _opened(entrance) == pair.members[1].endpoint
         finally:
             await router.stop()
         stored = await _stored(pair, "q")
