@@ -34,8 +34,7 @@ from tests.brokers.products.member_process import MemberProcess
 from tests.brokers.topology import Fault, Launch, Served, Stored
 from tests.dnsmasq import free_port
 
-# A heap for some ten thousand messages; two members and clients share the machine.
-_JAVA = ("-Xms256M", "-Xmx512M", "-XX:+UseSerialGC", "-Dlog4j2.disableJmx=true")
+_JAVA = ("-Xms256M", "-XX:+UseSerialGC", "-Dlog4j2.disableJmx=true")
 _MAIN = "org.apache.activemq.artemis.boot.Artemis"
 _IN_SYNC = {Kind.LOCKED: "AMQ221024", Kind.QUORUM: "AMQ221024", Kind.SHARED: "AMQ221031"}
 # It becomes active, or a passive one begins again: AMQ221070 and AMQ221002 say so within one process.
@@ -166,7 +165,7 @@ class Artemis:
         }
         defined = (f"-D{name}={value}" for name, value in properties.items())
         boot = ("-classpath", str(home / "lib" / "artemis-boot.jar"), _MAIN, "run")
-        command = ("java", *_JAVA, *defined, *boot)
+        command = ("java", f"-Xmx{self._settings.heap}M", *_JAVA, *defined, *boot)
         return MemberProcess(f"{self.name} member-{number}", command, folder / "log")
 
     def _instance(self, number: int) -> Instance:

@@ -67,6 +67,7 @@ class Settings:
     :ivar advertised: what each member tells of itself to the others and to clients, ``host:port`` in their
         order; an empty one is where it listens.
     :ivar redirects_to: a connection router redirects every client to the first of these that is there.
+    :ivar heap: of Java, in MiB; 512 are for some ten thousand messages, and too few for as many queues.
     :ivar mirror_to: the broker that has everything before a client's message is accepted.
     """
 
@@ -78,6 +79,7 @@ class Settings:
     advertised: tuple[str, ...] = ()
     redirects_to: tuple[str, ...] = ()
     mirror_to: str = ""
+    heap: int = 512
 
 
 @dataclass(frozen=True, slots=True)
