@@ -342,8 +342,8 @@ class LinkSet:
             name = reason.condition.name if reason.condition else None
             link.fail(link_error(f"the link to {link.address!r} failed: {text}", name, opened=link.was_open))
 
-    def _waits_for_answer(self) -> bool:
-        return any(link.was_open and link.unanswered for link in self._links)
+    def _waits_for_answer(self) -> int:
+        return sum(link.was_open and link.unanswered for link in self._links)
 
     def _end_session(self, condition: proton.Condition) -> None:
         if self._engine is not None:

@@ -3,10 +3,12 @@
 Rules
 -----
 * Only links that were open before count: the first Attach of a link has the time of its call.
-* The time counts from the last answer to any link, so many links may take as long as they need.
+* The time counts from the last answer to any link, so many links may take as long as they need.  A peer that
+  answers many Attaches in one go has as much time again for each thousand of them.
 * A link that ends its sessions so again and again fails alone (``suspects``).
 
 Broker-J 10.1.0 did so once: over a connection that was open it answered neither of two links for 180 s.
+Artemis 2.56.0, on a busy machine, answered the first of 10,000 links after more than 30 s, and lost nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ import proton
 
 UNANSWERED: Final = "haclient:attach-unanswered"
 """The condition that such a session ends with."""
+_IN_ONE_GO = 1000
+"""So many more links give the peer its time again: 10,000 get eleven times that of a few."""
 
 
 class AnswerWatch:
     """Watches one session after the other.
 
-    :param patience: seconds without an answer.
-    :param waits: whether an Attach that counts has no answer.
+    :param patience: seconds without an answer, for a few links.
+    :param waits: how many Attaches that count have no answer.
     :param end: ends the session, with this condition.
     """
 
@@ -35,7 +39,7 @@ class AnswerWatch:
         self,
         loop: asyncio.AbstractEventLoop,
         patience: float,
-        waits: Callable[[], bool],
+        waits: Callable[[], int],
         end: Callable[[proton.Condition], None],
     ) -> None:
         self._loop = loop
@@ -63,10 +67,11 @@ class AnswerWatch:
 
     def _check(self) -> None:
         self._timer = None
-        if not self._waits():
+        if not (waiting := self._waits()):
             return
-        left = self._answered + self._patience - self._loop.time()
+        patience = self._patience * (1 + waiting // _IN_ONE_GO)
+        left = self._answered + patience - self._loop.time()
         if left > 0:
             self._timer = self._loop.call_later(left, self._check)
         else:
-            self._end(proton.Condition(UNANSWERED, f"it answered no Attach for {self._patience:g} s"))
+            self._end(proton.Condition(UNANSWERED, f"it answered no Attach for {patience:g} s"))

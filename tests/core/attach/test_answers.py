@@ -86,6 +86,28 @@ def test_a_peer_that_answers_one_link_after_the_other_may_take_as_long_as_it_nee
     virtual_time.run(main())
 
 
+def test_a_peer_that_answers_a_thousand_links_in_one_go_has_longer_for_it(virtual_time: VirtualTime) -> None:
+    """Artemis answered the first of 10,000 only after 30 s."""
+
+    async def main() -> None:
+        watch = Watch()
+        async with primary() as peer, aio.connect(url(peer)) as connection:
+            follow(connection, watch)
+            names = [f"q{number}" for number in range(1000)]
+            senders = await asyncio.gather(*(connection.create_sender(name) for name in names))
+            peer.ignores.update(names)
+            peer.drop()
+            await watch.until(Disconnected)
+            await peer.until(lambda: len(peer.waiting) == len(names))
+            await asyncio.sleep(1.5 * PATIENCE)
+            for _ in names:
+                peer.answer_one()
+            assert (await senders[-1].send(b"x")).accepted
+            assert len(watch.of(Disconnected)) == 1
+
+    virtual_time.run(main())
+
+
 def test_a_link_that_was_never_open_has_the_time_of_its_call(virtual_time: VirtualTime) -> None:
     async def main() -> None:
         watch = Watch()
