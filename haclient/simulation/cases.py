@@ -54,7 +54,7 @@ def comparison(scenario: Scenario, policy: Policy) -> Sequence[Case]:
     deferred = replace(scenario, retry_after=True, parking=False)
     ordinary = replace(scenario, retry_after=False, parking=False)
     return (
-        strategy("full", deferred, policy),
+        strategy(policy.backoff_strategy, deferred, policy),
         *(strategy(name, ordinary, policy) for name in STRATEGIES),
         *(preset(name, scenario) for name in PRESETS),
     )

@@ -47,7 +47,7 @@ def case(point: Point) -> cases.Case:
     """What a point stands for."""
     scenario = Scenario(**{name: value for name, value in point.items() if name in _SCENARIO})
     policy = Policy(**{name: value for name, value in point.items() if name in _POLICY})
-    name = point.get("client", "full")
+    name = point.get("client", Policy().backoff_strategy)
     return cases.preset(name, scenario) if name in PRESETS else cases.strategy(name, scenario, policy)
 
 

@@ -22,10 +22,18 @@ def test_without_a_choice_everything_is_compared() -> None:
     done = simulate("--json", "-")
     assert done.exit_code == 0
     names = [row["name"] for row in json.loads(done.stdout)]
-    assert names[0] == "full, retry-after"
-    assert {"full", "equal", "decorrelated", "exponential", "constant", "proton", "rhea", "kafka"} <= set(
-        names
-    )
+    assert names[0] == "adaptive, retry-after"
+    assert {
+        "adaptive",
+        "full",
+        "equal",
+        "decorrelated",
+        "exponential",
+        "constant",
+        "proton",
+        "rhea",
+        "kafka",
+    } <= set(names)
 
 
 def test_a_chosen_strategy_meets_both_brokers_and_the_table_is_printed() -> None:
@@ -36,7 +44,7 @@ def test_a_chosen_strategy_meets_both_brokers_and_the_table_is_printed() -> None
 
 
 @pytest.mark.parametrize(
-    ("flag", "name"), [("--retry-after", "full, retry-after"), ("--no-retry-after", "full")]
+    ("flag", "name"), [("--retry-after", "adaptive, retry-after"), ("--no-retry-after", "adaptive")]
 )
 def test_a_broker_can_be_chosen(flag: str, name: str) -> None:
     done = simulate(flag, "--json", "-")
@@ -68,7 +76,7 @@ def test_a_broker_that_was_measured_can_be_chosen_and_changed(given: list[str], 
 def test_parking_takes_a_second_member(park: str) -> None:
     done = simulate("--park", park, "--json", "-")
     (row,) = json.loads(done.stdout)
-    assert (row["name"], row["parked"], row["not_back"]) == ("full, parked", 100, 0)
+    assert (row["name"], row["parked"], row["not_back"]) == ("adaptive, parked", 100, 0)
 
 
 def test_files_are_written(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ def _cases(given: Mapping[str, Any]) -> Sequence[cases.Case]:
     if not strategies and not presets and given["standby"] == "none" and given["retry_after"] is None:
         return cases.comparison(scenario, policy)
     if not presets:
-        strategies = strategies or ("full",)
+        strategies = strategies or (policy.backoff_strategy,)
     both = given["retry_after"] is None and not scenario.parking
     brokers = (scenario, replace(scenario, retry_after=False)) if both else (scenario,)
     return (
@@ -296,7 +296,7 @@ def _run(case: cases.Case, bar: Progress) -> Result:
 
 def _sweep(given: Mapping[str, Any]) -> None:
     axes = dict(given["axes"])
-    chosen = [*given["strategies"], *given["presets"], "full"][0]
+    chosen = [*given["strategies"], *given["presets"], Policy().backoff_strategy][0]
     try:
         points = sweep.points({"client": chosen, **_point(given)}, axes)
         for point in points:
