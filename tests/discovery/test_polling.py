@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -87,6 +88,23 @@ class TestTheFirstRounds:
         first, second = times(factory, E[0])
         assert factory.of_type(Abandon)[0].kind is FailureReason.TIMED_OUT
         assert 0.4 <= second - first <= 1.2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_failover_every_four_seconds_has_the_delays_of_the_first(seed: int) -> None:
+    """Two members serve in turn; the former primary's port is closed."""
+
+    def member(place: int, now: float) -> Behaviour:
+        left = 4 - now % 4 - 0.01
+        return Serves(drops_after=left + 0.001) if now // 4 % 2 == place and left > 0 else Fails()
+
+    world: World = {E[place]: partial(member, place) for place in range(2)}
+    factory = Factory(world, E[:2], policy=FOR_EVER, seed=seed)
+    factory.connect()
+    factory.run(until=200)
+    after_losses = [wait.delay for wait in factory.of_type(BackOff) if wait.round == 0]
+    assert len(after_losses) > 30
+    assert {delay.base for delay in after_losses} == {0.1}
 
 
 class TestRefusals:

@@ -33,6 +33,7 @@ from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff, FixedDelays
 from haclient.retry.policy import Policy
+from haclient.retry.stability import Stability
 
 # Far above what any world here needs between two instants, far below what a spin reaches.
 SPIN = 2000
@@ -126,6 +127,7 @@ class Connection:
     dialled: dict[int, tuple[Endpoint, int]] = field(default_factory=dict)
     parked: set[int] = field(default_factory=set)
     usable_since: float | None = None
+    stability: Stability | None = None
 
     def claim(self, attempt: int, session: Serves) -> tuple[int | None, str | None]:
         """The claim of a session; what a parking Open said is old."""
@@ -332,6 +334,8 @@ class Factory:
         where, _ = connection.dialled[found.attempt]
         behaviour = self._behaviour(where)
         connection.search, connection.usable_since = None, self.now
+        connection.stability = connection.stability or Stability(self.policy.stable_after)
+        connection.stability.usable(where, self.now)
         if isinstance(behaviour, Parks):
             behaviour = behaviour.then
         if not isinstance(behaviour, Serves):
@@ -345,8 +349,8 @@ class Factory:
 
     def _lost(self, connection: Connection, where: Endpoint, version: int) -> None:
         self.topology = update(self.topology, PrimaryLost(where, version))
-        assert connection.usable_since is not None
-        if self.now - connection.usable_since >= self.policy.stable_after:
+        assert connection.stability is not None
+        if connection.stability.begins_anew(self.now):
             connection.backoff.reset()
         self._search(connection, first=False)
 
