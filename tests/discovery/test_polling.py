@@ -137,6 +137,14 @@ class TestRefusals:
         assert 7.0 <= factory.dials()[-1][0] <= 7.6
         assert all(0.4 <= gap <= 1.2 for gap in gaps(times(factory, E[1])))
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_passive_member_that_answers_late_is_no_suspect(self, seed: int) -> None:
+        """Broker-J on a busy machine: TCP connects, and the Close comes after half a second."""
+        late = replace(FORCED, after=0.5, tcp=0.001)
+        factory = lost({E[0]: Fails(), E[1]: late, E[2]: late}, 3, until=20.0, seed=seed)
+        for member in E[:3]:
+            assert max(gaps(times(factory, member))[1:]) < 1.2
+
     def test_an_address_that_dns_finds_meanwhile_is_dialled_at_once(self) -> None:
         """The pause between two rounds ends."""
         name = Endpoint("broker.example.com", 5672)

@@ -45,11 +45,12 @@ WRONG_CERTIFICATE = Failure(kind=FailureReason.TLS_VERIFICATION, detail="the cer
 
 @dataclass(frozen=True)
 class Fails:
-    """Ends the attempt; refused at once by default."""
+    """Ends the attempt; refused at once by default.  TCP connects after ``tcp`` seconds, if it does."""
 
     failure: Failure = REFUSED
     after: float = 0.001
     pushes: tuple[Endpoint, ...] = ()
+    tcp: float | None = None
 
 
 @dataclass(frozen=True)
@@ -309,6 +310,8 @@ class Factory:
         match behaviour:
             case Fails():
                 ended = behaviour
+                if behaviour.tcp is not None:
+                    later(wait + behaviour.tcp, lambda s: s.tcp_connected(dial.attempt, self.now))
                 later(wait + behaviour.after, lambda _: self._ended(connection, dial.attempt, ended))
             case BlackHole(tcp=tcp) if tcp is not None:
                 later(tcp, lambda s: s.tcp_connected(dial.attempt, self.now))

@@ -286,10 +286,11 @@ class Polling:
             self._times.move(endpoint, at)
 
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
-        """Those of these that are not usable after ``stagger``: their members are silent so far."""
+        """Those of these whose SYN has no answer after ``stagger``: their members are silent so far."""
         for each in attempts:
             member = self._member(each.endpoint)
-            hangs = each.parked_at is None and each.syn_at + self._policy.stagger <= now
+            unanswered = each.parked_at is None and each.connected_at is None
+            hangs = unanswered and each.syn_at + self._policy.stagger <= now
             if hangs and member.answer is not Answer.SILENT:
                 member.answer = Answer.SILENT
                 self._pause_others(now)
