@@ -29,6 +29,7 @@ class OptionArguments(TypedDict, total=False):
     backoff_max: float | str | timedelta
     backoff_strategy: Literal["adaptive", "full", "equal", "decorrelated", "exponential", "constant"]
     max_retry_after: float | str | timedelta
+    max_spread: float | str | timedelta
     dr: str | tuple[str, ...] | None
     dr_after: float | str | timedelta
     standby: Literal["none", "outage", "warm"]

@@ -170,6 +170,14 @@ class Options:
             "total delay that servers may ask for since the last stable connection",
         ),
     )
+    max_spread: float = field(
+        default=_POLICY.max_spread,
+        metadata=_about(
+            seconds(0),
+            "longest time over which clients spread their dials after a loss, where the primary announced a"
+            " large fleet; 0 never ([the fleet](storms.md#the-fleet))",
+        ),
+    )
     dr: tuple[str, ...] | None = field(
         default=_POLICY.dr,
         metadata=_about(

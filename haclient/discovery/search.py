@@ -118,7 +118,7 @@ class Search:
         self._backoff = backoff
         self._limits = Limits(policy, now, refusals or Refusals(), first=first, rounds=backoff.rounds)
         self._polling: Polling | PlainRounds = (
-            Polling(policy, backoff, dial_times or DialTimes(), first=first)
+            Polling(policy, backoff, dial_times or DialTimes(), first=first, began=now)
             if backoff.adaptive
             else PlainRounds(backoff)
         )

@@ -13,9 +13,12 @@ Rules
 1. Each client draws one moment of the period at its loss, and dials at this moment of every period.  Nothing
    else is drawn: a delay that is drawn anew for each dial would leave periods in which a client dials twice
    and others in which it does not, and the last client would be back after twice the time.
-2. From ``_LARGE`` connections on the period is 2 % longer.  Arrivals at random moments differ from mu times
-   the time by the root of N; more than a backlog holds (128 in many brokers) would be refused, and be
-   back a period later.
+2. The period is (N - k)/mu.  Arrivals at random moments run ahead of mu, or behind it, by the root of N or
+   so: behind, the primary is idle at times, and so k is the root of N where that is few connections beside a
+   backlog.  Ahead, they wait in the backlog (128 connections at many brokers); those that it does not
+   hold are back a period later.  The probability that a Brownian bridge rises above the backlog B is
+   exp(-2 B (B - k) / N), and it is at most ``_OVERFLOWS``.  So a fleet of 300 arrives in 0.94 of its
+   time, one of 20,000 in 1.02 of it.
 3. The period is at most what the client allows: a faulty peer may announce anything.  Values that are no
    numbers, or none above 0, are as if nothing had been announced.
 4. A client reads both when it connects, so they are old when the loss comes, and those of a primary that has
@@ -34,8 +37,9 @@ from typing import Any
 CONNECTIONS = "haclient:connections"
 SETUP_RATE = "haclient:setup-rate"
 
-_LARGE = 5000
-_SLOWER = 1.02
+_BACKLOG = 128
+_OVERFLOWS = 0.001
+_PART = -math.log(_OVERFLOWS) / 2 / _BACKLOG
 _MOST_CONNECTIONS = 2**63
 
 
@@ -52,8 +56,8 @@ class FleetSize:
 
     def period(self, longest: float) -> float:
         """Seconds in which each client dials once; at most ``longest``."""
-        slower = _SLOWER if self.connections >= _LARGE else 1.0
-        return min(slower * self.connections / self.setup_rate, longest)
+        ahead = min(math.sqrt(self.connections), _BACKLOG - self.connections * _PART)
+        return min((self.connections - ahead) / self.setup_rate, longest)
 
 
 NO_FLEET = FleetSize(0, math.inf)
@@ -86,13 +90,14 @@ class Slots:
 
     :param began: when it lost its connection, in monotonic seconds.
     :param period: seconds, above 0.
+    :ivar first: the first one.
     """
 
-    __slots__ = ("_next", "_period")
+    __slots__ = ("_next", "_period", "first")
 
     def __init__(self, began: float, period: float, rng: random.Random) -> None:
         self._period = period
-        self._next = began + rng.uniform(0, period)
+        self._next = self.first = began + rng.uniform(0, period)
 
     def after(self, now: float) -> float:
         """The first one that is later than ``now``."""

@@ -74,6 +74,10 @@ class Policy:
     max_retry_after: float = 60.0
     """The client honors the delays that servers ask for up to this total since the last stable connection."""
 
+    max_spread: float = 120.0
+    """The longest time over which clients spread their dials where a primary announced a large fleet
+    (docs/storms.md): enough for 20,000 clients at 200 setups a second.  0 ignores what primaries announce."""
+
     dr: tuple[str, ...] | None = None
     """The members of a second site, as ``host`` or ``host:port``."""
 

@@ -37,6 +37,7 @@ def strategy(name: str, scenario: Scenario, policy: Policy) -> Case:
     :raises KeyError: when there is no such strategy.
     """
     extra = ", parked" if scenario.parking else ", retry-after" if scenario.retry_after else ""
+    extra = ", fleet known" if scenario.fleet_known else extra
     known: Mapping[str, StrategyName] = {each: each for each in get_args(StrategyName)}
     return Case(f"{name}{extra}", scenario, replace(policy, backoff_strategy=known[name]))
 

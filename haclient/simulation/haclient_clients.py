@@ -33,6 +33,7 @@ from haclient.discovery.refusals import Refusals
 from haclient.discovery.search import Search
 from haclient.discovery.topology import Topology, update
 from haclient.retry.backoff import Backoff
+from haclient.retry.fleet import NO_FLEET, FleetSize
 from haclient.retry.policy import Policy
 from haclient.simulation.clock import Kind
 from haclient.simulation.primary import Verdict
@@ -152,7 +153,10 @@ class HaclientClients:
     def _after_loss(self) -> Topology:
         # A member that gives hints announces a generation as well; the policy goes by that.
         generation = 1 if self._world.scenario.retry_after else None
-        topology = update(Topology(seeds=self._members), Claimed(self._members[0], generation, None, 0))
+        scenario = self._world.scenario
+        fleet = FleetSize(scenario.clients, scenario.setup_rate) if scenario.fleet_known else NO_FLEET
+        claim = Claimed(self._members[0], generation, None, 0, fleet=fleet)
+        topology = update(Topology(seeds=self._members), claim)
         return update(topology, PrimaryLost(self._members[0], topology.version))
 
     def _members_that_park(self) -> tuple[Endpoint, ...]:

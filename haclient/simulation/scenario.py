@@ -36,6 +36,8 @@ class Scenario:
         broker, which serves connections in the order of their arrival.
     :param accept_rate: what it admits a second; ``None`` for ``setup_rate``.
     :param parking: members hold clients that ask for it; needs ``retry_after``.
+    :param fleet_known: the lost primary announced ``clients`` and ``setup_rate``, so that haclient's clients
+        spread themselves; without ``retry_after``, for a primary announces no fleet where it sends that.
     :param members: 1 is an address that moves to the new primary; more are the dead one, the new primary
         and passive ones, in the order in which clients know them.
     :param passive: what the passive ones do: ``close`` the connection with ``amqp:connection:forced``, or
@@ -63,6 +65,7 @@ class Scenario:
     retry_after: bool = True
     accept_rate: float | None = None
     parking: bool = False
+    fleet_known: bool = False
     members: int = 1
     passive: Passive = "close"
     redirecting: int = 0
@@ -109,6 +112,11 @@ class Scenario:
         ):
             if choice not in among:
                 raise ValueError(f"{name} is {' or '.join(among)}, not {choice!r}")
+        self._check_fleet()
+
+    def _check_fleet(self) -> None:
+        if self.fleet_known and self.retry_after:
+            raise ValueError("a primary with retry_after announces no fleet: fleet_known goes without")
 
     @property
     def ideal(self) -> float:

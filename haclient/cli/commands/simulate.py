@@ -110,6 +110,9 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     help="Whether the primary sends a retry-after.  [default: every --strategy with and without]",
 )
 @click.option(
+    "--fleet-known", is_flag=True, help="The lost primary announced its fleet; without --retry-after."
+)
+@click.option(
     "--park",
     "standby",
     type=click.Choice(get_args(Standby)),
@@ -255,6 +258,8 @@ def _point(given: Mapping[str, Any]) -> dict[str, Any]:
         name: value for name, value in measured.items() if source(name) is not ParameterSource.COMMANDLINE
     }
     parking = given["standby"] != "none"
+    if given["fleet_known"]:
+        known = {"retry_after": False, **known}
     return {"members": 2 if parking else 1, **known, "parking": parking}
 
 
@@ -266,11 +271,12 @@ def _cases(given: Mapping[str, Any]) -> Sequence[cases.Case]:
         raise click.UsageError(str(error)) from error
     policy = Policy(**{name: value for name, value in point.items() if name in _POLICY})
     strategies, presets = given["strategies"], given["presets"]
-    if not strategies and not presets and given["standby"] == "none" and given["retry_after"] is None:
+    plain = given["standby"] == "none" and given["retry_after"] is None and not scenario.fleet_known
+    if not strategies and not presets and plain:
         return cases.comparison(scenario, policy)
     if not presets:
         strategies = strategies or (policy.backoff_strategy,)
-    both = given["retry_after"] is None and not scenario.parking
+    both = given["retry_after"] is None and not scenario.parking and not scenario.fleet_known
     brokers = (scenario, replace(scenario, retry_after=False)) if both else (scenario,)
     return (
         *(cases.strategy(name, broker, policy) for name in strategies for broker in brokers),

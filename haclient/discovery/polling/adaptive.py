@@ -21,11 +21,14 @@ Rules
    pause longer and longer, up to 6 s from one dial to the next.
 7. From the second round on the order is: suspects, passive members, unknown ones, those that refuse or are
    silent, and the lost primary last; stable within each.
-8. Members that announce a generation, or have given a hint in this episode (``retry-after``, parking),
-   spread a fleet better than a client can: full jitter from ``backoff_base`` up to ``POLL``, no suspects,
-   the order of the list, and a member that answers in the first round, where it is not asked to park the
-   client, is not kept apart from its next dial.
-9. No pause is longer than ``backoff_max``, and below that no poll is more frequent than ``backoff_base``.
+8. Members that announce a generation and no fleet, or have given a hint in this episode (``retry-after``,
+   parking), spread a fleet better than a client can: full jitter from ``backoff_base`` up to ``POLL``, no
+   suspects, the order of the list, and a member that answers in the first round, where it is not asked to
+   park the client, is not kept apart from its next dial.
+9. Where the primary announced its fleet, clients spread themselves over the time that it needs for all
+   of them: see ``spread``.  Rules 1, 2 and 8 do not hold then, unless a member gives a hint.
+10. No other pause is longer than ``backoff_max``, and below that no poll is more frequent than
+   ``backoff_base``.
 
 The figures come from ``haclient simulate``: they hold the most cells of the grid in docs/storms.md.
 """
@@ -41,8 +44,10 @@ from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.evidence import Failure, FailureReason
 from haclient.discovery.pending_attempts import PendingAttempt
 from haclient.discovery.polling.dial_times import REPEATS, DialTimes
+from haclient.discovery.polling.spread import Spread
 from haclient.discovery.topology import Topology
 from haclient.retry.backoff import Backoff, Delay
+from haclient.retry.fleet import NO_FLEET
 from haclient.retry.policy import Policy
 
 POLL = 0.6
@@ -134,7 +139,7 @@ class _Member:
 class Polling:
     """The members of one episode.
 
-    :param first: whether this is the first connect.
+    :param first: whether this is the first connect; ``began``: when the search did.
     :param times: those that the searches of a factory share.
     """
 
@@ -148,13 +153,16 @@ class Polling:
         "_members",
         "_policy",
         "_round",
+        "_spread",
         "_suspected",
         "_times",
     )
 
     adaptive = True
 
-    def __init__(self, policy: Policy, backoff: Backoff, times: DialTimes, *, first: bool) -> None:
+    def __init__(
+        self, policy: Policy, backoff: Backoff, times: DialTimes, *, first: bool, began: float = 0.0
+    ) -> None:
         self._policy = policy
         self._backoff = backoff
         self._times = times
@@ -166,6 +174,7 @@ class Polling:
         self._lost: Endpoint | None = None
         self._coordinated = False
         self._suspected = 0
+        self._spread = Spread(policy, backoff.rng, began)
 
     # -- which --------------------------------------------------------------------------------
 
@@ -175,11 +184,26 @@ class Polling:
         """The candidates in the order to try them (rule 7)."""
         self._listed, self._lost, self._asked = candidates, topology.former, True
         self._round = round_number
-        self._coordinated |= topology.generation is not None
+        self._use_fleet(topology)
+        if self._spread and round_number <= 1:
+            return self._alone(candidates)
         if self._coordinated or round_number <= 1 or len(candidates) == 1:
             return candidates
         here = len(topology.candidates())
         return (*sorted(candidates[:here], key=self._rank), *candidates[here:])
+
+    def _use_fleet(self, topology: Topology) -> None:
+        self._coordinated |= topology.generation is not None and topology.fleet == NO_FLEET
+        if self._coordinated or self._first:
+            self._spread.stop()
+        else:
+            self._spread.use(topology.fleet, self._poll)
+
+    def _alone(self, candidates: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        """What the first round of a client with a fleet dials."""
+        if len(candidates) == 1 and self._spread.comes_within(self._policy.backoff_base + self.gap):
+            return ()
+        return (self._lost,) if self._lost in candidates else candidates[:1]
 
     def _rank(self, endpoint: Endpoint) -> int:
         member = self._members.get(endpoint)
@@ -234,6 +258,8 @@ class Polling:
         if round_number == 1 and not self._first:
             return self._policy.stagger
         keep = self._cycle(endpoint)[0]
+        if self._spread and not self._member(endpoint).answered:
+            keep = self._spread.keep(keep)
         if not self._is_suspect(endpoint) and any(self._is_suspect(each) for each in self._listed):
             keep = min(keep, _KEEP_PAUSED)
         return keep
@@ -250,6 +276,8 @@ class Polling:
 
     def _draw(self, now: float, round_number: int, began: float) -> tuple[float, float]:
         suspects = any(self._is_suspect(each) for each in self._listed)
+        if self._spread:
+            return self._spread.period, self._spread.after(now, first=round_number <= 1, suspects=suspects)
         if round_number <= 1:
             widest = max(self.gap, self._policy.backoff_max)
             longest = min(self.gap + max(SPREAD, self._policy.backoff_base), widest)
@@ -331,6 +359,8 @@ class Polling:
             return
         _, least, most = self._cycle(pending.endpoint)
         member.hangs += 1
+        if self._spread:
+            return
         member.due_at = now + self._backoff.rng.uniform(self._capped(least), self._capped(most))
 
     def _answered(self, endpoint: Endpoint, member: _Member, failure: Failure, now: float) -> None:

@@ -8,6 +8,8 @@ Rules
 3. *attempts*: more of them a client than any preset that is as fast as the fastest (within 2 % or
    0.1 s), and more than 2.
 4. *behind*: a preset is better at both, by at least 5 % and 50 ms, and by at least 5 % and 0.1 attempts.
+   Where a fleet of 300 or more is known (``--fleet-known``), *late* is after more than 1.05 times the best
+   possible time, and more than 3 *attempts* are too many, whatever the presets do.
 5. *SYNs*: of one client at one address more than two in a second, or two within 0.4 s (see ``syn``, rule 3).
    Said of our own policies; it does not decide whether a cell holds, for no preset keeps it everywhere.
 """
@@ -25,6 +27,7 @@ from haclient.simulation.grid.cells import Cell
 _AS_LATE, _SLACK, _SLACK_OF_SEVERAL = 1.2, 1.0, 1.5
 _AS_FAST, _AS_FAST_S, _FEW_ATTEMPTS = 1.02, 0.1, 2.0
 _BETTER, _BETTER_S, _BETTER_ATTEMPTS = 0.95, 0.05, 0.1
+_AS_LATE_KNOWN, _ATTEMPTS_KNOWN = 1.05, 3.0
 _MOST_SYNS, _SMALLEST_GAP = 2, 0.4
 
 
@@ -83,6 +86,10 @@ def bars(cell: Cell, presets: Mapping[str, Outcome]) -> Bars:
     first = presets[fastest].last
     slack = _SLACK if cell.members == 1 else _SLACK_OF_SEVERAL
     as_fast = max(_AS_FAST * first, first + _AS_FAST_S)
+    if cell.fleet_known:
+        return Bars(
+            fastest=fastest, fastest_last=first, last=_AS_LATE_KNOWN * cell.best, attempts=_ATTEMPTS_KNOWN
+        )
     return Bars(
         fastest=fastest,
         fastest_last=first,

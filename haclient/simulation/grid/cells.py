@@ -31,6 +31,7 @@ MEMBERS = (1, 3)
 """One address that moves; the lost one, the new primary, and a passive one."""
 
 _SEEDS = 5
+_LARGE_FLEET = 300
 _LONG, _SHORT_CLIENTS, _HORIZON = 300.0, 100, 2000.0
 
 
@@ -61,6 +62,11 @@ class Cell:
             retry_after=False,
             seed=seed,
         )
+
+    @property
+    def fleet_known(self) -> bool:
+        """Whether the lost primary announced a fleet so large that its clients spread themselves."""
+        return self.clients >= _LARGE_FLEET and self.scenario(1).fleet_known
 
     @property
     def best(self) -> float:
