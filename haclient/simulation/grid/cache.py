@@ -85,7 +85,7 @@ def _sources(kind: type[Policy | Preset]) -> Iterable[bytes]:
     if kind is Policy:
         modules.append(_PACKAGE / "simulation" / "haclient_clients.py")
         for folder in _CLIENT:
-            modules += sorted((_PACKAGE / folder).glob("*.py"))
+            modules += sorted((_PACKAGE / folder).rglob("*.py"))
     return (module.read_bytes() for module in modules)
 
 

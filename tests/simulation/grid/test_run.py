@@ -9,12 +9,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from haclient.cli import main
+from haclient.discovery import polling
 from haclient.retry.policy import Policy
 from haclient.simulation.grid import run as module
-from haclient.simulation.grid.cache import Cache
+from haclient.simulation.grid.cache import Cache, _sources
 from haclient.simulation.grid.cells import cells
 from haclient.simulation.grid.run import Judged, grid
-from haclient.simulation.presets import PRESETS
+from haclient.simulation.presets import PRESETS, Preset
 
 SMALL = cells("whole", {"clients": [5], "outage": [0.3], "members": [1], "kind": ["reset", "silent"]})
 OURS = {"haclient": Policy()}
@@ -70,6 +71,12 @@ def test_another_policy_is_computed_for_itself(tmp_path: Path) -> None:
     computed(path)
     _, count = computed(path, policy=Policy(backoff_max=1.0))
     assert count == len(SMALL)
+
+
+def test_the_code_of_the_client_has_that_of_folders_below() -> None:
+    adaptive = Path(polling.__file__).with_name("adaptive.py").read_bytes()
+    assert adaptive in set(_sources(Policy))
+    assert adaptive not in set(_sources(Preset))
 
 
 def test_changed_code_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
