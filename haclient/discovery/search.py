@@ -415,6 +415,7 @@ class Search:
         free = tuple(each for each in due if self._polling.free_at(each) <= view.now)
         endpoint = self._round.next_listed(free, self._pending) or self._round.next_listed(due, self._pending)
         if endpoint is None:
+            self._open_at = min(self._open_at, self._polling.next_due(ordered, view.now))
             return self._end_round(view)
         at = self._dial_at + (self._backoff.spacing if self._round.has_failed_elsewhere(endpoint) else 0)
         return self._dial(view, Target(endpoint), listed=1) if view.now >= at else None

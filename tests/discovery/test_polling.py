@@ -19,7 +19,20 @@ from haclient.discovery.polling.adaptive import Answer, answer_of
 from haclient.discovery.topology import update
 from haclient.retry.policy import Policy
 
-from .virtual import REFUSED, Behaviour, BlackHole, E, Factory, Fails, Serves, World, closes, redirects
+from .virtual import (
+    REFUSED,
+    Behaviour,
+    BlackHole,
+    E,
+    Factory,
+    Fails,
+    Parks,
+    Script,
+    Serves,
+    World,
+    closes,
+    redirects,
+)
 
 FOR_EVER = Policy(startup_deadline=None)
 FORCED = closes("amqp:connection:forced")
@@ -197,6 +210,14 @@ class TestSilence:
         factory = lost({E[0]: Serves(after=1.0)})
         assert factory.of_type(Found)
 
+    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("answer", [FORCED, Fails(), lambda now: FORCED if now < 1.5 else Fails()])
+    def test_a_primary_that_is_more_than_a_second_away_is_reached(self, answer: Script, seed: int) -> None:
+        """Only the connection broke; the backup is near.  Its answers must not make every SYN too short."""
+        factory = lost({E[0]: Serves(tcp=1.2, after=4.8), E[1]: answer}, 2, seed=seed)
+        assert factory.of_type(Found)
+        assert factory.dials()[-1][0] <= 30
+
 
 class TestOverload:
     """Alive, and too busy."""
@@ -226,6 +247,16 @@ class TestHints:
             factory.connect(first=False)
             factory.run(until=0.31)
             assert len(times(factory, E[1])) >= 2
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_member_that_was_not_due_in_the_round_that_parked_the_client_is_dialled_when_it_is(
+        self, seed: int
+    ) -> None:
+        """It was overloaded.  The search waits for the parked attempt, and sleeps until it is due."""
+        world: World = {E[0]: lambda now: closes() if now < 0.3 else Serves(), E[1]: Parks(FORCED)}
+        factory = lost(world, 2, seed=seed)
+        assert factory.of_type(Found)
+        assert factory.now < 3.0
 
 
 SOON = st.sampled_from([0.0, 0.001, 0.2, 0.3, 2.0])

@@ -62,9 +62,13 @@ class BlackHole:
 
 @dataclass(frozen=True)
 class Serves:
-    """A usable session after a while, which may be lost again."""
+    """A usable session after a while, which may be lost again.
+
+    :param tcp: TCP connects after so many seconds; not reported before the session if ``None``.
+    """
 
     after: float = 0.01
+    tcp: float | None = None
     generation: int | None = None
     cluster: str | None = None
     drops_after: float | None = None
@@ -307,14 +311,14 @@ class Factory:
             behaviour = behaviour.then
         if wait == math.inf:
             return
+        if isinstance(behaviour, BlackHole | Serves) and behaviour.tcp is not None:
+            later(behaviour.tcp, lambda s: s.tcp_connected(dial.attempt, self.now))
         match behaviour:
             case Fails():
                 ended = behaviour
                 if behaviour.tcp is not None:
                     later(wait + behaviour.tcp, lambda s: s.tcp_connected(dial.attempt, self.now))
                 later(wait + behaviour.after, lambda _: self._ended(connection, dial.attempt, ended))
-            case BlackHole(tcp=tcp) if tcp is not None:
-                later(tcp, lambda s: s.tcp_connected(dial.attempt, self.now))
             case Serves():
                 claim = connection.claim(dial.attempt, behaviour)
                 later(wait + behaviour.after, lambda s: s.usable(dial.attempt, self.now, *claim))

@@ -64,15 +64,17 @@ GAP = 0.4
 """s between two dials of one endpoint."""
 _EVENLY = 0.95
 """Polls are drawn from this part of the period to the whole, so that clients drift apart."""
-_KEEP_UNKNOWN = ((7.5, 1.0, 2.0), (4.05, 0.85, 0.95))
+_KEEP_UNKNOWN: tuple[tuple[float, float, float], ...] = ((7.5, 1.0, 2.0), (4.05, 0.85, 0.95))
 """s that a SYN is kept, and the pause after it (from, to), where nothing has answered: its kernel repeats it
 after 1, 3 and 7 s, since Linux 6.5 after 1, 2, 3, 4, 5, 7."""
-_KEEP_FULL = ((3.9, 1.0, 3.0),)
+_KEEP_FULL: tuple[tuple[float, float, float], ...] = ((3.9, 1.0, 3.0),)
 """The same where something has answered in this episode: the backlog is full."""
-_KEEP_LOST = ((0.9, 2.0, 3.0),)
-"""The same at the lost primary while another member answers: its host is dead."""
+_KEEP_LOST: tuple[tuple[float, float, float], ...] = ((0.9, 2.0, 3.0), (0.9, 2.0, 3.0), (4.05, 2.0, 3.0))
+"""The same at the lost primary while another member answers: its host is dead, or a second and more away."""
 _KEEP_PAUSED = 0.9
 """s that a SYN is kept at a member that pauses: until before its first repeat."""
+_IN_VAIN = 2
+"""So many of these in a row say that it may be far away; then its SYN is kept for the whole time."""
 _BESIDE_SUSPECT = (3.0, 2.0, 6.0)
 """s, growth, s."""
 
@@ -251,6 +253,10 @@ class Polling:
         """Those whose time has come, but for the distance of two dials."""
         return tuple(each for each in ordered if self._own_time(each) <= now)
 
+    def next_due(self, ordered: tuple[Endpoint, ...], now: float) -> float:
+        """When the first of the others may be dialled; infinite when there are none."""
+        return min((self.due_at(each) for each in ordered if self._own_time(each) > now), default=math.inf)
+
     def keep(self, endpoint: Endpoint, round_number: int) -> float:
         """How long a SYN is kept that nothing answers, in seconds."""
         if self._coordinated:
@@ -258,11 +264,13 @@ class Polling:
         if round_number == 1 and not self._first:
             return self._policy.stagger
         keep = self._cycle(endpoint)[0]
-        if self._spread and not self._member(endpoint).answered:
+        member = self._member(endpoint)
+        if self._spread and not member.answered:
             keep = self._spread.keep(keep)
-        if not self._is_suspect(endpoint) and any(self._is_suspect(each) for each in self._listed):
-            keep = min(keep, _KEEP_PAUSED)
-        return keep
+        if member.hangs >= _IN_VAIN or self._is_suspect(endpoint):
+            return keep
+        beside = any(self._is_suspect(each) for each in self._listed)
+        return min(keep, _KEEP_PAUSED) if beside else keep
 
     def pause(self, now: float, round_number: int, began: float) -> Delay:
         """The delay after a round that has failed; ``began`` is when that was."""

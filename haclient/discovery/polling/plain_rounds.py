@@ -42,6 +42,11 @@ class PlainRounds:
         del now
         return ordered
 
+    def next_due(self, ordered: tuple[Endpoint, ...], now: float) -> float:
+        """Never: none of them waits."""
+        del ordered, now
+        return math.inf
+
     def keep(self, endpoint: Endpoint, round_number: int) -> float:
         """As long as the attempt has."""
         del endpoint, round_number
