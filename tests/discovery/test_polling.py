@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found
 from haclient.discovery.evidence import RESOURCE_LIMIT, Claimed, Failure, FailureReason, PrimaryLost, Resolved
-from haclient.discovery.polling.adaptive import Answer, answer_of
+from haclient.discovery.polling.adaptive import Answer, Polling, answer_of
 from haclient.discovery.topology import update
 from haclient.retry.policy import Policy
 
@@ -234,6 +234,27 @@ class TestOverload:
     def test_it_does_not_keep_the_client_from_the_others(self) -> None:
         world: World = {E[0]: closes(), E[1]: lambda now: Fails() if now < 30 else Serves()}
         assert lost(world, 2).dials()[-1][0] <= 30.6
+
+
+def test_a_member_that_redirects_to_ever_new_ports_does_not_make_the_client_grow() -> None:
+    """An hour of an outage, with another target in each round."""
+    ports = iter(range(10_000, 65_000))
+    targets = (Endpoint(E[0].host, port) for port in ports)
+
+    class Redirecting(dict[Endpoint, Script]):
+        """Every target refuses."""
+
+        def get(self, where: Endpoint, default: object = None) -> Script:  # type: ignore[override]
+            del default
+            return (lambda _: redirects(next(targets))) if where == E[0] else Fails()
+
+    factory = Factory(Redirecting(), E[:1], policy=FOR_EVER)
+    searching = factory.connect(first=False).search
+    factory.run(until=600)
+    assert searching is not None
+    assert isinstance(searching._polling, Polling)
+    assert len(set(factory.dials())) > 500
+    assert len(searching._polling._members) <= 256
 
 
 class TestHints:

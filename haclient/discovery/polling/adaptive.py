@@ -78,6 +78,9 @@ _IN_VAIN = 2
 _BESIDE_SUSPECT = (3.0, 2.0, 6.0)
 """s, growth, s."""
 
+_MOST = 256
+"""Members that are remembered; redirects may lead to ever new ones."""
+
 _REFUSES = frozenset({FailureReason.REFUSED, FailureReason.UNREACHABLE, FailureReason.UNRESOLVED})
 _PASSIVE_KINDS = frozenset(
     {FailureReason.REDIRECTED, FailureReason.REDIRECT_REFUSED, FailureReason.STALE_PRIMARY}
@@ -359,7 +362,11 @@ class Polling:
             self._times.open(endpoint)
 
     def _member(self, endpoint: Endpoint) -> _Member:
-        return self._members.setdefault(endpoint, _Member())
+        member = self._members.setdefault(endpoint, _Member())
+        if len(self._members) > _MOST:
+            unlisted = (each for each in self._members if each != endpoint and each not in self._listed)
+            self._members.pop(next(unlisted, endpoint))
+        return member
 
     def _silent(self, pending: PendingAttempt, member: _Member, failure: Failure, now: float) -> None:
         """Back off after a SYN that was kept for its time; one that made room is dialled again soon."""
