@@ -261,7 +261,7 @@ class ConnectionCore:
         properties = engine.peer_properties
         self._was_parked, self._cluster_id = attempt.parked, episodes.cluster_of(properties)
         self.generation = None if attempt.parked else episodes.generation_of(properties)
-        member = attempt.endpoint if self.generation is None else (self._cluster_id, self.generation)
+        member = (attempt.endpoint, self._cluster_id, self.generation)
         self._stability.usable(member, self._loop.time())
         self._topology_version = self._shared.cluster.topology.version
         self.session_number += 1

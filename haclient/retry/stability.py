@@ -6,8 +6,8 @@ Rules
 2. So it is when the search ended at another member than the one before, or at a newer generation: this
    cluster fails over, and each failover is an incident of its own, however soon it follows.
 3. But a member that accepts connections and drops them is no cluster that fails over.  The same one twice
-   within ``stable_after`` (a generation is one member) is not what rule 2 means, nor is a peer that announces
-   a newer generation each time: rule 2 holds once in ``_AGAIN`` seconds.
+   within ``stable_after`` (one address with one generation) is not what rule 2 means, nor is a peer that
+   announces a newer generation each time: rule 2 holds once in ``_AGAIN`` seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stability:
     def usable(self, member: Hashable, now: float) -> None:
         """A session is usable.
 
-        :param member: its generation, which is another primary's even at the same address, or its endpoint.
+        :param member: its endpoint and generation: behind one address a newer one is another primary.
         :param now: monotonic seconds.
         """
         seen = self._seen.pop(member, -math.inf)

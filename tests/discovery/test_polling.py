@@ -158,6 +158,14 @@ class TestRefusals:
         for member in E[:3]:
             assert max(gaps(times(factory, member))[1:]) < 1.2
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_the_time_that_members_take_to_answer_does_not_make_the_period_longer(self, seed: int) -> None:
+        """Three nodes of Broker-J during an election: TCP connects, and the Close comes after 150 ms."""
+        late = replace(FORCED, after=0.15, tcp=0.001)
+        factory = lost(dict.fromkeys(E[:3], late), 3, until=20.0, seed=seed)
+        for member in E[:3]:
+            assert max(gaps(times(factory, member))[1:]) <= 0.62
+
     def test_an_address_that_dns_finds_meanwhile_is_dialled_at_once(self) -> None:
         """The pause between two rounds ends."""
         name = Endpoint("broker.example.com", 5672)
@@ -278,6 +286,18 @@ class TestHints:
         factory = lost(world, 2, seed=seed)
         assert factory.of_type(Found)
         assert factory.now < 3.0
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_virtual_address_that_drops_the_client_once_is_dialled_again_soon(self, seed: int) -> None:
+        """A forwarder accepts TCP for a member that has just died; the backup serves after 0.3 s."""
+        dropped = Fails(Failure(kind=FailureReason.ENDED), after=0.001, tcp=0.0005)
+        world: World = {E[0]: lambda now: dropped if now < 0.3 else Serves()}
+        factory = Factory(world, E[:1], policy=FOR_EVER, seed=seed)
+        factory.topology = update(factory.topology, Claimed(E[0], 1, "x", 0))
+        factory.topology = update(factory.topology, PrimaryLost(E[0], 0))
+        factory.connect(first=False)
+        factory.run(until=5)
+        assert factory.dials()[-1][0] <= 0.71
 
 
 SOON = st.sampled_from([0.0, 0.001, 0.2, 0.3, 2.0])

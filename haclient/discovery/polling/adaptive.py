@@ -13,7 +13,8 @@ Rules
 3. Silence is a dead host, or a full backlog (Linux drops the SYN): the kernel's repeats are polls that cost
    the server no connection.  So the client keeps the SYN, dials the others meanwhile, and backs off after it.
 4. A server that accepts, and then drops the connection, closes it without a word of who serves, or times out
-   is alive and overloaded: full jitter, from ``POLL`` by ``backoff_factor`` up to ``backoff_max``.
+   is alive and overloaded: full jitter, from ``POLL`` by ``backoff_factor`` up to ``backoff_max``.  Where
+   members give hints (rule 8) from ``backoff_base``: the drop is that of a forwarder whose member has died.
 5. A passive member's close (``amqp:connection:forced``, a redirect, ``not-found`` and its like of one that
    recovers) is no overload: dial again after ``POLL``.
 6. A suspect is a member that answered in this episode and now refuses or is silent while another is alive:
@@ -299,7 +300,9 @@ class Polling:
             first, growth, longest = POLL_SUSPECT
             period = self._capped(min(longest, first * growth**self._suspected))
         self._suspected = self._suspected + 1 if suspects else 0
-        return period, now + self._backoff.rng.uniform(_EVENLY * period, period)
+        # Members that answer one after the other do not make the period longer.
+        start = now if suspects or now - began >= period else began
+        return period, max(now, start + self._backoff.rng.uniform(_EVENLY * period, period))
 
     def _coordinated_pause(self, now: float, round_number: int) -> Delay:
         growth = self._policy.backoff_factor ** min(round_number, 64)
@@ -388,7 +391,8 @@ class Polling:
         member.overloads = min(member.overloads + 1, 64)
         growth = self._policy.backoff_factor ** min(member.overloads + self._backoff.failures, 64)
         # Credentials that the application renews are soon right.
-        first = min(POLL, self._policy.backoff_base) if failure.kind in _RENEWED else POLL
+        soon = failure.kind in _RENEWED or self._coordinated
+        first = min(POLL, self._policy.backoff_base) if soon else POLL
         ceiling = self._capped(first * growth)
         member.due_at = now + max(self.gap, self._backoff.rng.uniform(0, ceiling))
 
