@@ -431,7 +431,10 @@ class Search:
         return decide.StartRound(self._round.number)
 
     def _end_round(self, view: _View) -> Decision | None:
-        if self._redirects or self._reservation or view.resolving or self._is_hopeful(view):
+        if self._redirects or self._reservation or self._is_hopeful(view):
+            return None
+        if view.resolving and view.now < (until := self._polling.waits_for_names(self._round_began)):
+            self._open_at = min(self._open_at, until)
             return None
         self._verdict = self._limits.after_round(self._round, view.topology, view.candidates, view.now)
         return self._stop(view) or self._start_backoff(view.now)

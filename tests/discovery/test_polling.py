@@ -178,6 +178,26 @@ class TestRefusals:
         decisions = [search.next(factory.now + 0.001, after) for _ in range(2)]
         assert Dial(2, E[1]) in decisions or isinstance(decisions[-1], Dial)
 
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_name_that_is_resolved_slowly_does_not_keep_the_known_members_waiting(self, seed: int) -> None:
+        """Each look-up takes five seconds; the literal address serves after 7 s."""
+        name = Endpoint("broker.example.com", 5672)
+        world: World = {E[0]: Fails(), E[1]: lambda now: Fails() if now < 7 else Serves()}
+        factory = Factory(world, [name, E[1]], policy=FOR_EVER, seed=seed, names={name: (5.0, (E[0],))})
+        factory.connect(first=False)
+        factory.run(until=30)
+        assert 7.0 <= factory.dials()[-1][0] <= 7.6
+        assert len(times(factory, E[0])) >= 2
+
+    def test_a_first_connect_waits_for_the_names(self) -> None:
+        """What every member refuses is known when all names are."""
+        name = Endpoint("broker.example.com", 5672)
+        missing = closes("amqp:not-found")
+        factory = Factory({E[0]: Serves(), E[1]: missing}, [name, E[1]], names={name: (5.0, (E[0],))})
+        factory.connect()
+        factory.run(until=10)
+        assert times(factory, E[0]) == [5.0]
+
     @pytest.mark.parametrize("count", [50])
     def test_many_new_addresses_are_dialled_once_each_in_a_round(self, count: int) -> None:
         """One before, fifty after it."""

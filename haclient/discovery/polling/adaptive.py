@@ -30,6 +30,8 @@ Rules
    of them: see ``spread``.  Rules 1, 2 and 8 do not hold then, unless a member gives a hint.
 10. No other pause is longer than ``backoff_max``, and below that no poll is more frequent than
    ``backoff_base``.
+11. After a loss a round waits no longer than ``stagger`` for a name that is being resolved, where an address
+   is known: name servers fail together with hosts.  An address that is found later ends the pause.
 
 The figures come from ``haclient simulate``: they hold the most cells of the grid in docs/storms.md.
 """
@@ -313,6 +315,10 @@ class Polling:
         return Delay(base=max(ceiling, delay), delay=delay)
 
     # -- what happened ------------------------------------------------------------------------
+
+    def waits_for_names(self, began: float) -> float:
+        """Until when a round that began then stays open for names that are being resolved (rule 11)."""
+        return began + self._policy.stagger if self._listed and not self._first else math.inf
 
     def has_new_address(self, candidates: Iterable[Endpoint]) -> bool:
         """Whether one of them was not known when the last round failed."""

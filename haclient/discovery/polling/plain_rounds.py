@@ -57,6 +57,11 @@ class PlainRounds:
         del now, round_number, began
         return self._backoff.next()
 
+    def waits_for_names(self, began: float) -> float:
+        """Until every name is resolved."""
+        del began
+        return math.inf
+
     def has_new_address(self, candidates: Iterable[Endpoint]) -> bool:
         """The next round will see them."""
         del candidates
