@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model check format bench clean
+.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,12 @@ model: setup  ## every state of three members and four generations: some minutes
 	@$(PYTHON) -m tests.broker_stub.election.model --members 3 --generations 2 --consumes --most-states 1000000
 	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --generations 5 --consumes
 	@$(PYTHON) -m tests.broker_stub.election.model --members 2 --messages 2 --generations 2 --consumes
+
+docs: setup  ## the documentation site, into build/site; links, spelling and sentences are checked
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs --quiet build
+	@$(PYTHON) -m codespell_lib README.md CHANGELOG.md docs examples haclient broker_stub
+	@$(PYTHON) scripts/check_prose.py
+	@echo 'build/site/index.html; with search: $(PYTHON) -m http.server --bind 127.0.0.1 --directory build/site'
 
 check: setup  ## ruff, ruff format, mypy --strict, the layers, the words
 	@$(PYTHON) -m ruff check .

@@ -99,7 +99,7 @@ proton_is_whole() {
 }
 
 say "installing haclient and its dependencies (proton is compiled: a minute or two the first time)"
-pip install -q -c constraints.txt -e '.[dev,fast,metrics,plots,spark]'
+pip install -q -c constraints.txt -e '.[dev,docs,fast,metrics,plots,spark]'
 if ! proton_is_whole; then
     say "pip's cached proton cannot be used or was built without TLS or SASL, building it again"
     pip install -q -c constraints.txt --force-reinstall --no-deps --no-cache-dir \

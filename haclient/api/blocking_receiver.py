@@ -55,7 +55,8 @@ class Receiver:
 
         :param timeout: seconds; none waits for ever, and 0 takes only what has arrived already.
         :raises ReceiveTimeout: when none arrived in time.
-        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        :raises LinkClosed: when the receiver is closed.
+        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
         """
         self._thread.check()
         try:
@@ -75,7 +76,8 @@ class Receiver:
         :param min_count: how many to wait for; at most the receiver's ``credit``.
         :returns: what arrived, in order; an empty list when nothing arrived in time.
         :raises ValueError: when ``min_count`` is not between 1 and ``max_count``, or above the credit.
-        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        :raises LinkClosed: when the receiver is closed.
+        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
         """
         self._thread.check()
         core, seconds = self._core, limit(timeout)
@@ -125,7 +127,8 @@ class Receiver:
         """Let the primary send so many more messages, to a receiver with ``credit=0``.
 
         :raises ValueError: when the receiver has a credit of its own, or the number is below 1.
-        :raises LinkClosed, ConnectionClosed: when none can arrive any more.
+        :raises LinkClosed: when the receiver is closed.
+        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
         """
 
         async def add() -> None:
@@ -142,7 +145,8 @@ class Receiver:
 
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises DrainTimeout: when the primary does not answer in time.  Messages may still arrive then.
-        :raises LinkClosed, ConnectionClosed: when the receiver is closed.
+        :raises LinkClosed: when the receiver is closed.
+        :raises ConnectionClosed: when the connection is closed.
         """
         self._thread.call(drain(self._core, limit(timeout, self._call_timeout)))
 
@@ -218,7 +222,8 @@ class Delivery(BaseDelivery):
         :raises ConfirmTimeout: when it is not confirmed in time: it may still take effect.
         :raises StaleDelivery: with ``confirm``, also when a connection was lost and the next primary does not
             know of the accept: the message may come again.
-        :raises LinkClosed, ConnectionClosed: when the receiver ended meanwhile: it may have taken effect.
+        :raises LinkClosed: when the receiver ended meanwhile: the accept may have taken effect.
+        :raises ConnectionClosed: when the connection ended meanwhile: the accept may have taken effect.
         :raises ValueError: when the receiver asked for no confirmations.
         """
         if not confirm:

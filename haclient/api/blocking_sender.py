@@ -86,7 +86,8 @@ class Sender:
         :raises MessageNotAccepted: with the outcome, when the broker did not accept it.
         :raises SendTimeout: ``delivered`` says whether it may have arrived.
         :raises DeliveryUnknown: at most once only, when the connection was lost before the outcome.
-        :raises ConnectionClosed, LinkClosed: when there is nothing to send on any more.
+        :raises LinkClosed: when the sender is closed.
+        :raises ConnectionClosed: when the connection is closed; ``ConnectionGaveUp`` when it gave up.
         """
         seconds = self._timeout if timeout is None else limit(timeout)
         deadline = None if seconds is None else monotonic() + seconds
@@ -118,7 +119,9 @@ class Sender:
         ``SendTimeout``: it waits as long as the connection does.  Cancelling it withdraws a message that
         has not been sent yet.
 
-        :param message, durable, duplicate_id: as for ``send``.
+        :param message: as for ``send``.
+        :param durable: as for ``send``.
+        :param duplicate_id: as for ``send``.
         :param timeout: seconds for the wait until the window has room, and only for that; by default as for
             ``send``.
         :raises SendTimeout: when the window stayed full.
@@ -135,7 +138,9 @@ class Sender:
     ) -> Future[Outcome]:
         """Send without waiting for anything; the returned future is that of ``submit``.
 
-        :param message, durable, duplicate_id: as for ``send``.
+        :param message: as for ``send``.
+        :param durable: as for ``send``.
+        :param duplicate_id: as for ``send``.
         :raises WindowFull: when as many messages are unsettled as the option ``window`` allows.
         """
         return self._post(message, None, duplicate_id, durable=durable, wait=False)[0]
@@ -160,7 +165,9 @@ class Sender:
         :returns: the outcomes, in order; all are *accepted*.
         :raises SendManyError: when a message was not accepted in time, or at all; ``results`` has what
             ``send`` would have returned or raised for each that was taken from the iterable.
-        :raises SendTimeout, ConnectionClosed, LinkClosed: when none was taken.
+        :raises SendTimeout: when the window stayed full, so that no message was taken.
+        :raises LinkClosed: when the sender is closed, so that none was taken.
+        :raises ConnectionClosed: when the connection is closed, so that none was taken.
         """
         check(messages, asynchronous=False)
         self._thread.check()
@@ -191,7 +198,8 @@ class Sender:
 
         :param timeout: seconds; the URL's ``call_timeout`` by default, ``math.inf`` for no limit.
         :raises SendTimeout: when it is not, in time.
-        :raises ConnectionGaveUp, ConnectionClosed, LinkClosed: when the sender ended, with messages among it.
+        :raises LinkClosed: when the sender was closed before all of them had an outcome.
+        :raises ConnectionClosed: when the connection was closed before; ``ConnectionGaveUp`` when it gave up.
         """
         self._thread.call(flush(self._core, limit(timeout, self._call_timeout)))
 

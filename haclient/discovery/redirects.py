@@ -73,7 +73,7 @@ class Redirects:
             elif failure.retry_after is None:
                 self._targets.extend(found)
             elif any(each.endpoint not in tried.redirected for each in found):
-                # Once a round, as without retry_after: else two members could send a client to and fro.
+                # Once a round, as without retry_after: else two members could send a client back and forth.
                 tried.retry_after.pop(pending.endpoint, None)
                 reservation.make(found, failure.retry_after)
         self._arrived.clear()

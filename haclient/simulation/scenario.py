@@ -78,7 +78,7 @@ class Scenario:
 
     def __post_init__(self) -> None:
         positive = {"setup_rate": self.setup_rate, "accept_rate": self.accepted, "horizon": self.end}
-        atleast = {
+        at_least = {
             "clients": (self.clients, 1),
             "members": (self.members, 1),
             "outage": (self.outage, 0),
@@ -92,7 +92,7 @@ class Scenario:
         for name, value in positive.items():
             if not value > 0:
                 raise ValueError(f"{name} is above 0, not {value}")
-        for name, (value, least) in atleast.items():
+        for name, (value, least) in at_least.items():
             if not least <= value < math.inf:
                 raise ValueError(f"{name} is a number from {least}, not {value}")
         if not 0 <= self.redirecting <= max(0, self.members - 2):

@@ -1,0 +1,143 @@
+"""Refuse pages that are hard to read: ``.venv/bin/python scripts/check_prose.py [PAGE...]``.
+
+The check reads paragraphs, list items and table cells of the README and of ``docs/``; code is one word.
+The median sentence of a page has at most 18 words, and no sentence has more than 35.  The pages in
+``NOT_YET`` are older than this rule.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_MEDIAN = 18
+MOST_WORDS = 35
+
+NOT_YET = frozenset(
+    {
+        "README.md",
+        "docs/analysis-jobs.md",
+        "docs/analysis.md",
+        "docs/broker-stub.md",
+        "docs/brokers.md",
+        "docs/interop-types.md",
+        "docs/interop.md",
+        "docs/performance.md",
+        "docs/replication.md",
+        "docs/resource-managers.md",
+        "docs/simulation.md",
+        "docs/sites.md",
+        "docs/storms.md",
+        "docs/telemetry.md",
+    }
+)
+"""Pages that do not pass yet.  A page leaves the list when it passes; none joins it."""
+
+_FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_CODE = re.compile(r"(`+)(?:(?!\1).)+\1", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_RULE = re.compile(r"^\|[\s:|-]+\|$")
+_ITEM = re.compile(r"^ *(?:[-*]|\d+\.) +")
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*]*[A-Z0-9`])")
+# Points that end no sentence.
+_ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf)\.", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a page reads.
+
+    :param median: words of the median sentence; 0 for a page without prose.
+    :param long: the sentences with too many words.
+    """
+
+    median: float
+    long: tuple[str, ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether the page may stay as it is."""
+        return self.median <= MOST_MEDIAN and not self.long
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The paragraphs, list items and table cells of a page, without markup."""
+    text = _COMMENT.sub("", _FENCE.sub("", text))
+    text = _LINK.sub(r"\1", _CODE.sub("CODE", _without_code_blocks(text)))
+    paragraph: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        begins = not line.strip() or line.startswith(("#", "|")) or _ITEM.match(line)
+        if begins and paragraph:
+            yield " ".join(paragraph)
+            paragraph = []
+        if line.startswith("|") and not _RULE.match(line):
+            yield from (cell.strip() for cell in line.strip().strip("|").split("|"))
+        elif line.strip() and not line.startswith(("#", "|")):
+            paragraph.append(_ITEM.sub("", line).strip())
+
+
+def _without_code_blocks(text: str) -> str:
+    """Indented blocks after an empty line are code, unless they belong to a list item."""
+    kept: list[str] = []
+    code = listed = False
+    for line in text.splitlines():
+        if line.strip():
+            indented = line.startswith("      " if listed else "    ")
+            code = indented and (code or not kept or not kept[-1].strip())
+            listed = bool(_ITEM.match(line)) or (listed and line.startswith(" "))
+        kept.append("" if code else line)
+    return "\n".join(kept) + "\n"
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page; a cell or heading of a word or two is none."""
+    for block in blocks(text):
+        for sentence in _SENTENCE.split(_ABBREVIATION.sub(r"\1", block)):
+            if length(sentence) > 2:  # noqa: PLR2004 - a name, a number, a unit
+                yield sentence
+
+
+def length(sentence: str) -> int:
+    """Words of a sentence."""
+    return sum(any(letter.isalnum() for letter in word) for word in sentence.split())
+
+
+def read(text: str) -> Reading:
+    """Measure a page."""
+    found = list(sentences(text))
+    lengths = [length(sentence) for sentence in found]
+    long = tuple(sentence for sentence in found if length(sentence) > MOST_WORDS)
+    return Reading(statistics.median(lengths) if lengths else 0, long)
+
+
+def pages() -> list[Path]:
+    """The README and every page of ``docs/``."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def complaints(page: Path) -> Iterator[str]:
+    """One line for each fault of a page."""
+    name, reading = page.relative_to(ROOT), read(page.read_text())
+    if reading.median > MOST_MEDIAN:
+        yield f"{name}: the median sentence has {reading.median:g} words, at most {MOST_MEDIAN}"
+    for sentence in reading.long:
+        yield f"{name}: {length(sentence)} words, at most {MOST_WORDS}: {sentence}"
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was in a page that has to pass."""
+    given = [Path(page).resolve() for page in sys.argv[1:]]
+    checked = given or [page for page in pages() if page.relative_to(ROOT).as_posix() not in NOT_YET]
+    found = [line for page in checked for line in complaints(page)]
+    sys.stdout.writelines(f"{line}\n" for line in found)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""``make docs`` builds the site without a warning and without the network, and no page needs the network."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.site_hooks import moves_table, with_titles_and_paths
+from tests.docs.pages import DOCS, ROOT
+
+# What `python -m mkdocs` does, in a process that cannot reach anybody.
+OFFLINE = """
+import socket, sys
+def refuse(*arguments):
+    raise OSError(f"the network: {arguments}")
+socket.socket.connect = socket.getaddrinfo = refuse
+from mkdocs.__main__ import cli
+cli(sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with every warning as an error (``strict`` in mkdocs.yml)."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-c", OFFLINE, "build", "--site-dir", str(folder)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
+    return folder
+
+
+def test_every_page_is_in_it(site: Path) -> None:
+    built = {path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")}
+    pages = {path.relative_to(DOCS).as_posix().replace("README", "index") for path in DOCS.rglob("*.md")}
+    assert built - {"404.md"} == pages
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    loaded = [
+        (page.name, url)
+        for page in site.rglob("*.html")
+        for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page.read_text())
+        for url in re.findall(r'(?:src|href)="((?:https?:)?//[^"]*)"', tag)
+    ]
+    assert loaded == []
+
+
+def test_the_search_finds_a_method_and_the_code_of_an_error(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    found = {each["location"] for each in index["docs"]}
+    assert "errors.html#no-credit" in found
+    assert any(each.endswith("Connection.create_sender") for each in found)
+
+
+def test_a_link_to_a_page_has_its_title_and_one_to_a_file_outside_its_path() -> None:
+    titles = {"errors.md": "Errors", "internals/search.md": "The states of a search"}
+    text = "[errors.md](errors.md#codes), [it](errors.md), [FastAPI](../examples/fastapi_app.py)"
+    expected = "[Errors](errors.md#codes), [it](errors.md), FastAPI (`examples/fastapi_app.py`)"
+    assert with_titles_and_paths(text, "recipes.md", titles) == expected
+    text = "[../errors.md](../errors.md), [search.md](search.md)"
+    expected = "[Errors](../errors.md), [The states of a search](search.md)"
+    assert with_titles_and_paths(text, "internals/README.md", titles) == expected
+
+
+def test_a_state_diagram_is_a_table() -> None:
+    table = moves_table("stateDiagram-v2\n    [*] --> idle\n    idle --> found: session <usable>\n")
+    assert "<tr><td>idle</td><td>session &lt;usable&gt;</td><td>found</td></tr>" in table
