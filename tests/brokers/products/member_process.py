@@ -26,7 +26,8 @@ class MemberProcess:
     """One process at a time.
 
     :param command: what to run, with its arguments.
-    :param log: the file that gets what it prints, over all starts.
+    :param log: the file that gets what it prints, over all starts.  The process works in its folder, so that
+        what it writes beside its data (Broker-J: ``derby.log``) is there.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -48,7 +49,11 @@ class MemberProcess:
         self._log_start = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._log.parent,
             )
 
     def send_kill(self) -> None:
