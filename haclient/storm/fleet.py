@@ -154,7 +154,7 @@ class Fleet:
         self._listening.append(asyncio.create_task(self._listen(worker.stdout)))
 
     def _make_nice(self, pid: int) -> None:
-        os.setpriority(os.PRIO_PROCESS, pid, self._plan.nice)
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + self._plan.nice)
         session = Path(f"/proc/{pid}/autogroup")
         if self._plan.apart and session.exists():
             session.write_text(str(self._plan.nice))
