@@ -40,6 +40,7 @@ _WINDOW = 1000
 _WARM = 5000
 _WARM_OF = {clients.JMS: 50_000}
 _RUN_TIMEOUT = 120.0
+_DURABILITIES = ("not-durable", "durable")
 _BASELINES = ("go-amqp", "rhea")
 
 
@@ -110,6 +111,7 @@ def _print_bars(samples: Mapping[str, Sequence[Sample]]) -> None:
 def main() -> None:
     parser = measure.argument_parser(__doc__, messages=10_000, rounds=5, size=100)
     parser.add_argument("--broker", choices=("member", "artemis"), help="only with this one")
+    parser.add_argument("--durability", choices=_DURABILITIES, help="only such messages")
     arguments = measure.parse_arguments(parser)
     measure.print_header("Clients", arguments)
     found, missing = clients.commands()
@@ -124,7 +126,9 @@ def main() -> None:
             print(f"\nartemis skipped: {reason}")
             continue
         with launch() as broker:
-            for durability in ("not-durable", "durable"):
+            for durability in _DURABILITIES:
+                if arguments.durability not in (None, durability):
+                    continue
                 samples = _run(broker, found, arguments, durability)["send"]
                 title = f"{name}, {durability}, window of {_WINDOW} messages"
                 _print_table(title, samples, missing)
