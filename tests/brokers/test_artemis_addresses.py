@@ -15,7 +15,7 @@ from tests.cli.command import run
 from tests.peers.recorded_refusals import ADDRESS, Product, refusal
 
 pytestmark = [pytest.mark.brokers, pytest.mark.timeout(600)]
-QUEUE, TOPIC = {"capabilities": ("queue",)}, {"capabilities": ("topic",)}
+QUEUE, TOPIC = ("queue",), ("topic",)
 
 
 async def test_the_capability_decides_whether_accepted_messages_are_there(tmp_path: Path) -> None:
@@ -25,24 +25,24 @@ async def test_the_capability_decides_whether_accepted_messages_are_there(tmp_pa
         # Unknown addresses.
         await send(url, "bare", 10)
         assert await received(url, "bare") == 0
-        await send(url, "made-queue", 10, **QUEUE)
-        assert await received(url, "made-queue", **QUEUE) == 10
+        await send(url, "made-queue", 10, capabilities=QUEUE)
+        assert await received(url, "made-queue", capabilities=QUEUE) == 10
         # A queue that is there.
         await send(url, "made-queue", 10)
         assert await received(url, "made-queue") == 10
-        await send(url, "made-queue", 10, **TOPIC)
+        await send(url, "made-queue", 10, capabilities=TOPIC)
         assert await received(url, "made-queue") == 0
         # A topic that is there.
         await send(url, ADDRESS, 1)
         silent = refusal(Product.ARTEMIS, "a MULTICAST address without a receiver")
         check(silent, await refused(send(url, ADDRESS, 1)), endpoint)
         refusing = refusal(Product.ARTEMIS, "a receiver with the capability queue at a MULTICAST address")
-        check(refusing, await refused(attach(url, ADDRESS, receive=True, **QUEUE)), endpoint)
-        await send(url, "bare", 10, **QUEUE)
-        assert await received(url, "bare", **QUEUE) == 10
+        check(refusing, await refused(attach(url, ADDRESS, receive=True, capabilities=QUEUE)), endpoint)
+        await send(url, "bare", 10, capabilities=QUEUE)
+        assert await received(url, "bare", capabilities=QUEUE) == 10
         await _a_receiver_that_is_there_gets_what_is_sent(url)
         _the_command_stores_with_the_option(url)
-        assert await received(url, "by-command", **QUEUE) == 1
+        assert await received(url, "by-command", capabilities=QUEUE) == 1
 
 
 async def _a_receiver_that_is_there_gets_what_is_sent(url: str) -> None:

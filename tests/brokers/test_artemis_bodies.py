@@ -55,7 +55,9 @@ async def _receive(pair: Artemis, connection: aio.Connection, queue: str, size: 
     async with asyncio.timeout(_PATIENCE):
         while len(accepted) < count:
             delivery = await receiver.receive()
-            number = known[bytes(delivery.message.body)]
+            body = delivery.message.body
+            assert isinstance(body, bytes)
+            number = known[body]
             try:
                 await delivery.accept()
             except StaleDelivery:
@@ -71,8 +73,9 @@ async def _receive(pair: Artemis, connection: aio.Connection, queue: str, size: 
 async def test_large_bodies_arrive_to_the_byte_across_kills(tmp_path: Path, size: int, burst: int) -> None:
     count = _KILLS * burst
     async with running("artemis-locked", Artemis(Kind.LOCKED, Launch(tmp_path))) as pair:
-        options = {"window": burst, "send_timeout": _PATIENCE, "call_timeout": _PATIENCE}
-        async with aio.connect(pair.url, **options) as connection:
+        async with aio.connect(
+            pair.url, window=burst, send_timeout=_PATIENCE, call_timeout=_PATIENCE
+        ) as connection:
             on_the_way = [*await _send(pair, connection, "kept", size, burst)]
             on_the_way += await _send(pair, connection, "live", size, burst)
             again = await _receive(pair, connection, "live", size, count)

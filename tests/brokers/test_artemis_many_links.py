@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,13 +82,13 @@ async def _kill(pair: Artemis, clock: _Clock) -> None:
 async def test_ten_thousand_senders_and_then_receivers_are_attached_again(tmp_path: Path) -> None:
     names = [f"address.{number}" for number in range(_ADDRESSES)]
     # With a heartbeat of 10 s a busy Artemis was given up for lost while it made 10,000 queues.
-    options = {"call_timeout": _PATIENCE, "send_timeout": _PATIENCE, "heartbeat": 60.0}
+    connect = partial(aio.connect, call_timeout=_PATIENCE, send_timeout=_PATIENCE, heartbeat=60.0)
     clock, events = _Clock(), _Events()
     async with AsyncExitStack() as stack:
         pair = await stack.enter_async_context(
             running("artemis-locked", Artemis(Kind.LOCKED, Launch(tmp_path), Settings(heap=_HEAP)))
         )
-        async with aio.connect(pair.url, on_event=events, **options) as connection:
+        async with connect(pair.url, on_event=events) as connection:
 
             async def send(sender: aio.Sender, word: str) -> None:
                 await sender.send(Message(body=f"{sender.address} {word}"))
@@ -104,7 +105,7 @@ async def test_ten_thousand_senders_and_then_receivers_are_attached_again(tmp_pa
         assert events.seen[Disconnected] == 1, events.seen
 
         events = _Events()
-        async with aio.connect(pair.url, on_event=events, **options) as connection:
+        async with connect(pair.url, on_event=events) as connection:
 
             async def take(receiver: aio.Receiver) -> str:
                 await receiver.add_credit(1)
