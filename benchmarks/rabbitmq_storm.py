@@ -6,8 +6,9 @@ client with Kafka's delays, proton and rhea.  Beside each is what the simulator 
 
 - ``attempts``: dials of all clients, and SYNs on loopback (``syn_counter``), since the node listens.
 - ``processor``: user and system time of the node's processes, from then until the last client is back.
-- mu, for the simulator: connections a second while the densest fifth of a fleet came back; the most of all
-  storms of the run.
+- mu, for the simulator: what one processor of the node manages, the clients divided by that processor time.
+  Arrivals say less: the node accepts all connections at once and sets them up side by side, so that the most
+  arrive at the end, many times denser than they were set up.
 """
 
 from __future__ import annotations
@@ -55,7 +56,6 @@ _LISTENS = "0A"  # /proc/net/tcp
 _TICKS = os.sysconf("SC_CLK_TCK")
 # An Open, a Begin and SASL, each there and back, after TCP's.
 _ROUND_TRIPS = 4
-_DENSEST = 0.2
 _HORIZON = 900.0
 
 
@@ -223,13 +223,10 @@ class Row:
         """Seconds."""
         return self.outcome.figures.last
 
-
-def densest_rate(arrivals: Sequence[float], part: float = _DENSEST) -> float:
-    """Arrivals a second where that part of all of them is closest together; 0.0 for too few."""
-    ordered, size = sorted(arrivals), max(1, int(len(arrivals) * part))
-    spans = (later - earlier for earlier, later in zip(ordered, ordered[size:], strict=False))
-    shortest = min(spans, default=0.0)
-    return size / shortest if shortest > 0 else 0.0
+    @property
+    def rate(self) -> float:
+        """Connection setups a second that one processor of the node manages."""
+        return self.outcome.figures.clients / max(self.processor, 1 / _TICKS)
 
 
 def storms(arguments: argparse.Namespace, rhea: Path | None) -> list[tuple[Plan, str | None]]:
@@ -273,12 +270,16 @@ async def run_storm(node: RestartedNode, plan: Plan, preset: str | None, screen:
     )
 
 
-def predict(row: Row, rate: float) -> Result:
-    """What the simulator says of such a fleet at such a node."""
+def predict(row: Row) -> Result:
+    """What the simulator says of such a fleet at such a node.
+
+    Who waits for its setup waits in the node, which accepts at once, and not in the kernel's backlog.
+    """
     figures = row.outcome.figures
     scenario = Scenario(
         clients=figures.clients,
-        setup_rate=rate,
+        setup_rate=row.rate,
+        backlog=figures.clients,
         outage=figures.outage,
         retry_after=False,
         handshake_round_trips=_ROUND_TRIPS,
@@ -326,12 +327,8 @@ def run_all(arguments: argparse.Namespace, rhea: Path | None, screen: Screen) ->
 
 def report(rows: Sequence[Row], out: Path) -> None:
     """The table, and ``rabbitmq.json``."""
-    rate = max((densest_rate(row.outcome.figures.arrivals) for row in rows), default=0.0)
-    if not rate:
-        print("no storm had enough clients back to say more")
-        return
-    predicted = [predict(row, rate) for row in rows]
-    table = Table(box=None, pad_edge=False, title=f"mu {rate:,.0f} connections/s")
+    predicted = [predict(row) for row in rows]
+    table = Table(box=None, pad_edge=False)
     for title in (
         "clients",
         "back",
@@ -343,6 +340,7 @@ def report(rows: Sequence[Row], out: Path) -> None:
         "before",
         "busiest s",
         "processor",
+        "mu",
     ):
         table.add_column(title, justify="left" if title == "clients" else "right")
     for title in ("simulated p50", "last", "SYNs", "before"):
@@ -351,8 +349,7 @@ def report(rows: Sequence[Row], out: Path) -> None:
         table.add_row(*_cells(row), *_simulated(result))
     Console(width=180).print(table)
     facts = [
-        {**_facts(row), "rate": rate, "simulated": result.figures()}
-        for row, result in zip(rows, predicted, strict=True)
+        {**_facts(row), "simulated": result.figures()} for row, result in zip(rows, predicted, strict=True)
     ]
     (out / "rabbitmq.json").write_text(json.dumps(facts))
 
@@ -370,6 +367,7 @@ def _cells(row: Row) -> list[str]:
         f"{row.syns_before / one.clients:.2f}",
         f"{row.busiest:,}",
         f"{row.processor:.1f} s",
+        f"{row.rate:,.0f}/s",
     ]
 
 
@@ -384,5 +382,5 @@ def _simulated(result: Result) -> list[str]:
 
 def _facts(row: Row) -> dict[str, Any]:
     figures = dataclasses.asdict(row.outcome.figures)
-    own = {name: getattr(row, name) for name in ("preset", "syns", "syns_before", "busiest", "processor")}
-    return {**figures, **own}
+    names = ("preset", "syns", "syns_before", "busiest", "processor", "rate")
+    return {**figures, **{name: getattr(row, name) for name in names}}

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -71,11 +71,22 @@ def test_syns_are_counted_once_each_whether_somebody_listens_or_not(benchmark_mo
     assert syns.between(first, last) == list(syns.times[:-1])
 
 
-def test_the_densest_part_of_the_arrivals_gives_the_rate(benchmark_module: ModuleType) -> None:
-    # Two herds of ten: one client every 0.1 s, then one every 0.01 s.
-    arrivals = [*(0.1 * each for each in range(10)), *(5 + 0.01 * each for each in range(10))]
-    assert benchmark_module.densest_rate(arrivals) == pytest.approx(100)
-    assert benchmark_module.densest_rate([1.0]) == 0.0
+def test_the_simulator_serves_as_fast_as_one_processor_of_the_node(benchmark_module: ModuleType) -> None:
+    """Not as fast as arrivals are dense: those of a node that sets up all side by side come at the end."""
+    figures = SimpleNamespace(clients=1_000, outage=3.0)
+    row = benchmark_module.Row(
+        outcome=SimpleNamespace(figures=figures),
+        preset=None,
+        syns=0,
+        syns_before=0,
+        busiest=0,
+        processor=2.0,
+    )
+    assert row.rate == 500
+    result = benchmark_module.predict(row)
+    # 1,000 at 500 a second; the clients poll every 0.6 s, and nobody's SYN is dropped.
+    assert 2.0 <= result.last <= 2.0 + 0.6
+    assert result.attempts_per_client == pytest.approx(1.0)
 
 
 def test_as_many_connections_as_files_allow(
