@@ -1,0 +1,45 @@
+"""``docs/troubleshooting.md`` has every short name, and quotes texts that the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from haclient.discovery.evidence import FailureReason
+from haclient.error_catalog.entries import ENTRIES
+from tests.docs.pages import DOCS, ROOT
+
+ROWS = re.findall(r"^\| `(.+?)` \| (.+?) \| .+ \|$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+
+
+def literals() -> str:
+    """The texts of the client, one a line; what an f-string or a format fills in is an ellipsis."""
+    found = []
+    for path in (ROOT / "haclient").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Constant(value=str(text)):
+                    found.append(re.sub(r"%[-\w.]+", "…", text))
+                case ast.JoinedStr(values=values):
+                    parts = (each.value if isinstance(each, ast.Constant) else "…" for each in values)
+                    found.append("".join(map(str, parts)))
+    # core/attach/refusals.py puts one of two words into its text
+    found += (f"the primary {verb} the link to" for verb in ("refused", "detached"))
+    return "\n".join(found)
+
+
+def test_every_short_name_is_on_it_and_leads_to_its_entry() -> None:
+    linked = {code for _, name in ROWS for code in re.findall(r"^\[`([\w-]+)`\]\(errors\.md#\1\)$", name)}
+    assert linked == set(ENTRIES)
+
+
+def test_every_text_is_one_of_the_client() -> None:
+    known = literals()
+    reasons = {reason.value for reason in FailureReason} | set(ENTRIES)
+    unknown = [
+        text
+        for text, _ in ROWS
+        if text not in reasons and not all(part.strip() in known for part in text.split("…"))
+    ]
+    assert unknown == []
+    assert len(ROWS) > len(ENTRIES)
