@@ -15,7 +15,7 @@ import pytest
 from haclient.testing import Broker
 from tests.docs.pages import DOCS
 
-GUIDES = ("amazon-mq.md", "migrating.md", "platforms.md", "producing.md", "production.md")
+GUIDES = ("amazon-mq.md", "migrating.md", "platforms.md", "producing.md", "production.md", "security.md")
 _PROGRAM = re.compile(r"^(<!-- not run: .+ -->\n\n?)?```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # The hosts of the pages, for which a test puts those of its own broker.
 _URL = re.compile(r"amqps?://(?:[\w:%-]+@)?(?:broker-a,broker-b|artemis-a,artemis-b)")
