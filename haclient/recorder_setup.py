@@ -32,7 +32,7 @@ def make_recorder(given: TelemetrySettings | None, options: Options, redactor: R
 
     :param given: the settings that the application gave, which win over the option.
     """
-    settings = telemetry_settings.resolve(given, options.telemetry)
+    settings = telemetry_settings.resolve(given, options.telemetry, attributes=options.telemetry_attributes)
     if settings is None:
         return None
     from haclient.telemetry.record import Recorder  # noqa: PLC0415 - loads the writer

@@ -15,7 +15,7 @@ from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_
 from haclient.cluster_url.qpid_options import QPID_CPP
 from haclient.cluster_url.reference import option_types, options_table
 from haclient.error_catalog.entries import markdown as error_entries
-from haclient.telemetry.schema import markdown_table
+from haclient.telemetry.schema import attributes_table, markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 URLS = ROOT / "docs" / "urls.md"
@@ -23,6 +23,7 @@ OPTION_TYPES = ROOT / "haclient" / "cluster_url" / "option_types.py"
 TABLES = (
     (ROOT / "docs" / "errors.md", "entries", error_entries),
     (ROOT / "docs" / "options.md", "options", options_table),
+    (ROOT / "docs" / "telemetry.md", "attributes", attributes_table),
     (ROOT / "docs" / "telemetry.md", "keys", markdown_table),
     (URLS, "qpid-jms", lambda: counterparts_table(QPID_JMS_LIST)),
     (URLS, "activemq", lambda: counterparts_table(ACTIVEMQ_LIST)),

@@ -155,12 +155,7 @@ class MemberTelemetryWriter:
         """Another process, another instance id."""
         self._sequence = 0
         self._lines = self._channel.lines()
-        constant: dict[str, Value] = {
-            "service": self._channel.service,
-            "instance": self._channel.instance,
-            "cluster": self._cluster,
-            "member": self._name,
-        }
+        constant: dict[str, Value] = {"cluster": self._cluster, "member": self._name}
         self._subject = self._lines.subject(self._name, constant)
 
 

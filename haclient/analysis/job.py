@@ -11,7 +11,7 @@ Rules
 * Input that cannot be used is an ``InputError`` that says what was looked for, and where.
 
 Under the output folder are ``events/`` and ``tables/`` (Parquet), ``json/`` (JSON lines),
-``summary.json`` and ``report.html``.
+``summary.json``, ``hit_by.json`` and ``report.html``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ from haclient.analysis.tables.summary import summarize
 
 OK, BROKEN, UNUSABLE = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
+
+HIT_BY = "hit_by.json"
+"""The table of that name in the output folder, as one JSON list."""
 
 _LIGHT_LIMIT = 32 * 2**20  # bytes of JSON lines: 50,000 of them
 _PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
@@ -206,6 +209,8 @@ def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, tit
     """
     found = summarize(made)
     _replace(out / "summary.json", json.dumps({"source": title, "summary": found}, indent=2) + "\n")
+    hit = [row.asDict() for row in made["hit_by"].collect()]  # some hundred rows at most for each attribute
+    _replace(out / HIT_BY, json.dumps(hit, indent=2) + "\n")
     if importlib.util.find_spec("jinja2") is not None:
         from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing
         from haclient.analysis.report.render import render  # noqa: PLC0415

@@ -55,3 +55,4 @@ class OptionArguments(TypedDict, total=False):
     call_timeout: float | str | timedelta | None
     reattach_timeout: float | str | timedelta
     close_timeout: float | str | timedelta
+    telemetry_attributes: str | None

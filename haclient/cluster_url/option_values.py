@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from haclient.cluster_url.attribute_list import parse_attributes
 from haclient.cluster_url.authority import parse_host, split_host_port
 
 DNS_PORT = 53
@@ -134,6 +135,11 @@ def _directory(text: str) -> str:
     return "" if text in {"", "none"} else _text(text)
 
 
+def _attributes(text: str) -> str:
+    parse_attributes(_text(text))
+    return text
+
+
 def _mechanisms(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.upper() for name in re.split(r"[\s,+]+", text) if name))
     if not names or not all(_MECHANISM.fullmatch(name) for name in names):
@@ -165,6 +171,8 @@ def split_nameserver(text: str) -> tuple[str, int]:
 BOOLEAN = Kind(parse=_boolean, type="boolean", accepts="bool | str")
 TEXT = Kind(parse=_text, type="text")
 PATH = Kind(parse=_text, type="path", accepts="str | os.PathLike[str]")
+# As OpenTelemetry writes them: key=value, with commas between.
+ATTRIBUTES = Kind(parse=_attributes, type="attributes")
 # Empty is a value: off, whatever would be without it.
 DIRECTORY = Kind(parse=_directory, type="directory", accepts="str | os.PathLike[str]")
 HOST = Kind(parse=parse_host, type="host")

@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 from haclient.cluster_url.errors import ClusterURLError
 from haclient.cluster_url.option_values import (
+    ATTRIBUTES,
     BOOLEAN,
     DIRECTORY,
     HOST,
@@ -326,6 +327,15 @@ class Options:
             "directory for the events of connections, see `docs/telemetry.md`; empty: nowhere;"
             " when not given: that of the variable `HACLIENT_TELEMETRY`",
             in_signature=False,
+        ),
+    )
+    telemetry_attributes: str | None = field(
+        default=None,
+        metadata=_about(
+            ATTRIBUTES,
+            "what telemetry is grouped by, as `service.version=1.4,cloud.region=eu`, over those of"
+            " `OTEL_RESOURCE_ATTRIBUTES`; see `docs/telemetry.md`",
+            optional=True,
         ),
     )
 

@@ -3,7 +3,7 @@
 Rules
 -----
 * The keys are those of ``schema``, and a value is given under its column's name; a null is left out.
-* What is the same in every line of a connection is encoded once.
+* What is the same in every line of a process, or of a connection, is encoded once.
 * Ids grow within the process, whatever the clock does.
 
 Sources: CloudEvents 1.0, JSON format; RFC 9562 section 5.7 (UUID version 7) and 6.2, method 2 (a
@@ -90,22 +90,43 @@ class Clock:
         return f"{self._text}.{micros:06d}Z"
 
 
+class Shared:
+    """What is in every line of a process, encoded already.  May change between two lines.
+
+    :param values: by column.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self.text = ""
+        self.set(values)
+
+    def set(self, values: Mapping[str, Value]) -> None:
+        """Put other values in their place."""
+        members = _members(values)
+        self.text = f"{members}," if members else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """Whom lines are about: the end of the envelope and the start of the data, encoded already."""
 
-    text: str
+    envelope: str
+    data: str
 
 
 class Lines:
     """Makes the lines of one source.  Belongs to one thread.
 
     :param source: as CloudEvents has it: a path that ends in the id of the process.
+    :param shared: what is in each of them.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, shared: Shared | None = None) -> None:
         self._ids = Ids()
         self._clock = Clock()
+        self._shared = shared or Shared({})
         middle = ',"type":"{}","time":"'
         self._heads = {kind: f'","source":{_encode(source)}{middle.format(kind)}' for kind in Kind}
 
@@ -113,21 +134,21 @@ class Lines:
     def subject(name: str | None, constant: Mapping[str, Value]) -> Subject:
         """Somebody to make lines about.
 
-        :param constant: what is in each of them, by column; at least one value.
+        :param constant: what is in each of them, by column.
         """
         named = "" if name is None else f'"subject":{_encode(name)},'
-        return Subject(f'",{named}"dataschema":"{DATASCHEMA}","data":{{{_members(constant)}')
+        members = _members(constant)
+        return Subject(f'",{named}"dataschema":"{DATASCHEMA}","data":{{', f"{members}," if members else "")
 
     def line(self, kind: Kind, subject: Subject, now: float, facts: Mapping[str, Value]) -> str:
         """One line, with its end.
 
         :param now: seconds since the Unix epoch.
-        :param facts: values by column.
+        :param facts: values by column, at least one.
         """
-        data = _members(facts)
         return (
             f'{{"specversion":"1.0","id":"{self._ids.next(now)}{self._heads[kind]}'
-            f"{self._clock.text(now)}{subject.text}{',' if data else ''}{data}}}}}\n"
+            f"{self._clock.text(now)}{subject.envelope}{self._shared.text}{subject.data}{_members(facts)}}}}}\n"
         )
 
 

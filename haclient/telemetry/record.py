@@ -75,6 +75,7 @@ class Recorder:
         self._backoff_strategy = backoff_strategy
         self._cluster: str | None = None
         self._lines: Lines = self._channel.lines()
+        self._redacted = 0  # up to which revision the attributes of the lines are
         self._connections: dict[int, _Connection] = {}
         self._channel.add(self)
 
@@ -93,6 +94,9 @@ class Recorder:
 
     def lines(self, entry: Event | Alive) -> Iterator[str]:
         """The lines of one event."""
+        if self._redacted != self._redactor.revision:
+            self._redacted = self._redactor.revision
+            self._channel.withhold(self._redactor)
         if isinstance(entry, Alive):
             return self._alive(entry)
         connection = self._connection(entry.stamp)
@@ -110,6 +114,7 @@ class Recorder:
         """The parent's connections are not this process's."""
         self.dropped = self.reported = 0
         self._lines = self._channel.lines()
+        self._redacted = 0
         self._connections = {}
 
     def _connection(self, stamp: Stamp) -> _Connection:
@@ -117,8 +122,6 @@ class Recorder:
         if connection is None:
             constant: Facts = {
                 "client_id": stamp.client_id,
-                "service": self._channel.service,
-                "instance": self._channel.instance,
                 "connection": stamp.connection,
             }
             subject = self._lines.subject(f"{stamp.client_id}/{stamp.connection}", constant)

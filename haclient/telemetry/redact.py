@@ -51,6 +51,7 @@ class Redactor:
     """Knows the secrets of one factory.
 
     :param public: names that are written whatever the passwords are.
+    :ivar revision: grows with each password that it learns.
     """
 
     def __init__(self, public: tuple[str, ...] = ()) -> None:
@@ -59,6 +60,7 @@ class Redactor:
         self._in_names: tuple[str, ...] = ()
         self._known: set[tuple[str | None, str]] = set()
         self._clean: set[str] = set()
+        self.revision = 0
 
     def add(self, user: str | None, password: str | None) -> None:
         """Never write this password."""
@@ -70,6 +72,7 @@ class Redactor:
         public = any(password.casefold() in name for name in self._public)
         self._in_names = self._in_names if public else (*self._in_names, *forms)
         self._clean = set()
+        self.revision += 1  # last: who sees it grow finds the password
 
     def text(self, text: str) -> str | None:
         """A text that no peer wrote, or ``None`` if it holds a secret."""
@@ -80,14 +83,18 @@ class Redactor:
         """A name that a peer gave."""
         if text is None or text in self._clean:
             return text
-        found = text.casefold()
-        if any(secret in found for secret in self._in_names):
+        if self.holds_secret(text):
             return None
         if len(self._clean) >= _MOST_NAMES:
             self._clean.clear()
         clean = text[:_LONGEST_TEXT]
         self._clean.add(clean)
         return clean
+
+    def holds_secret(self, name: str) -> bool:
+        """Whether a password is in a name."""
+        found = name.casefold()
+        return any(secret in found for secret in self._in_names)
 
     def condition(self, text: str | None) -> str | None:
         """An AMQP condition, if it looks like one."""

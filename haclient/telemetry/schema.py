@@ -5,7 +5,8 @@ attribute names where they exist.  Readers ignore keys that they do not know, an
 missing for null, so that older and newer lines are read alike.  The writer's keys, the Spark
 schema and the documentation's table are made from ``ENVELOPE`` and ``DATA``.
 
-Sources: CloudEvents 1.0; OpenTelemetry semantic conventions 1.27 (messaging, service, server, error).
+Sources: CloudEvents 1.0; OpenTelemetry semantic conventions 1.27 (messaging, service, server, error, and the
+resource's: deployment, host, cloud, k8s).
 """
 
 from __future__ import annotations
@@ -94,15 +95,43 @@ ENVELOPE = (
     Key("dataschema", "dataschema", Type.STRING, f"version of this format: `{DATASCHEMA}`"),
 )
 
-DATA = (
-    Key("messaging.client.id", "client_id", Type.STRING, "AMQP container id of the client"),
+RESOURCE = (
     Key("service.name", "service", Type.STRING, "the application, as it says itself (`OTEL_SERVICE_NAME`)"),
     Key(
         "service.instance.id",
         "instance",
         Type.STRING,
-        "id of the process, new at each start and after a fork",
+        "instance of the application, as it says itself; else id of the process, new at each start and after "
+        "a fork",
     ),
+    Key("service.version", "service_version", Type.STRING, "version of the application"),
+    Key("haclient.version", "client_version", Type.STRING, "version of haclient that wrote the line"),
+    Key("deployment.environment.name", "environment", Type.STRING, "such as `production` or `staging`"),
+    Key("host.name", "host", Type.STRING, "name of the machine"),
+    Key("cloud.region", "region", Type.STRING, "region of the cloud"),
+    Key("cloud.availability_zone", "zone", Type.STRING, "zone in the region"),
+    *(
+        Key(f"k8s.{what}.name", f"k8s_{what}", Type.STRING, f"Kubernetes: name of the {what}")
+        for what in (
+            "cluster",
+            "namespace",
+            "deployment",
+            "replicaset",
+            "statefulset",
+            "daemonset",
+            "job",
+            "cronjob",
+            "node",
+            "pod",
+            "container",
+        )
+    ),
+)
+"""What a fleet is grouped by: OpenTelemetry's resource attributes, the same on every line of a process."""
+
+DATA = (
+    Key("messaging.client.id", "client_id", Type.STRING, "AMQP container id of the client"),
+    *RESOURCE,
     Key(
         "haclient.connection.number",
         "connection",
@@ -266,6 +295,12 @@ def ddl() -> str:
     inner = ", ".join(f"`{name}`: {type_}" for name, type_ in types.items())
     outer = ", ".join(f"{key.name} STRING" for key in ENVELOPE)
     return f"{outer}, data STRUCT<{inner}>"
+
+
+def attributes_table() -> str:
+    """The documentation's table of what a fleet is grouped by."""
+    rows = [f"| `{key.name}` | `{key.column}` |" for key in RESOURCE]
+    return "\n".join(("| attribute | column |", "|---|---|", *rows)) + "\n"
 
 
 def markdown_table() -> str:

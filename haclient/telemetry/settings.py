@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Literal, get_args
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from haclient.cluster_url.attribute_list import parse_attributes
+
+if TYPE_CHECKING:
+    from haclient.telemetry.resource import Attributes
 
 VARIABLE = "HACLIENT_TELEMETRY"
-_SERVICE_VARIABLE = "OTEL_SERVICE_NAME"  # OpenTelemetry, environment variable specification
 DEFAULT_SERVICE = "haclient"
 
 # The values of Redis's ``appendfsync``, which operators know.
@@ -29,7 +33,9 @@ class TelemetrySettings:
     """How telemetry is written.
 
     :param directory: where; made when it is missing.
-    :param service: name of the application; ``None`` for ``OTEL_SERVICE_NAME``.
+    :param service: name of the application; ``None`` for that of ``attributes`` or ``OTEL_SERVICE_NAME``.
+    :param attributes: what the fleet is grouped by, OpenTelemetry's resource attributes (``resource``); those
+        that it lacks are those of ``OTEL_RESOURCE_ATTRIBUTES``.
     :param rotate_size: bytes after which a file is closed and compressed.
     :param rotate_seconds: seconds after which it is.
     :param keep_size: bytes of all files of the service in the directory above which the oldest are removed,
@@ -45,6 +51,7 @@ class TelemetrySettings:
     directory: str | os.PathLike[str]
     _: KW_ONLY
     service: str | None = None
+    attributes: Mapping[str, str] | None = None
     rotate_size: int = 64 * 1024 * 1024
     rotate_seconds: float = 3600.0
     keep_size: int | None = None
@@ -62,6 +69,8 @@ class TelemetrySettings:
         if not directory or "\0" in directory:
             raise ValueError(f"telemetry setting 'directory': {directory!r} is no path")
         object.__setattr__(self, "directory", str(Path(directory).absolute()))
+        if self.attributes is not None:
+            object.__setattr__(self, "attributes", _attributes(self.attributes))
         for name in (
             "rotate_size",
             "rotate_seconds",
@@ -78,28 +87,46 @@ class TelemetrySettings:
         if self.fsync not in get_args(Fsync):
             raise ValueError(f"telemetry setting 'fsync': {self.fsync!r} is not no, everysec or always")
 
-    def service_name(self, environ: Mapping[str, str] | None = None, default: str = DEFAULT_SERVICE) -> str:
-        """The name of the application.
+    def resource(self, environ: Mapping[str, str] | None = None) -> Attributes:
+        """What the fleet is grouped by.
 
         :param environ: the variables; ``None`` for those of the process.
         """
-        environ = os.environ if environ is None else environ
-        return self.service or environ.get(_SERVICE_VARIABLE) or default
+        from haclient.telemetry import resource  # noqa: PLC0415 - telemetry is seldom on
+
+        found = resource.from_environment(os.environ if environ is None else environ)
+        given = {**(self.attributes or {}), **({resource.SERVICE: self.service} if self.service else {})}
+        return resource.Attributes(given).over(found)
+
+
+def _attributes(given: Mapping[str, str]) -> Attributes:
+    from haclient.telemetry.resource import Attributes  # noqa: PLC0415
+
+    try:
+        return Attributes(given)
+    except ValueError as error:
+        raise ValueError(f"telemetry setting 'attributes': {error}") from None
 
 
 def resolve(
-    argument: TelemetrySettings | None, option: str | None, environ: Mapping[str, str] | None = None
+    argument: TelemetrySettings | None,
+    option: str | None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    attributes: str | None = None,
 ) -> TelemetrySettings | None:
     """The settings in force, ``None`` for off.
 
     :param option: a directory; empty for off, ``None`` for whatever the environment says.
     :param environ: the variables; ``None`` for those of the process.
+    :param attributes: the option of that name: attributes that the argument's settings do not have.
     """
     environ = os.environ if environ is None else environ
-    if argument is not None:
-        return argument
     directory = environ.get(VARIABLE) if option is None else option
-    return TelemetrySettings(directory) if directory else None
+    settings = argument or (TelemetrySettings(directory) if directory else None)
+    if settings is None or attributes is None:
+        return settings
+    return replace(settings, attributes={**parse_attributes(attributes), **(settings.attributes or {})})
 
 
 def file_stem(service: str) -> str:

@@ -42,9 +42,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from haclient.telemetry.files import Files
-from haclient.telemetry.jsonl import Lines
+from haclient.telemetry.jsonl import Lines, Shared, Value
+from haclient.telemetry.redact import Redactor
+from haclient.telemetry.resource import INSTANCE, SERVICE, Attributes
 from haclient.telemetry.schema import Kind
 from haclient.telemetry.settings import TelemetrySettings, file_stem
+from haclient.version import package_version
 
 logger = logging.getLogger("haclient")
 
@@ -100,10 +103,13 @@ class Source(Protocol):
 class Channel:
     """Carries entries from sources to the files of one service."""
 
-    def __init__(self, process: Process, settings: TelemetrySettings, name: str) -> None:
+    def __init__(
+        self, process: Process, settings: TelemetrySettings, name: str, attributes: Attributes
+    ) -> None:
         self.settings = settings
         self.name = name
-        self.service = settings.service_name(default=name)
+        self.service = attributes.get(SERVICE, name)
+        self._attributes = attributes
         self.queue: deque[tuple[Source, Any]] = deque()
         self._process = process
         self._sources: weakref.WeakSet[Source] = weakref.WeakSet()
@@ -111,10 +117,19 @@ class Channel:
 
     def _begin(self) -> None:
         instance = self._process.instance
+        if self._process.is_child:  # the given id is the parent's, and no two instances may have the same
+            self._attributes = self._attributes.without(INSTANCE)
         stem = f"{file_stem(self.service)}-{instance}-{os.getpid()}"
         self._files = Files(self.settings, self.service, stem, self._process.numbers)
+        self._everywhere: dict[str, Value] = {
+            "service": self.service,
+            "instance": instance,
+            "client_version": package_version(),
+            **self._attributes.columns(),
+        }
+        self._shared = Shared(self._everywhere)
         self._lines = self.lines()
-        self._subject = Lines.subject(None, {"service": self.service, "instance": instance})
+        self._subject = Lines.subject(None, {})
         self._own: deque[tuple[Source, Any]] = deque()
         self._unwritten = b""
         self._retry_at = 0.0
@@ -130,7 +145,22 @@ class Channel:
 
     def lines(self) -> Lines:
         """Makes the lines of one source in this process."""
-        return Lines(f"/{self.name}/{self.instance}")
+        return Lines(f"/{self.name}/{self.instance}", self._shared)
+
+    def withhold(self, redactor: Redactor) -> None:
+        """Leave out the attributes in which a password is.  Called on the writer's thread.
+
+        The service's name is public: the names of the files begin with it.
+        """
+        hidden = {
+            column
+            for column, value in self._attributes.columns().items()
+            if column != "service" and redactor.holds_secret(value)
+        }
+        if hidden & self._everywhere.keys():
+            kept = {name: value for name, value in self._everywhere.items() if name not in hidden}
+            self._everywhere = {"instance": self.instance, **kept}
+            self._shared.set(self._everywhere)
 
     def add(self, source: Source) -> None:
         """Ask this source for its ``alive`` lines, as long as it exists."""
@@ -240,11 +270,15 @@ class _Flush:
 
 
 class Process:
-    """The channels of this process and their thread."""
+    """The channels of this process and their thread.
+
+    :ivar is_child: whether it was forked from one that wrote telemetry.
+    """
 
     def __init__(self) -> None:
-        self._channels: dict[tuple[TelemetrySettings, str], Channel] = {}
+        self._channels: dict[tuple[TelemetrySettings, str, Attributes], Channel] = {}
         self._hooked = False
+        self.is_child = False
         self._reset()
 
     def _reset(self) -> None:
@@ -261,10 +295,12 @@ class Process:
 
         :param name: the service, where neither the settings nor the environment say it.
         """
+        attributes = settings.resource()
         with self._lock:
-            channel = self._channels.get((settings, name))
+            channel = self._channels.get((settings, name, attributes))
             if channel is None:
-                channel = self._channels[settings, name] = Channel(self, settings, name)
+                channel = Channel(self, settings, name, attributes)
+                self._channels[settings, name, attributes] = channel
             if not self._hooked:
                 self._hooked = True
                 os.register_at_fork(after_in_child=self._forked)
@@ -310,6 +346,7 @@ class Process:
             multiprocessing.Finalize(None, self._exit, exitpriority=_EXIT_PRIORITY)
 
     def _forked(self) -> None:
+        self.is_child = True
         self._reset()
         for channel in self._channels.values():
             channel.forked()

@@ -24,6 +24,7 @@ class Client:
 
     def __init__(self, number: int, prng: random.Random) -> None:
         self._name = f"client-{number}"
+        self.version = f"1.{number % 2}"
         self._prng = prng
         self._sequence = 0
         self._outage = 1
@@ -86,6 +87,7 @@ class Client:
         facts |= {
             "client_id": self._name,
             "service": "orders",
+            "service_version": self.version,
             "instance": f"instance-{self._name}",
             "connection": 1,
             "sequence": self._sequence,

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from haclient.analysis import job
 from haclient.analysis.thresholds import METRICS
 from haclient.cli import main
+from haclient.cli.commands import analyze as analyze_command
 from haclient.cli.commands.analyze import analyze
 from haclient.cli.commands.telemetry import telemetry
 from haclient.telemetry.schema import markdown_table
@@ -65,6 +66,28 @@ def test_analyze_shows_the_metrics_and_where_the_results_are(lines: Path, tmp_pa
     assert "p99_downtime" in shown.stdout
     assert "1.250" in shown.stdout
     assert f"results in {tmp_path / 'out'}" in shown.stdout
+
+
+HIT = {"attribute": "service.version", "values": 1, **dict.fromkeys(analyze_command._HIT, 2)}
+
+
+@pytest.mark.usefixtures("done")
+def test_analyze_shows_who_was_hit_by_an_attribute(lines: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    late = {**HIT, "value": "1.4", "p99_downtime": 7.5, "p99_is_bound": True}
+    others = [{**HIT, "value": None, "values": 30}, {**HIT, "value": None, "values": 0}]
+    (out / job.HIT_BY).write_text(
+        json.dumps([late, *others, {**HIT, "attribute": "host.name", "value": "h"}])
+    )
+    given = ("analyze", lines, "--out", out, "--by", "service.version")
+    shown = run(*given)
+    assert shown.exit_code == 0, shown.output
+    for text in ("service.version", "1.4", "> 7.500", "(30 others)", "(not given)"):
+        assert text in shown.stdout
+    assert "no line has cloud.region" in run(*given, "--by", "cloud.region").stdout
+    assert json.loads(run(*given, "--json").stdout)["hit_by"] == {"service.version": [late, *others]}
+    assert run("analyze", lines, "--out", out, "--by", "team").exit_code == 2
 
 
 @pytest.mark.usefixtures("done")

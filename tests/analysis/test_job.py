@@ -67,6 +67,21 @@ def test_the_metrics_are_those_of_the_lines(local: Done) -> None:
     assert figures["max_is_bound"] == 1
 
 
+def test_the_job_says_who_was_hit(local: Done) -> None:
+    rows = json.loads((local.out / job.HIT_BY).read_text())
+    versions = {row["value"]: row for row in rows if row["attribute"] == "service.version"}
+    assert versions.keys() == {"1.0", "1.1"}
+    assert sum(row["outages"] for row in versions.values()) == local.summary["outages"]
+    text = "".join(path.read_text() for path in local.telemetry.glob("*.jsonl"))
+    told = [json.loads(line) for line in set(text.splitlines()) if line.startswith("{")]
+    for version, row in versions.items():
+        lost = [
+            line for line in told if line["type"] == Kind.LOST and line["data"]["service.version"] == version
+        ]
+        assert row["outages"] == len(lost)
+        assert row["connections_hit"] == len({line["data"]["messaging.client.id"] for line in lost})
+
+
 @pytest.mark.usefixtures("no_report")
 def test_stored_lines_give_the_same_tables_again(spark: SparkSession, local: Done, tmp_path: Path) -> None:
     out, figures = local.out, local.summary

@@ -63,8 +63,7 @@ class Numbers:
     def forked(self) -> None:
         self.dropped = self.reported = 0
         self._lines = self.channel.lines()
-        constant = {"instance": self.channel.instance, "connection": self.connection}
-        self._subject = self._lines.subject(None, constant)
+        self._subject = self._lines.subject(None, {"connection": self.connection})
 
 
 def _child(source: Numbers, count: int) -> None:

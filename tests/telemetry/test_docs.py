@@ -7,7 +7,7 @@ from pathlib import Path
 
 from haclient.telemetry import TelemetrySettings
 from haclient.telemetry.jsonl import _NAMES
-from haclient.telemetry.schema import DATA, KEYS, Kind, ddl, markdown_table
+from haclient.telemetry.schema import DATA, KEYS, Kind, attributes_table, ddl, markdown_table
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "telemetry.md").read_text()
 
@@ -15,6 +15,7 @@ PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "telemetry.md")
 def test_the_table_of_keys_is_the_schema() -> None:
     """``scripts/readme_tables.py`` writes it anew."""
     assert f"<!-- keys -->\n{markdown_table()}<!-- /keys -->" in PAGE
+    assert f"<!-- attributes -->\n{attributes_table()}<!-- /attributes -->" in PAGE
 
 
 def test_every_type_and_every_setting_has_its_row() -> None:

@@ -94,9 +94,10 @@ def test_other_settings_that_make_no_sense_are_errors() -> None:
 
 
 def test_the_service_is_named_by_settings_then_by_opentelemetry() -> None:
-    assert TelemetrySettings("x", service="mine").service_name({"OTEL_SERVICE_NAME": "theirs"}) == "mine"
-    assert TelemetrySettings("x").service_name({"OTEL_SERVICE_NAME": "theirs"}) == "theirs"
-    assert TelemetrySettings("x").service_name({}) == "haclient"
+    theirs = {"OTEL_SERVICE_NAME": "theirs"}
+    assert TelemetrySettings("x", service="mine").resource(theirs)["service.name"] == "mine"
+    assert TelemetrySettings("x").resource(theirs)["service.name"] == "theirs"
+    assert "service.name" not in TelemetrySettings("x").resource({})
 
 
 @pytest.mark.parametrize(

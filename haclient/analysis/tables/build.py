@@ -9,6 +9,7 @@ Passes
 3. ``time_buckets`` (storms over time), ``connects`` (members), ``delays`` (jitter): each reads a few
    columns and leaves a small table.
 4. ``site_lag``, where the roll-up has lines about sites.
+5. ``resources``: the attributes that the fleet is grouped by; ``hit_by`` is computed from it and the facts.
 
 Before them ``clock.placed`` reads three numbers of each line; ``clock.as_of`` reads two.
 
@@ -31,6 +32,7 @@ from haclient.analysis.tables import (
     dictionary,
     episodes,
     flapping,
+    hit_by,
     jitter,
     members,
     not_recovered,
@@ -68,7 +70,7 @@ NAMES = (
         "alarms",
         "not_recovered",
     ),
-    *("advice", "coverage", "site_lag"),
+    *("advice", "coverage", "site_lag", "resources", "hit_by"),
 )
 """The tables, in the order of ``each``."""
 
@@ -105,6 +107,9 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     yield advice.advice(rows, storm_rows, rolled_up)
     yield members.coverage(rolled_up, missing, dropped)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))
+    combinations = hit_by.resources(events).persist()
+    yield combinations
+    yield hit_by.hit_by(rows, combinations)
 
 
 def all_tables(events: DataFrame, options: Options = Options()) -> dict[str, DataFrame]:

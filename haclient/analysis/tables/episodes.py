@@ -36,6 +36,7 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.tables import clock
 from haclient.analysis.tables.dictionary import dictionary, endpoint_hash, name_hash, with_names
+from haclient.analysis.tables.hit_by import resource_number
 from haclient.analysis.tables.rollup import SeenValues, micros, roll_up, seen_values
 from haclient.telemetry.schema import Kind
 
@@ -56,7 +57,7 @@ COLUMNS = (
     *("attempts", "redirects", "members_tried", "reasons", "lost_reason"),
     *("retry_after_honored", "backoffs", "backoff_total", "generation_before", "generation_after"),
     *("endpoint_before", "endpoint_after", "unsettled", "replayed", "episode_result"),
-    *("longer_than", "never_connected"),
+    *("longer_than", "never_connected", "resource"),
 )
 
 
@@ -113,6 +114,7 @@ def _aggregates() -> list[Column]:
         "closed_at": _on(Kind.CLOSED, "t"),
         "last_event_at": sf.col("t"),
         "highest": sf.col("sequence"),
+        "resource": resource_number(),
     }
     counted = {
         "attempts": _on(Kind.ATTEMPT, sf.lit(1)),

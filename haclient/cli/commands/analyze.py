@@ -20,10 +20,12 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from haclient.analysis import thresholds
 from haclient.analysis.io.session import spark_session
 from haclient.cli.options import BROKEN, Condition, Moment, Setting, check_reachable, plain_errors
+from haclient.telemetry.schema import RESOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +54,13 @@ ERRORS = Console(stderr=True)
 @click.option("--cluster", help="Connections of this cluster only.")
 @click.option(
     "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_downtime>5."
+)
+@click.option(
+    "--by",
+    type=click.Choice([key.name for key in RESOURCE]),
+    multiple=True,
+    help="Also print who was hit, by an attribute: service.version.",
+    metavar="ATTRIBUTE",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.option("--follow", is_flag=True, help="Go on with new lines until interrupted.")
@@ -192,9 +201,12 @@ def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mappin
 
 def _conclude(summary: Mapping[str, float | None], given: Mapping[str, Any]) -> None:
     if given["as_json"]:
-        click.echo(json.dumps(summary, indent=2))
+        by = {attribute: _hit_by(given["out"], attribute) for attribute in given["by"]}
+        click.echo(json.dumps({**summary, **({"hit_by": by} if by else {})}, indent=2))
     elif not given["follow"]:
         Console().print(_table(summary))
+        for attribute in given["by"]:
+            _print_hit_by(attribute, _hit_by(given["out"], attribute))
         click.echo(f"results in {given['out']}")
     complaints = thresholds.broken(given["fail_if"], summary)
     for complaint in complaints:
@@ -213,6 +225,48 @@ def _table(summary: Mapping[str, float | None]) -> Table:
             longer = "> " if thresholds.is_bound(name, summary) else ""
             table.add_row(name, f"{longer}{_number(summary[name])}", meaning)
     return table
+
+
+def _hit_by(out: Path, attribute: str) -> list[dict[str, Any]]:
+    """The rows of one attribute, the most hit first."""
+    from haclient.analysis.job import HIT_BY  # noqa: PLC0415
+
+    return [row for row in json.loads((out / HIT_BY).read_text()) if row["attribute"] == attribute]
+
+
+def _print_hit_by(attribute: str, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        click.echo(f"no line has {attribute}")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column(attribute, overflow="fold", min_width=len(attribute))
+    for head in _HIT.values():
+        table.add_column(head, justify="right")
+    for row in rows:
+        bounds = ("> " if row.get(thresholds.BOUNDS.get(name, "")) else "" for name in _HIT)
+        numbers = (f"{bound}{_number(row[name])}" for bound, name in zip(bounds, _HIT, strict=True))
+        table.add_row(Text(_value(row)), *numbers)
+    Console().print(table)
+
+
+_HIT = {
+    "connections": "connections",
+    "connections_hit": "hit",
+    "outages": "outages",
+    "gave_up": "gave up",
+    "open": "open",
+    "silent": "silent",
+    "p50_downtime": "p50",
+    "p99_downtime": "p99",
+}
+"""Columns of the table that are printed, and their heads."""
+
+
+def _value(row: Mapping[str, Any]) -> str:
+    """The value, or what the row stands for instead."""
+    if row["value"] is not None:
+        return str(row["value"])
+    return f"({row['values']} others)" if row["values"] else "(not given)"
 
 
 def _number(value: float | None) -> str:
