@@ -1,4 +1,4 @@
-"""The program of ``docs/first-steps.md`` goes on when the primary is killed, and loses nothing."""
+"""The program of the README and of the first steps goes on when the primary is killed, and loses nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from haclient.testing import HAPair
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, ROOT
 from tests.examples.program import Program
 
 URL = "amqp://127.0.0.1:5672,127.0.0.1:5673"
@@ -23,7 +23,7 @@ def program(page: Path) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("page", [DOCS / "first-steps.md"], ids=["first-steps"])
+@pytest.mark.parametrize("page", [DOCS / "first-steps.md", ROOT / "README.md"], ids=["first-steps", "readme"])
 async def test_the_program_goes_on_at_the_other_member(
     page: Path, haclient_pair: HAPair, tmp_path: Path
 ) -> None:
