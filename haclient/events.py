@@ -105,6 +105,8 @@ class BackingOff:
 
     :param base: the ceiling under which the delay was drawn.
     :param retry_after: the delay that a server asked for, if one did.
+    :param floor: the least that it could have been; ``base`` itself where nothing was drawn, and ``None``
+        where something else than the draw decided.
     """
 
     stamp: Stamp
@@ -112,6 +114,7 @@ class BackingOff:
     base: float
     retry_after: float | None
     round: int
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

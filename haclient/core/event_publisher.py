@@ -128,6 +128,7 @@ class EventPublisher:
             base=delay.base,
             retry_after=delay.retry_after,
             round=decision.round,
+            floor=delay.floor,
         )
         if decision.round > 0:
             self._warn_of_first_round()

@@ -45,11 +45,14 @@ class Delay:
     :param base: the ceiling before jitter: the longest that ``delay`` could have been.
     :param delay: what to wait.
     :param retry_after: the delay that the server asked for, when that decided; uncut.
+    :param floor: the least that it could have been: it was drawn evenly from there to ``base``.  ``base``
+        itself where nothing was drawn; ``None`` where something else than the draw decided.
     """
 
     base: float
     delay: float
     retry_after: float | None = None
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,13 @@ class Backoff:
         seconds = valid_retry_after(retry_after)
         if seconds is not None and self.honors_retry_after:
             return self._honor(seconds)
-        return Delay(base=ceiling, delay=delay)
+        return Delay(base=ceiling, delay=delay, floor=self._floor(ceiling))
+
+    def _floor(self, ceiling: float) -> float:
+        if self._fixed is not None:
+            return ceiling
+        policy = self._policy
+        return STRATEGIES[policy.backoff_strategy].floor(ceiling, policy.backoff_base, policy.backoff_max)
 
     def charge(self, seconds: float) -> None:
         """An attempt at a time that a server asked for took so long, and failed (rule 3)."""
@@ -158,7 +167,7 @@ class Backoff:
         ceiling = min(floor + spread, left)  # the sum may round up
         delay = self.rng.uniform(floor, ceiling)
         self._honored += delay
-        return Delay(base=ceiling, delay=delay, retry_after=retry_after)
+        return Delay(base=ceiling, delay=delay, retry_after=retry_after, floor=floor)
 
 
 def _repeat_last(delays: tuple[float, ...]) -> Iterator[tuple[float, float]]:

@@ -42,6 +42,9 @@ class Strategy(Protocol):
         :param factor: growth of the ceiling from one failure to the next.
         """
 
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """The least that a delay under that ceiling can be, in seconds; the ceiling itself without jitter."""
+
 
 class Adaptive:
     """What members answered decides about the delays between rounds (``discovery.polling``).  The default.
@@ -56,6 +59,10 @@ class Adaptive:
     ) -> Iterator[tuple[float, float]]:
         """See ``Strategy``."""
         return FullJitter().delays(base, factor, cap, rng)
+
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """See ``Strategy``."""
+        return 0.0
 
 
 class FullJitter:
@@ -73,6 +80,10 @@ class FullJitter:
         for ceiling in _ceilings(base, factor, cap):
             yield ceiling, rng.uniform(0, ceiling)
 
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """See ``Strategy``."""
+        return 0.0
+
 
 class EqualJitter:
     """``c/2 + uniform(0, c/2)`` with ``c = min(cap, base * factor**n)``: "equal jitter" in [1].
@@ -88,6 +99,10 @@ class EqualJitter:
         """See ``Strategy``."""
         for ceiling in _ceilings(base, factor, cap):
             yield ceiling, rng.uniform(ceiling / 2, ceiling)
+
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """See ``Strategy``."""
+        return ceiling / 2
 
 
 class Decorrelated:
@@ -114,6 +129,10 @@ class Decorrelated:
             delay = rng.uniform(lowest, ceiling)
             yield ceiling, delay
 
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """See ``Strategy``."""
+        return min(base, cap)
+
 
 class Exponential:
     """``min(cap, base * factor**n)`` without jitter: clients that fail together dial together each time.
@@ -133,6 +152,10 @@ class Exponential:
         """See ``Strategy``."""
         for ceiling in _ceilings(base, factor, cap):
             yield ceiling, ceiling
+
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """See ``Strategy``."""
+        return ceiling
 
 
 class Constant:
@@ -154,6 +177,10 @@ class Constant:
         next(intervals)
         for interval in intervals:
             yield interval, interval
+
+    def floor(self, ceiling: float, base: float, cap: float) -> float:
+        """See ``Strategy``."""
+        return ceiling
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(

@@ -196,6 +196,7 @@ class Recorder:
             event.stamp,
             None,
             backoff_base=event.base,
+            backoff_floor=event.floor,
             backoff_delay=event.delay,
             backoff_round=event.round,
             backoff_strategy=self._backoff_strategy,

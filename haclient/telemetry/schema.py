@@ -200,6 +200,14 @@ DATA = (
         "description of the close, without data of the application",
     ),
     Key("haclient.backoff.base", "backoff_base", Type.DOUBLE, "ceiling under which the delay was drawn", "s"),
+    Key(
+        "haclient.backoff.floor",
+        "backoff_floor",
+        Type.DOUBLE,
+        "the least that the delay could have been: it was drawn evenly from there to the ceiling; the "
+        "ceiling itself where nothing was drawn; null where something else than the draw decided",
+        "s",
+    ),
     Key("haclient.backoff.delay", "backoff_delay", Type.DOUBLE, "the delay that was drawn", "s"),
     Key(
         "haclient.backoff.round",

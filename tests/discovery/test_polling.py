@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
 from haclient.cluster_url.endpoint import Endpoint
 from haclient.discovery.decision import Abandon, BackOff, Dial, Found
@@ -429,3 +430,25 @@ def player(starts: list[tuple[float, Behaviour]]) -> Callable[[float], Behaviour
 def test_a_pause_is_announced_once() -> None:
     waits = lost({E[0]: Fails()}, until=30).of_type(BackOff)
     assert [wait.round for wait in waits] == list(range(len(waits)))
+
+
+PLACES_OF: dict[str, tuple[World, int]] = {
+    "one that refuses": ({E[0]: Fails()}, 1),
+    "two that refuse": ({E[0]: Fails(), E[1]: Fails()}, 2),
+    "one is silent": ({E[0]: Fails(), E[1]: BlackHole()}, 2),
+    "passive": ({E[0]: FORCED, E[1]: Fails()}, 2),
+    "overloaded": ({E[0]: closes(RESOURCE_LIMIT), E[1]: closes(RESOURCE_LIMIT)}, 2),
+}
+
+
+@pytest.mark.parametrize("world", PLACES_OF)
+def test_a_pause_that_was_drawn_lies_evenly_between_the_bounds_that_it_says(world: str) -> None:
+    """scipy is the judge; a pause that something else decided says so."""
+    waits = [
+        wait for seed in range(150) for wait in lost(*PLACES_OF[world], until=6.0, seed=seed).of_type(BackOff)
+    ]
+    drawn = [wait.delay for wait in waits if wait.delay.floor is not None]
+    places = [(each.delay - (each.floor or 0)) / (each.base - (each.floor or 0)) for each in drawn]
+    assert len(drawn) >= len(waits) / 3
+    assert all(each.delay <= each.base for each in (wait.delay for wait in waits))
+    assert kstest(places, "uniform").pvalue > 0.001

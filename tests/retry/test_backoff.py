@@ -135,8 +135,8 @@ def test_a_retry_after_counts_as_a_failure() -> None:
 def test_the_upper_end_of_the_draw_is_the_base() -> None:
     """So telemetry can judge the jitter by ``delay / base``."""
     backoff = Backoff(Policy(), Extremes())
-    assert backoff.next() == Delay(base=0.1, delay=0.1)
-    assert backoff.next(2.0) == Delay(base=2.1, delay=2.1, retry_after=2.0)
+    assert backoff.next() == Delay(base=0.1, delay=0.1, floor=0.0)
+    assert backoff.next(2.0) == Delay(base=2.1, delay=2.1, retry_after=2.0, floor=2.0)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -164,7 +164,9 @@ def test_fixed_delays_are_taken_as_they_are() -> None:
     """The first connect has begun without one; the last one repeats."""
     backoff = Backoff(Policy(), random.Random(1), FixedDelays((0.0, 0.5, 3.0), rounds=3))
     assert (backoff.spacing, backoff.rounds) == (0.0, 3)
-    assert [backoff.next() for _ in range(4)] == [Delay(each, each) for each in (0.5, 3.0, 3.0, 3.0)]
+    assert [backoff.next() for _ in range(4)] == [
+        Delay(each, each, floor=each) for each in (0.5, 3.0, 3.0, 3.0)
+    ]
     assert backoff.spacing == 3.0
     backoff.reset()
     assert [backoff.next().delay for _ in range(3)] == [0.0, 0.5, 3.0]

@@ -144,6 +144,18 @@ class _Member:
     paused_until: float = -math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """When the next round may begin, in monotonic seconds.
+
+    :param earliest: ``at`` was drawn evenly from here to ``latest``; ``None`` where nothing was drawn.
+    """
+
+    earliest: float | None
+    latest: float
+    at: float
+
+
 class Polling:
     """The members of one episode.
 
@@ -282,21 +294,25 @@ class Polling:
         """The delay after a round that has failed; ``began`` is when that was."""
         if self._coordinated:
             return self._coordinated_pause(now, round_number)
-        ceiling, until = self._draw(now, round_number, began)
+        drawn = self._draw(now, round_number, began)
         self._pause_others(now)
-        due = min((self.due_at(each) for each in self._listed), default=now)
-        delay = max(until, due) - now
-        return Delay(base=max(ceiling, delay), delay=delay)
+        due = max(now, min((self.due_at(each) for each in self._listed), default=now))
+        delay = max(drawn.at, due) - now
+        if drawn.earliest is None or drawn.at <= due:
+            return Delay(base=max(drawn.latest - now, delay), delay=delay)
+        # Of the draws that are later than ``due`` each is as likely as any other.
+        return Delay(base=drawn.latest - now, delay=delay, floor=max(drawn.earliest, due) - now)
 
-    def _draw(self, now: float, round_number: int, began: float) -> tuple[float, float]:
+    def _draw(self, now: float, round_number: int, began: float) -> _Drawn:
         suspects = any(self._is_suspect(each) for each in self._listed)
         if self._spread:
-            return self._spread.period, self._spread.after(now, first=round_number <= 1, suspects=suspects)
+            moment = self._spread.after(now, first=round_number <= 1, suspects=suspects)
+            return _Drawn(None, now + self._spread.period, moment)
         if round_number <= 1:
             widest = max(self.gap, self._policy.backoff_max)
             longest = min(self.gap + max(SPREAD, self._policy.backoff_base), widest)
             start = began if len(self._listed) == 1 else now
-            return longest, max(now, start + self._backoff.rng.uniform(self.gap, longest))
+            return self._evenly(start + self.gap, start + longest)
         period = self._poll
         if suspects:
             first, growth, longest = POLL_SUSPECT
@@ -304,15 +320,17 @@ class Polling:
         self._suspected = self._suspected + 1 if suspects else 0
         # Members that answer one after the other do not make the period longer.
         start = now if suspects or now - began >= period else began
-        return period, max(now, start + self._backoff.rng.uniform(_EVENLY * period, period))
+        return self._evenly(start + _EVENLY * period, start + period)
+
+    def _evenly(self, earliest: float, latest: float) -> _Drawn:
+        return _Drawn(earliest, latest, self._backoff.rng.uniform(earliest, latest))
 
     def _coordinated_pause(self, now: float, round_number: int) -> Delay:
         growth = self._policy.backoff_factor ** min(round_number, 64)
         ceiling = min(self._policy.backoff_base * growth, self._poll)
         drawn = self._backoff.rng.uniform(0, ceiling)
-        due = min((self.due_at(each) for each in self._listed), default=now)
-        delay = max(due - now, 0.0) + drawn
-        return Delay(base=max(ceiling, delay), delay=delay)
+        floor = max(min((self.due_at(each) for each in self._listed), default=now) - now, 0.0)
+        return Delay(base=floor + ceiling, delay=floor + drawn, floor=floor)
 
     # -- what happened ------------------------------------------------------------------------
 
