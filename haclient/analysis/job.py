@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +32,7 @@ from haclient.analysis import thresholds
 from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
 from haclient.analysis.io.session import AnalysisError, spark_session
-from haclient.analysis.tables import build, clock
+from haclient.analysis.tables import alarms, build, clock
 from haclient.analysis.tables.summary import summarize
 
 OK, BROKEN, UNUSABLE = 0, 1, 3
@@ -42,6 +41,7 @@ OK, BROKEN, UNUSABLE = 0, 1, 3
 HIT_BY = "hit_by.json"
 """The table of that name in the output folder, as one JSON list."""
 
+_ALARMS = 50  # in the summary; the table has all of them
 _LIGHT_LIMIT = 32 * 2**20  # bytes of JSON lines: 50,000 of them
 _PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
 
@@ -193,9 +193,10 @@ def compute(
     :param events: of ``clock.placed``.
     """
     names = ("quarantine", *build.NAMES)
-    frames = itertools.chain((quarantine,), build.each(events))
-    made = {}
-    for number, name in enumerate(names, start=1):
+    progress(names[0], 1, len(names) + 1)
+    made = {names[0]: target.write(names[0], quarantine)}
+    frames = build.each(events, quarantine=made[names[0]])
+    for number, name in enumerate(names[1:], start=2):
         progress(name, number, len(names) + 1)
         made[name] = target.write(name, next(frames))
     progress("report", len(names) + 1, len(names) + 1)
@@ -208,9 +209,10 @@ def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, tit
     :param title: what was analysed, for the top of the report.
     """
     found = summarize(made)
-    _replace(out / "summary.json", json.dumps({"source": title, "summary": found}, indent=2) + "\n")
     hit = [row.asDict() for row in made["hit_by"].collect()]  # some hundred rows at most for each attribute
     _replace(out / HIT_BY, json.dumps(hit, indent=2) + "\n")
+    written = {"source": title, "summary": found, "alarms": alarms.first(made["alarms"], _ALARMS)}
+    _replace(out / "summary.json", json.dumps(written, indent=2) + "\n")
     if importlib.util.find_spec("jinja2") is not None:
         from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing
         from haclient.analysis.report.render import render  # noqa: PLC0415

@@ -198,26 +198,41 @@ SELECT storm_id, (tenth // 10)::DOUBLE AS second, error_type, count(*) AS failur
 FROM marks WHERE error_type IS NOT NULL GROUP BY ALL""",
     "jitter": """
 WITH drawn AS (
-  SELECT backoff_strategy AS strategy, backoff_base, backoff_round AS round, cluster,
+  SELECT backoff_strategy AS strategy, least(backoff_round, 16) AS round, cluster,
+         CASE WHEN backoff_strategy IN ('full', 'equal', 'exponential', 'constant') THEN backoff_base END
+           AS backoff_base,
          backoff_delay / backoff_base AS ratio, time + CAST(round(backoff_delay * 1e6) AS BIGINT) AS wake,
-         coalesce(backoff_base >= backoff_max AND backoff_delay > 0.95 * backoff_base, false) AS at_cap
+         coalesce(backoff_base >= backoff_max AND backoff_delay > 0.95 * backoff_base, false) AS at_cap,
+         coalesce(backoff_floor, CASE backoff_strategy WHEN 'full' THEN 0 WHEN 'equal' THEN backoff_base / 2
+                                 END)
+           AS floor,
+         CASE WHEN floor < backoff_base
+              THEN greatest(0, least(1, (backoff_delay - floor) / (backoff_base - floor))) END AS place
   FROM events WHERE type = 'backoff' AND retry_after IS NULL AND backoff_base > 0
                 AND backoff_delay IS NOT NULL),
 ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY strategy, backoff_base, round ORDER BY ratio) AS rank,
-         count(*) OVER (PARTITION BY strategy, backoff_base, round) AS n FROM drawn),
+  SELECT strategy, backoff_base, round, place,
+         row_number() OVER (PARTITION BY strategy, backoff_base, round ORDER BY place) AS rank,
+         count(*) OVER (PARTITION BY strategy, backoff_base, round) AS n FROM drawn WHERE place IS NOT NULL),
+distances AS (SELECT strategy, backoff_base, round, n AS judged,
+                     max(greatest(rank / n - place, place - (rank - 1) / n)) AS ks_statistic
+              FROM ranked GROUP BY ALL),
 cells AS (SELECT strategy, backoff_base, round, cluster, wake // 10000 AS cell, count(*) AS n
           FROM drawn GROUP BY ALL),
 seconds AS (SELECT strategy, backoff_base, round, cluster, cell // 100 AS second, max(n) AS top, sum(n) AS n
             FROM cells GROUP BY ALL),
 together AS (SELECT strategy, backoff_base, round,
                     sum(top) FILTER (n >= 20) / sum(n) FILTER (n >= 20) AS share
-             FROM seconds GROUP BY ALL)
-SELECT strategy, backoff_base, round, n AS delays, avg(ratio) AS mean_ratio,
-       max(greatest(rank / n - ratio, ratio - (rank - 1) / n)) AS ks_statistic,
-       1.36 / sqrt(n) AS ks_critical, any_value(share) AS synchronisation_index,
-       count(*) FILTER (at_cap) / n AS at_cap_share
-FROM ranked JOIN together USING (strategy, backoff_base, round) GROUP BY strategy, backoff_base, round, n""",
+             FROM seconds GROUP BY ALL),
+all_of AS (SELECT strategy, backoff_base, round, count(*) AS delays, avg(ratio) AS mean_ratio,
+                  count(*) FILTER (at_cap) / count(*) AS at_cap_share FROM drawn GROUP BY ALL)
+SELECT a.strategy, a.backoff_base, a.round, delays, coalesce(judged, 0) AS judged, mean_ratio, ks_statistic,
+       share AS synchronisation_index, at_cap_share
+FROM all_of a
+JOIN together t ON a.strategy = t.strategy AND a.round = t.round
+              AND a.backoff_base IS NOT DISTINCT FROM t.backoff_base
+LEFT JOIN distances d ON a.strategy = d.strategy AND a.round = d.round
+                      AND a.backoff_base IS NOT DISTINCT FROM d.backoff_base""",
     "flaps": """
 WITH episode AS (
   SELECT client_id, instance, source, connection, outage, max(time) AS last_at,
@@ -293,6 +308,11 @@ SELECT server_address, server_port, attempts, successes, refusals, redirects, fa
        generation_min, generation_max
 FROM base LEFT JOIN lost ON lost.endpoint = server_address || ':' || server_port
           LEFT JOIN flaps ON flaps.endpoint = server_address || ':' || server_port""",
+    "steps": """
+SELECT source, max(time) AS last,
+       (max(time - CAST(round_even(monotonic * 1e6, 0) AS BIGINT))
+        - min(time - CAST(round_even(monotonic * 1e6, 0) AS BIGINT))) / 1e6 AS step
+FROM events WHERE source IS NOT NULL GROUP BY source""",
     "alarms": """
 WITH claims AS (
   SELECT cluster, generation, server_address || ':' || server_port AS endpoint, min(time) AS since,
@@ -316,6 +336,28 @@ SELECT 'generation_backwards', cluster, moment, 'from generation ' || generation
 UNION ALL
 SELECT 'lost_telemetry', cluster, moment, missing || ' lines are missing, of ' || n || ' connections', []
 FROM gaps
+UNION ALL
+SELECT 'not_back', cluster, min(began_at),
+       count(*) || ' connections are not back: ' || count(*) FILTER (episode_result = 'silent') || ' silent, '
+       || count(*) FILTER (episode_result = 'gave_up') || ' gave up, '
+       || count(*) FILTER (episode_result = 'open') || ' still searching', []
+FROM episodes WHERE NOT first_connect
+     AND (episode_result IN ('silent', 'gave_up') OR episode_result = 'open' AND longer_than > 60)
+GROUP BY cluster
+UNION ALL
+SELECT 'never_connected', cluster, min(began_at), count(*) || ' connections were never there', []
+FROM episodes WHERE never_connected GROUP BY cluster
+UNION ALL
+SELECT 'storm', cluster, started_at, clients_hit || ' connections were lost at once', [] FROM storms
+UNION ALL
+SELECT 'clock', NULL, max(last), count(*) || ' wall clocks were set while their process ran, by up to '
+       || printf('%.1f', max(step)) || ' s', []
+FROM steps WHERE step > 0.25 HAVING count(*) > 0
+UNION ALL
+SELECT 'clock', NULL, max(last), count(*) || ' processes were heard up to '
+       || printf('%.1f', max(last - ({as_of})) / 1e6)
+       || ' s later than all others: their clocks are fast, or the others are gone', []
+FROM steps WHERE last - ({as_of}) > 60000000 HAVING count(*) > 0
 UNION ALL
 SELECT 'flapping', cluster, moment,
        score || ' times in an hour it lost at least half of its connections at once', [endpoint]
@@ -346,7 +388,7 @@ SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff
 UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM slow""",
 }
 
-STEPS = ("losses", "extents", "marks", "flaps")  # on the way to the tables
+STEPS = ("losses", "extents", "marks", "flaps", "steps")  # on the way to the tables
 
 
 def answers(files: str) -> dict[str, list[dict[str, Any]]]:

@@ -111,7 +111,10 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "delays": 2000,
                 "mean_ratio": 0.49,
                 "ks_statistic": 0.012,
-                "ks_critical": 0.03,
+                "judged": 2000,
+                "p_value": 0.93,
+                "p_adjusted": 0.93,
+                "verdict": "as promised",
                 "synchronisation_index": 0.02,
                 "at_cap_share": 0.0,
             }
@@ -160,6 +163,9 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "at": f"{_NIGHT}:12.100",
                 "detail": "generation 5 twice",
                 "endpoints": list(MEMBERS),
+                "severity": "critical",
+                "meaning": "Two members served at the same time.",
+                "action": "Stop one of them.",
             }
         ],
         "advice": [

@@ -50,13 +50,30 @@ def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys.modules[f"haclient.cli.commands.{command}"], "spark_session", session)
 
 
+ALARM = {
+    "kind": "flapping",
+    "severity": "warning",
+    "cluster": "orders",
+    "at": None,
+    "detail": "3 times in an hour",
+    "endpoints": ["broker-a:5672"],
+    "meaning": "It loses its clients.",
+    "action": "Read its log.",
+}
 FOUND = dict.fromkeys(METRICS, 2) | {"p99_downtime": 1.25, "max_downtime": None}
 
 
 @pytest.fixture
 def done(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job is done without Spark; the tests of the job and of Spark Connect run a real one."""
-    monkeypatch.setattr(job, "run", lambda *_: FOUND)
+
+    def finish(_: Any, given: job.Job, *__: Any) -> dict[str, Any]:
+        given.out.mkdir(exist_ok=True)
+        written = {"summary": FOUND, "alarms": [ALARM] * 11}
+        (given.out / "summary.json").write_text(json.dumps(written))
+        return FOUND
+
+    monkeypatch.setattr(job, "run", finish)
 
 
 @pytest.mark.usefixtures("done")
@@ -66,6 +83,10 @@ def test_analyze_shows_the_metrics_and_where_the_results_are(lines: Path, tmp_pa
     assert "p99_downtime" in shown.stdout
     assert "1.250" in shown.stdout
     assert f"results in {tmp_path / 'out'}" in shown.stdout
+    alarm = "warning: flapping (orders, broker-a:5672): 3 times in an hour"
+    next_step = "  It loses its clients.\n  Next: Read its log.\n"
+    assert shown.stdout.count(f"{alarm}\n{next_step}") == 10
+    assert "1 more in" in shown.stdout
 
 
 HIT = {"attribute": "service.version", "values": 1, **dict.fromkeys(analyze_command._HIT, 2)}

@@ -34,7 +34,12 @@ def test_a_job_stores_every_table_as_parquet_and_json(local: Done) -> None:
 def test_a_job_gives_all_metrics_and_stores_them(local: Done) -> None:
     assert set(local.summary) == set(METRICS)
     stored_summary = json.loads((local.out / "summary.json").read_text())
-    assert stored_summary == {"source": str(local.telemetry), "summary": local.summary}
+    assert stored_summary["source"] == str(local.telemetry)
+    assert stored_summary["summary"] == local.summary
+    rows = stored.tables(local.out)["alarms"]
+    assert len(stored_summary["alarms"]) == len(rows) > 0
+    assert all(alarm["action"] for alarm in stored_summary["alarms"])
+    assert local.summary["alarms"] == sum(alarm["severity"] != "notice" for alarm in rows)
     assert (local.out / "report.html").read_text().startswith("<!")
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.report import lag
 from haclient.analysis.report.charts import OTHERS
+from haclient.analysis.tables.alarms import urgency
 from haclient.analysis.tables.rollup import materialize
 from haclient.analysis.thresholds import BOUNDS
 from haclient.telemetry.schema import Kind
@@ -123,7 +124,7 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
         "members": (sf.desc("attempts"), sf.asc("server_address"), sf.asc("server_port")),
         "not_recovered": (sf.desc("last_seen"), sf.asc("client_id"), sf.asc("connection")),
         "alarms": (
-            (sf.col("kind") == "lost_telemetry").asc(),
+            urgency(),
             sf.desc("at"),
             sf.asc("kind"),
             sf.asc("detail"),

@@ -11,7 +11,7 @@ Passes
 4. ``site_lag``, where the roll-up has lines about sites.
 5. ``resources``: the attributes that the fleet is grouped by; ``hit_by`` is computed from it and the facts.
 
-Before them ``clock.placed`` reads three numbers of each line; ``clock.as_of`` reads two.
+Before them ``clock.placed`` and ``clock.lives`` read three numbers of each line.
 
 Spark persists the facts in memory and then on disk; small tables are materialized (``rollup.materialize``).
 
@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame
 
 from haclient.analysis.tables import (
     advice,
+    alarms,
     clock,
     dictionary,
     episodes,
@@ -75,17 +76,21 @@ NAMES = (
 """The tables, in the order of ``each``."""
 
 
-def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]:
+def each(
+    events: DataFrame, options: Options = Options(), *, quarantine: DataFrame | None = None
+) -> Iterator[DataFrame]:
     """The tables, in the order of ``NAMES``.
 
     :param events: of ``clock.placed``, best of a store: they are read several times.
+    :param quarantine: the table of that name, for its alarm.
     """
     rolled_up = materialize(rollup.roll_up(events))
     seen = rollup.seen_values(rolled_up)
     known = episodes.facts(events, rolled_up, seen).persist()
     outages = known.where("known > 0")
     rest = episodes.unfinished(outages).localCheckpoint()
-    as_of = clock.as_of(events) if options.as_of is None else clock.microseconds(options.as_of)
+    lives = clock.lives(events)
+    as_of = clock.as_of(lives) if options.as_of is None else clock.microseconds(options.as_of)
     rows = episodes.classified(outages, rest, as_of=as_of, silence=options.silence)
     yield episodes.published(rows)
     lost = storms.losses(rows, gap=options.gap)
@@ -96,13 +101,25 @@ def each(events: DataFrame, options: Options = Options()) -> Iterator[DataFrame]
     yield storms.timeline(buckets)
     yield storms.reasons(buckets)
     drawn = jitter.delays(events)
-    yield jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
+    jitter_rows = jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
+    yield jitter_rows
     named = dictionary.dictionary(rolled_up)
     flaps = materialize(flapping.flapping(rows, named))
     yield members.members(rolled_up, members.connects(events), rows, flaps)
     missing = members.gaps(known).localCheckpoint()
     dropped = materialize(members.drops(events, missing))
-    yield members.alarms(rolled_up, rows, missing, dropped, flaps)
+    yield alarms.together(
+        alarms.split_claims(rolled_up),
+        alarms.backwards(rows),
+        alarms.without_connection(rows),
+        alarms.flapping(flaps),
+        alarms.missing(missing),
+        alarms.dropped(dropped),
+        alarms.clocks(clock.wrong(lives, as_of)),
+        alarms.uneven_delays(jitter_rows),
+        alarms.storms(storm_rows),
+        *([] if quarantine is None else [alarms.quarantine(quarantine)]),
+    )
     yield not_recovered.not_recovered(rows, named)
     yield advice.advice(rows, storm_rows, rolled_up)
     yield members.coverage(rolled_up, missing, dropped)

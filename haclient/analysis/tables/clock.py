@@ -33,6 +33,8 @@ LONGEST = 1e10  # s; no machine is up for longer, and sums of microseconds stay 
 BROADCAST = 1_000_000  # pieces that each task holds: about 60 MB
 SHARE, FEWEST = 0.01, 2  # of the processes may be ahead of ``as_of``
 
+AHEAD = 60.0  # s; the interval of the `alive` lines: nobody who is there was heard longer ago
+
 _ALWAYS = 2**62  # microseconds
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -114,16 +116,51 @@ def microseconds(moment: datetime) -> int:
     return (moment - _ZERO) // timedelta(microseconds=1)
 
 
-def as_of(events: DataFrame) -> int | None:
-    """When the question is asked, in microseconds since the epoch; ``None`` without lines.
+def lives(events: DataFrame) -> DataFrame:
+    """One row a process: when it was ``last`` heard, and its ``lowest`` and ``highest`` offset; microseconds.
 
     :param events: of ``placed``.
     """
-    last = events.groupBy(name_hash("source").alias("process")).agg(sf.max(sf.unix_micros("t")).alias("last"))
-    last = last.select("last").localCheckpoint()
-    processes = last.count()
+    t = sf.unix_micros("t")
+    offset = t - _monotonic()
+    return (
+        events.groupBy(name_hash("source").alias("process"))
+        .agg(sf.max(t).alias("last"), sf.min(offset).alias("lowest"), sf.max(offset).alias("highest"))
+        .localCheckpoint()
+    )
+
+
+def as_of(lives: DataFrame) -> int | None:
+    """When the question is asked, in microseconds since the epoch; ``None`` without lines.
+
+    :param lives: of the function of that name.
+    """
+    processes = lives.count()
     rank = min(max(FEWEST, math.ceil(SHARE * processes)), processes)
-    row = last.orderBy(sf.desc("last")).limit(rank).agg(sf.min("last").alias("last")).first()
+    row = lives.orderBy(sf.desc("last")).limit(rank).agg(sf.min("last").alias("last")).first()
     assert row is not None
     moment: int | None = row["last"]
     return moment
+
+
+def wrong(lives: DataFrame, as_of: int | None) -> DataFrame:
+    """How ``many`` processes' clocks were ``set``, or are ``ahead`` (``how``), ``by`` so many s, ``last``.
+
+    Lines without a source have no process.
+
+    :param lives: of the function of that name.
+    :param as_of: of the function of that name.
+    """
+    known = lives.where("process IS NOT NULL")
+    step = (sf.col("highest") - sf.col("lowest")) / 1e6
+    ahead = (sf.col("last") - sf.lit(as_of)) / 1e6
+    cases = sf.array(
+        sf.struct(sf.lit("set").alias("how"), (step > TOLERANCE).alias("holds"), step.alias("by")),
+        sf.struct(sf.lit("ahead").alias("how"), (ahead > AHEAD).alias("holds"), ahead.alias("by")),
+    )
+    rows = known.select("last", sf.inline(cases)).where("holds")
+    return rows.groupBy("how").agg(
+        sf.count("*").alias("many"),
+        sf.max("by").alias("by"),
+        sf.timestamp_micros(sf.max("last")).alias("last"),
+    )

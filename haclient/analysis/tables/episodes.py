@@ -313,7 +313,7 @@ def published(rows: DataFrame) -> DataFrame:
 
 def episodes(events: DataFrame, *, as_of: datetime | None = None, silence: float = SILENCE) -> DataFrame:
     """One row for each episode of each connection; docs/analysis.md has the columns."""
-    moment = clock.as_of(events) if as_of is None else clock.microseconds(as_of)
+    moment = clock.as_of(clock.lives(events)) if as_of is None else clock.microseconds(as_of)
     rolled_up = roll_up(events).persist()
     seen = seen_values(rolled_up)
     found = facts(events, rolled_up, seen).where("known > 0").persist()

@@ -1,35 +1,20 @@
-"""What the clients saw of each member, and the alarms: states that must never occur.
+"""What the clients saw of each member, and how much of the telemetry there is.
 
 Percentiles are exact, of durations in whole microseconds, which is how they are written: a member
 that sees everything has few different values then, however many attempts.
-
-Alarms
-------
-``split_claim``: two endpoints served clients under one generation, each of them more than ``SKEW`` seconds
-after the other had begun to [1].  The times are those of ``clock``.
-``generation_backwards``: a client found a lower generation after an outage than it had before.
-``flapping``: an endpoint loses its clients again and again (``flapping``).
-``lost_telemetry``: numbers are missing in the sequences of connections.  Writers that say that they dropped
-more lines than are missing there, at the ends of connections, are an alarm of their own: no loss is in two.
-
-[1] docs/replication.md: a generation belongs to one primary.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables import flapping
 from haclient.analysis.tables.dictionary import endpoint_hash, name_hash
 from haclient.analysis.tables.episodes import CONNECTION
 from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")
-SKEW = 5  # s; two claims that overlap by less may be one after the other, measured by two clocks
 _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE))
 
 
@@ -103,70 +88,6 @@ def _losses(episodes: DataFrame) -> DataFrame:
     return lost.groupBy(sf.col("endpoint_before").alias("endpoint")).agg(sf.count("*").alias("losses"))
 
 
-def alarms(
-    rolled_up: DataFrame, outages: DataFrame, missing: DataFrame, dropped: DataFrame, flaps: DataFrame
-) -> DataFrame:
-    """One row for each alarm; docs/analysis.md has the columns.
-
-    :param rolled_up: of ``rollup.roll_up``.
-    :param outages: rows of ``episodes.classified``.
-    :param missing: of ``gaps``.
-    :param dropped: of ``drops``.
-    :param flaps: of ``flapping.flapping``.
-    """
-    made = (
-        *(_split_claims(rolled_up), _backwards(outages)),
-        *(_missing(missing), _dropped(dropped), _flapping(flaps)),
-    )
-    return reduce(DataFrame.unionByName, made)
-
-
-def _alarm(kind: str, at: Column, detail: Column, endpoints: Column) -> list[Column]:
-    return [
-        sf.lit(kind).alias("kind"),
-        sf.col("cluster"),
-        at.alias("at"),
-        detail.alias("detail"),
-        endpoints.alias("endpoints"),
-    ]
-
-
-def _no_endpoints() -> Column:
-    return sf.array().cast("array<string>")
-
-
-def _split_claims(rolled_up: DataFrame) -> DataFrame:
-    claims = (
-        rolled_up.where(sf.col("generation").isNotNull() & sf.col("server_address").isNotNull())
-        .groupBy("cluster", "generation", sf.concat_ws(":", *ENDPOINT).alias("endpoint"))
-        .agg(sf.min("first_seen").alias("since"), sf.max("last_seen").alias("until"))
-    )
-    other = claims.select(*(sf.col(name).alias(f"other_{name}") for name in claims.columns))
-    same = sf.col("cluster").eqNullSafe(sf.col("other_cluster"))
-    same &= sf.col("generation") == sf.col("other_generation")
-    same &= sf.col("endpoint") < sf.col("other_endpoint")
-    until, other_until = (sf.unix_micros(name) for name in ("until", "other_until"))
-    same &= until - sf.unix_micros("other_since") > SKEW * 1_000_000
-    same &= other_until - sf.unix_micros("since") > SKEW * 1_000_000
-    detail = sf.concat(sf.lit("both served under generation "), "generation", sf.lit(" at the same time"))
-    both = sf.array("endpoint", "other_endpoint")
-    return claims.join(sf.broadcast(other), same).select(
-        *_alarm("split_claim", sf.greatest("since", "other_since"), detail, both)
-    )
-
-
-def _backwards(outages: DataFrame) -> DataFrame:
-    lower = outages.where(sf.col("generation_after") < sf.col("generation_before"))
-    rows = lower.groupBy("cluster", "endpoint_after", "generation_before", "generation_after").agg(
-        sf.min("back_at").alias("first"), sf.count("*").alias("times")
-    )
-    detail = sf.concat(
-        *(sf.lit("from generation "), sf.col("generation_before"), sf.lit(" back to ")),
-        *(sf.col("generation_after"), sf.lit(", seen "), sf.col("times"), sf.lit(" times")),
-    )
-    return rows.select(*_alarm("generation_backwards", sf.col("first"), detail, sf.array("endpoint_after")))
-
-
 def gaps(known: DataFrame) -> DataFrame:
     """The connections with numbers missing in their sequences.
 
@@ -202,20 +123,6 @@ def drops(events: DataFrame, missing: DataFrame) -> DataFrame:
     )
 
 
-def _flapping(flaps: DataFrame) -> DataFrame:
-    detail = sf.concat("score", sf.lit(" times in an hour it lost at least half of its connections at once"))
-    often = flaps.where(sf.col("score") >= flapping.ALARM)
-    return often.select(*_alarm("flapping", sf.col("last"), detail, sf.array("endpoint")))
-
-
-def _missing(rows: DataFrame) -> DataFrame:
-    found = rows.groupBy("cluster").agg(
-        sf.max("last").alias("last"), sf.sum("missing").alias("missing"), sf.count("*").alias("clients")
-    )
-    detail = sf.concat("missing", sf.lit(" lines are missing, of "), "clients", sf.lit(" connections"))
-    return found.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))
-
-
 def coverage(rolled_up: DataFrame, missing: DataFrame, dropped: DataFrame) -> DataFrame:
     """One row: how many lines there are, are missing in sequences, and were dropped beside those.
 
@@ -228,11 +135,3 @@ def coverage(rolled_up: DataFrame, missing: DataFrame, dropped: DataFrame) -> Da
         return rows.agg(sf.coalesce(sf.sum(name), sf.lit(0)).alias(name))
 
     return total(rolled_up, "lines").crossJoin(total(missing, "missing")).crossJoin(total(dropped, "dropped"))
-
-
-def _dropped(rows: DataFrame) -> DataFrame:
-    detail = sf.concat(
-        "dropped", sf.lit(" lines were dropped by "), "writers", sf.lit(" processes: queue or disk was full")
-    )
-    named = rows.where("dropped > 0").withColumn("cluster", sf.lit(None).cast("string"))
-    return named.select(*_alarm("lost_telemetry", sf.col("last"), detail, _no_endpoints()))

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.alarms import Severity
 from haclient.analysis.thresholds import BOUNDS, METRICS
 
 _RESULTS = ("back", "gave_up", "closed", "replaced", "open", "silent")
@@ -35,9 +36,15 @@ def summarize(tables: Mapping[str, DataFrame]) -> dict[str, float | None]:
         found |= row.asDict()
     found["events"] = found.pop("lines")
     found["lost_lines"] = (found.pop("missing") or 0) + (found.pop("dropped") or 0)
-    found["alarms"] = tables["alarms"].count()
+    (alarms,) = tables["alarms"].agg(*(_of_severity(each) for each in Severity)).collect()
+    found["critical_alarms"] = alarms[Severity.CRITICAL]
+    found["alarms"] = alarms[Severity.CRITICAL] + alarms[Severity.WARNING]
     found["bad_lines"] = tables["quarantine"].count()
     return {name: found[name] for name in METRICS}
+
+
+def _of_severity(severity: Severity) -> Column:
+    return sf.count_if(sf.col("severity") == severity.value).alias(severity.value)
 
 
 def of_episodes(episodes: DataFrame) -> DataFrame:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from haclient.analysis.stream import Round
 
 ERRORS = Console(stderr=True)
+_ALARMS = 10  # that are printed
 
 
 @click.command()
@@ -192,6 +193,7 @@ def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mappin
             last = result.summary
             if not given["as_json"]:
                 Console().print(_table(last))
+                _show_alarms(given["out"])
 
     with following(session, job, pace) as stream:
         ERRORS.print(f"following {job.source}, results in {job.out}", markup=False, highlight=False)
@@ -207,12 +209,28 @@ def _conclude(summary: Mapping[str, float | None], given: Mapping[str, Any]) -> 
         Console().print(_table(summary))
         for attribute in given["by"]:
             _print_hit_by(attribute, _hit_by(given["out"], attribute))
+        _show_alarms(given["out"])
         click.echo(f"results in {given['out']}")
     complaints = thresholds.broken(given["fail_if"], summary)
     for complaint in complaints:
         click.echo(complaint, err=True)
     if complaints:
         raise click.exceptions.Exit(BROKEN)
+
+
+def _show_alarms(out: Path) -> None:
+    """The most urgent alarms that the job wrote beside the summary: what it is, what it means, what to do."""
+    alarms = json.loads((out / "summary.json").read_text(encoding="utf-8"))["alarms"]
+    for alarm in alarms[:_ALARMS]:
+        where = ", ".join(filter(None, [alarm["cluster"], *alarm["endpoints"]]))
+        click.echo(
+            f"\n{alarm['severity']}: {alarm['kind']}{f' ({where})' if where else ''}: {alarm['detail']}"
+        )
+        click.echo(f"  {alarm['meaning']}\n  Next: {alarm['action']}")
+    if len(alarms) > _ALARMS:
+        click.echo(f"\n{len(alarms) - _ALARMS} more in {out / 'json' / 'alarms'}")
+    if alarms:
+        click.echo()
 
 
 def _table(summary: Mapping[str, float | None]) -> Table:

@@ -1,0 +1,113 @@
+"""What each kind of alarm means, how urgent it is, and what to do about it: the only place that says so.
+
+Rules
+-----
+* Pure: no Spark here.  ``tables/alarms.py`` finds the alarms; the command line and the report show them.
+* ``critical``: clients have no connection, or messages may be in one of two primaries only.  Act now.
+* ``warning``: nobody is away for it, but the next outage will be worse, or this analysis knows less than it
+  should.  Act today.
+* ``notice``: it happened, and is over.  Nothing to do but to know it.
+* The metric ``alarms`` counts those that somebody must act on: critical ones and warnings.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+class Severity(enum.StrEnum):
+    """How urgent an alarm is; the order is that of urgency."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmKind:
+    """One kind of alarm.
+
+    :param severity: how urgent it is.
+    :param meaning: what is wrong, for a reader who has never seen one.
+    :param action: the next step.
+    """
+
+    severity: Severity
+    meaning: str
+    action: str
+
+
+KINDS: Mapping[str, AlarmKind] = MappingProxyType(
+    {
+        "split_claim": AlarmKind(
+            Severity.CRITICAL,
+            "Two members served clients under one generation at the same time.",
+            "Run `haclient members URL`. If both still serve, stop one of them: what was sent to one is not "
+            "at the other. One member that has two names shows up here as well.",
+        ),
+        "generation_backwards": AlarmKind(
+            Severity.CRITICAL,
+            "A client found an older primary than the one that it had lost.",
+            "Run `haclient members URL`, and stop the member with the lower generation: it does not "
+            "have what was sent since.",
+        ),
+        "not_back": AlarmKind(
+            Severity.CRITICAL,
+            "Connections were lost and are not back.",
+            "Look them up in the table not_recovered: it has the client, its last error and where it tried. "
+            "Restart those that gave up or are silent; for the others find out why the primary refuses "
+            "them.",
+        ),
+        "never_connected": AlarmKind(
+            Severity.CRITICAL,
+            "Clients started and have no connection a minute later.",
+            "Look up their last error in the table not_recovered: after a deployment it is most often a "
+            "wrong URL, a missing route or refused credentials. `haclient explain URL` says what it means.",
+        ),
+        "flapping": AlarmKind(
+            Severity.WARNING,
+            "A member loses at least half of its connections again and again.",
+            "Read the log of this member at the times of its losses: it crashes, is restarted by its "
+            "supervisor, or its network fails. Take it out of the cluster until the reason is known.",
+        ),
+        "uneven_delays": AlarmKind(
+            Severity.WARNING,
+            "Clients do not spread their delays as their backoff strategy promises, so that they may arrive "
+            "together.",
+            "Compare the versions and the seeds of the random source of these clients: processes that are "
+            "forked or cloned with one seed wait equally long. The table jitter has the group.",
+        ),
+        "lost_telemetry": AlarmKind(
+            Severity.WARNING,
+            "Lines of telemetry were lost, so that outages may be missing here, or seem to have no end.",
+            "Give the writers more room: a larger queue or disk. Look for a log shipper that dropped files.",
+        ),
+        "quarantine": AlarmKind(
+            Severity.WARNING,
+            "Lines could not be read, or their time is not plausible.",
+            "See the table quarantine for the files and the errors: another program writes into the folder, "
+            "files are cut short, or devices have no time yet.",
+        ),
+        "clock": AlarmKind(
+            Severity.NOTICE,
+            "Wall clocks were set while processes ran, or are ahead of those of all others.",
+            "Check the time synchronisation of these hosts. Downtimes are right: they are measured by "
+            "monotonic clocks.",
+        ),
+        "storm": AlarmKind(
+            Severity.NOTICE,
+            "Many connections of one cluster were lost at once.",
+            "Find out why the primary was lost. The table storms has how long the last ones took.",
+        ),
+    }
+)
+"""By kind, the most urgent first."""
+
+
+def urgent(kind: str) -> bool:
+    """Whether somebody must act on an alarm of that kind; of an unknown kind too."""
+    known = KINDS.get(kind)
+    return known is None or known.severity is not Severity.NOTICE
