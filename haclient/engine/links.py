@@ -1,20 +1,18 @@
 """Sender and receiver links of one connection, and the calls that every message goes through.
 
-This is the one file of the engine that calls proton's C layer (``cproton_ffi``) directly.
-The reason: a message costs about a dozen calls, and proton's Python objects add a wrapper, a
-dictionary and reference counting to each of them; the C calls alone are four to eight times
-cheaper (``benchmarks/bench_throughput.py --profile``).  Everything that happens once a link
-and not once a message uses proton's own objects.
+This is the one file of the engine that calls proton's C layer (``cproton_ffi``) directly.  A message costs a
+dozen calls; proton's objects would make them four to eight times dearer (``bench_throughput.py --profile``).
 
 Rules
 -----
-* A link belongs to one connection and dies with it.  After ``dead`` is set no call reaches
-  proton, for its objects are gone.
-* A delivery is known by its C pointer, and only while it is in ``_unsettled``: proton uses the
-  memory of a settled delivery again.
+* A link belongs to one connection and dies with it.  After ``dead`` is set no call reaches proton, for its
+  objects are gone.
+* A delivery is known by its C pointer, and only while it is not settled: proton uses its memory again.
 * ``closed_here`` says that the Detach was made here, answered or not; ``closed_by_peer``, that the receiver's
   Detach gave up the source as well (section 2.6.6).
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
+* What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
+  sender has settled.  Of more than ``_MOST_FORGOTTEN`` the oldest is settled at once, for their memory.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
@@ -60,6 +58,7 @@ _READ_SIZE = 4096
 _OVERRUN = -1
 # The same after that message: what was on its way behind it is released.
 _CLOSING = -2
+_MOST_FORGOTTEN = 1000
 
 
 class SenderLink:
@@ -68,6 +67,7 @@ class SenderLink:
     __slots__ = (
         "_confirming",
         "_engine",
+        "_forgotten",
         "_next_tag",
         "_pn",
         "_tag",
@@ -88,6 +88,7 @@ class SenderLink:
         self.closed_here = self.closed_by_peer = self.dead = False
         self._pn = endpoint._impl
         self._unsettled: dict[DeliveryPointer, Any] = {}
+        self._forgotten: dict[DeliveryPointer, None] = {}
         self._confirming: set[DeliveryPointer] | None = None
         self.peer_unsettled = b""
         """The unsettled map of the peer's Attach, if it asks for confirmations: see ``wire.attach_frame``."""
@@ -185,10 +186,17 @@ class SenderLink:
             self._engine.wake()
 
     def forget(self, delivery: DeliveryPointer) -> None:
-        """Settle from this side, without waiting for an outcome any longer."""
-        if not self.dead and self._unsettled.pop(delivery, _MISSING) is not _MISSING:
-            lib.pn_delivery_settle(delivery)
-            self._engine.wake()
+        """Ignore the outcome; the delivery is settled when the peer has settled it."""
+        if self.dead or self._unsettled.pop(delivery, _MISSING) is _MISSING:
+            return
+        self._forgotten[delivery] = None
+        if len(self._forgotten) > _MOST_FORGOTTEN:
+            self._settle_forgotten(next(iter(self._forgotten)))
+
+    def _settle_forgotten(self, delivery: DeliveryPointer) -> None:
+        del self._forgotten[delivery]
+        _pn_delivery_settle(delivery)
+        self._engine.wake()
 
     def close(self, condition: proton.Condition | None = None) -> None:
         """Close the link, with the reason when there is one."""
@@ -198,8 +206,8 @@ class SenderLink:
         """Drop proton's objects after the connection ended."""
         self.dead = True
         self._unsettled.clear()
-        if self._confirming:
-            self._confirming.clear()
+        self._forgotten.clear()
+        self._confirming = None
 
     def on_delivery(self, delivery: DeliveryPointer) -> None:
         """The peer changed the state of a delivery (called by the engine only)."""
@@ -208,6 +216,8 @@ class SenderLink:
             return
         token = self._unsettled.pop(delivery, _MISSING)
         if token is _MISSING:
+            if delivery in self._forgotten:
+                self._settle_forgotten(delivery)
             return
         outcome = ACCEPTED if state == _PN_ACCEPTED else peer_fields.outcome(delivery, state)
         if self._confirming is not None and outcome is not None and self.owner is not None:

@@ -11,15 +11,17 @@ from collections.abc import Awaitable, Callable
 
 import proton
 import pytest
+from cproton_ffi import lib
 from proton import Message
 
 from haclient import aio, blocking
 from haclient.api.deadlines import wait_opened
 from haclient.core.message_encoder import OutgoingMessage
+from haclient.engine.links import ReceiverLink
 from haclient.errors import HaclientError, LinkRefused, ReceiveTimeout, SendTimeout, StaleDelivery
 from haclient.outcome import ACCEPTED
-from tests.peers import primary, url
-from tests.peers.apis import API
+from tests.peers import Primary, primary, url
+from tests.peers.apis import API, connected
 
 
 def encoded(body: object) -> bytes:
@@ -41,6 +43,35 @@ async def test_withdrawing_a_settled_message_leaves_the_others_alone() -> None:
         outcomes = await asyncio.wait_for(asyncio.gather(*(entry.waiter for entry in others)), 5)
         assert all(outcome.accepted for outcome in outcomes)
         assert all(entry.delivery is None for entry in (*settled, *others))
+
+
+def commit(peer: Primary) -> None:
+    """As Broker-J 10.1.0: a delivery that its sender has settled meanwhile ends the connection."""
+    for engine, links in tuple(peer.engines.items()):
+        for link in links:
+            assert isinstance(link, ReceiverLink)
+            for delivery in tuple(link._unsettled):
+                if lib.pn_delivery_settled(delivery):
+                    engine.abort()
+                    return
+                link.settle(delivery, ACCEPTED)
+
+
+async def test_a_send_that_timed_out_ends_no_connection_of_a_broker_that_commits_it_later(api: API) -> None:
+    """With the connection all that is on the wire would be sent again, and be stored twice there."""
+    async with primary(outcome=None) as peer, connected(api, peer) as connection:
+        sender = await connection.create_sender("q")
+        with pytest.raises(SendTimeout):
+            await sender.send(Message(body="late"), timeout=0.05)
+        others = [asyncio.ensure_future(sender.send(Message(body=number))) for number in range(3)]
+        await peer.until(lambda: len(peer.received) == 4)
+        engines = set(peer.engines)
+        commit(peer)
+        peer.outcome = ACCEPTED
+        for other in others:
+            assert (await asyncio.wait_for(other, 20)).accepted
+        assert set(peer.engines) == engines
+        assert peer.copies == 0
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])

@@ -6,9 +6,10 @@ import proton
 import pytest
 from cproton_ffi import lib
 
+from haclient.engine import links
 from haclient.engine.links import SenderLink
 from haclient.outcome import ACCEPTED, RELEASED, Outcome, OutcomeState
-from tests.engine.pair import pair
+from tests.engine.pair import Pair, pair
 
 OUTCOMES = [
     ACCEPTED,
@@ -101,6 +102,47 @@ async def test_a_forgotten_delivery_has_no_outcome() -> None:
             link.settle(delivery)
         await both.client.until(lambda: both.client.outcomes)
         assert both.client.outcomes == [("kept", ACCEPTED)]
+
+
+async def test_a_forgotten_delivery_is_settled_after_the_peer_has_settled_it() -> None:
+    """Not before: Broker-J drops the connection when it has committed what the sender has settled."""
+    async with pair() as both:
+        sender, _ = await both.sender()
+        forgotten = sender.send(b"forgotten", "forgotten")
+        await both.server.until(lambda: both.server.deliveries)
+        link, delivery, _ = both.server.deliveries[0]
+        sender.forget(forgotten)
+        await _send_two(both, sender)
+        assert not lib.pn_delivery_settled(delivery)
+        link.settle(delivery)
+        link.settle(both.server.deliveries[1][1])
+        await both.client.until(lambda: both.client.outcomes)
+        assert both.client.outcomes == [("first", ACCEPTED)]
+        assert not sender._forgotten
+
+
+async def _send_two(both: Pair, sender: SenderLink) -> None:
+    """Wait until they have arrived: a Disposition may be behind a Transfer, but is not behind the second."""
+    before = len(both.server.deliveries)
+    for number, token in enumerate(("first", "second"), 1):
+        sender.send(b"kept", token)
+        await both.server.until(lambda: len(both.server.deliveries) == before + number)  # noqa: B023
+
+
+async def test_of_many_forgotten_deliveries_the_oldest_are_settled_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(links, "_MOST_FORGOTTEN", 3)
+    async with pair() as both:
+        sender, _ = await both.sender()
+        sent = [sender.send(b"x", number) for number in range(5)]
+        await both.server.until(lambda: len(both.server.deliveries) == 5)
+        for delivery in sent:
+            sender.forget(delivery)
+        assert len(sender._forgotten) == 3
+        await _send_two(both, sender)
+        settled = [bool(lib.pn_delivery_settled(each)) for _, each, _ in both.server.deliveries[:5]]
+        assert settled == [True, True, False, False, False]
 
 
 async def test_credit_is_counted_down_and_granted_again() -> None:
