@@ -6,10 +6,13 @@ import json
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
+import haclient
+import haclient.testing
 from scripts.site_hooks import moves_table, with_titles_and_paths
 from tests.docs.pages import DOCS, ROOT
 
@@ -56,6 +59,16 @@ def test_the_search_finds_a_method_and_the_code_of_an_error(site: Path) -> None:
     found = {each["location"] for each in index["docs"]}
     assert "errors.html#no-credit" in found
     assert any(each.endswith("Connection.create_sender") for each in found)
+
+
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    """What applications import from the package, its errors, its events and its brokers for tests."""
+    page = (site / "api.html").read_text()
+    described = {name.rpartition(".")[2] for name in re.findall(r'id="(haclient[\w.]*)"', page)}
+    public = {*haclient.__all__, *haclient.errors.__all__, *haclient.testing.__all__}
+    public |= {each.__name__ for each in typing.get_args(haclient.events.Event)}
+    elsewhere = {"Message", "aio", "errors", "events", "BEHAVIOURS"}  # proton's, modules, a list
+    assert public - described - elsewhere == set()
 
 
 def test_a_link_to_a_page_has_its_title_and_one_to_a_file_outside_its_path() -> None:
