@@ -1,6 +1,6 @@
 """Write anew what is generated from tables in the code: run it after changing an option or a telemetry key.
 
-The tables of docs/, and the signature of the options for type checkers.
+The tables of docs/, the signature of the options for type checkers, and the JSON Schemas of telemetry.
 
 .venv/bin/python scripts/readme_tables.py
 """
@@ -15,6 +15,8 @@ from haclient.cluster_url.jms_options import ACTIVEMQ_LIST, QPID_JMS_LIST, QPID_
 from haclient.cluster_url.qpid_options import QPID_CPP
 from haclient.cluster_url.reference import option_types, options_table
 from haclient.error_catalog.entries import markdown as error_entries
+from haclient.telemetry.contract import json_schema
+from haclient.telemetry.contract.event_types import keys_table, values_table
 from haclient.telemetry.schema import attributes_table, markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +26,8 @@ TABLES = (
     (ROOT / "docs" / "errors.md", "entries", error_entries),
     (ROOT / "docs" / "options.md", "options", options_table),
     (ROOT / "docs" / "telemetry.md", "attributes", attributes_table),
+    (ROOT / "docs" / "telemetry.md", "contract", keys_table),
+    (ROOT / "docs" / "telemetry.md", "values", values_table),
     (ROOT / "docs" / "telemetry.md", "keys", markdown_table),
     (URLS, "qpid-jms", lambda: counterparts_table(QPID_JMS_LIST)),
     (URLS, "activemq", lambda: counterparts_table(ACTIVEMQ_LIST)),
@@ -42,3 +46,4 @@ if __name__ == "__main__":
     for page, name, table in TABLES:
         page.write_text(fill(page.read_text(), name, table()))
     OPTION_TYPES.write_text(option_types())
+    json_schema.write()

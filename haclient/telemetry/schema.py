@@ -42,6 +42,20 @@ class Kind(enum.StrEnum):
     MEMBER_SET_ASIDE = "haclient.member.set_aside"
 
 
+class Reason(enum.StrEnum):
+    """Why a line is not as it should be; those before ``VIOLATION`` are the reasons of the quarantine."""
+
+    NOT_JSON = "not JSON, or cut short"
+    OTHER_TYPE = "a value of another type than the schema's"
+    NO_ID = "no id or no type"
+    NO_TIME = "no time, or not one of RFC 3339"
+    OTHER_VERSION = "a version of the format that this release does not know"
+    IMPLAUSIBLE = "a time before 2000, or more than a day ahead of the time when it was read"
+    CUT_SHORT = "the compressed file is cut short or damaged; lines are missing"
+    VIOLATION = "a reader takes it, but it is not as the schema of its type says"
+    TOO_LONG = "longer than a line may be"
+
+
 class Type(enum.StrEnum):
     """The type of a value, by its name in Spark SQL."""
 

@@ -33,14 +33,14 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.io import former
 from haclient.telemetry import schema
-from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Type
+from haclient.telemetry.schema import DATA, ENVELOPE, FORMER_KEYS, KEYS, Key, Reason, Type
 
 UNIQUE = {"haclient.unique": True}
 IDENTITY = ("source", "event_id")
 ORDER = ("time", "monotonic", "sequence", "type")
 """What decides which of several copies stays; copies that are equal in all of it are the same line."""
 _OLDEST = datetime(2000, 1, 1, tzinfo=UTC)  # of a clock that was ever set
-_IMPLAUSIBLE = "a time before 2000, or more than a day ahead of the time when it was read"
+_VERSIONS = f"{schema.DATASCHEMA.rpartition(':')[0]}:"
 _SOURCE = "/haclient/"  # with the id of the instance: how a client names its process
 _WHOLE_NUMBER = r'(":\s*-?\d+)\.0+(?=\s*[,}])'
 _RFC_3339 = (  # 5.6, with its note on the space; a year of more digits is one of a wrong clock
@@ -108,7 +108,7 @@ def cut_short(packed: DataFrame, text: DataFrame) -> DataFrame:
     longest = sf.octet_length("value") + 2  # with either end of a line
     read_ = text.select(file, longest.alias("size")).groupBy("file").agg(sf.sum("size").alias("size"))
     damaged = sf.col("trailer_size").isNull() | (sf.coalesce("size", sf.lit(0)) < sf.col("trailer_size"))
-    error = sf.lit("the compressed file is cut short or damaged; lines are missing").alias("error")
+    error = sf.lit(Reason.CUT_SHORT.value).alias("error")
     rows = trailer.join(read_, "file", "left").where(damaged)
     return rows.select("file", sf.lit(None).cast("string").alias("line"), error)
 
@@ -133,6 +133,7 @@ def _from_json(text: Column) -> Column:
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": BROKEN,
         "allowNonNumericNumbers": "false",
+        "allowSingleQuotes": "false",
     }
     return sf.from_json(text, f"{schema.ddl()}, {BROKEN} STRING", options)
 
@@ -182,7 +183,7 @@ def _value(key: Key) -> Column:
 
 def quarantine_of(parsed: DataFrame) -> DataFrame:
     """The bad lines: ``file``, ``line``, ``error``."""
-    misplaced = sf.when(sf.col("time").isNull(), _IMPLAUSIBLE)
+    misplaced = sf.when(sf.col("time").isNull(), Reason.IMPLAUSIBLE.value)
     bad = parsed.withColumn("error", sf.coalesce(_error(), misplaced)).where("error IS NOT NULL")
     return bad.select("file", sf.col("value").alias("line"), "error")
 
@@ -206,7 +207,9 @@ def implausible_times(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
             text = sf.to_json(sf.struct(*frame.columns)).alias("line")
             file = sf.col("_metadata.file_path").alias("file")
             made.append(
-                frame.where(~_plausible("time")).select(file, text, sf.lit(_IMPLAUSIBLE).alias("error"))
+                frame.where(~_plausible("time")).select(
+                    file, text, sf.lit(Reason.IMPLAUSIBLE.value).alias("error")
+                )
             )
     return reduce(DataFrame.unionByName, made)
 
@@ -248,12 +251,19 @@ def by_date(rows: DataFrame) -> DataFrame:
 def _error() -> Column:
     """The error of a parsed line that is no event; null if it is one."""
     missing = sf.col("line.id").isNull() | sf.col("line.type").isNull()
+    broken, version = sf.col(f"line.{BROKEN}").isNotNull(), sf.col("line.dataschema")
     return (
-        sf.when(sf.col(f"line.{BROKEN}").isNotNull() & missing, "not JSON, or cut short")
-        .when(sf.col(f"line.{BROKEN}").isNotNull(), "a value of another type than the schema's")
-        .when(missing, "no id or no type")
-        .when(sf.col("stamp").isNull(), "no time, or not one of RFC 3339")
+        sf.when((broken & missing) | _has_more(sf.col("value")), Reason.NOT_JSON.value)
+        .when(broken, Reason.OTHER_TYPE.value)
+        .when(missing, Reason.NO_ID.value)
+        .when(sf.col("stamp").isNull(), Reason.NO_TIME.value)
+        .when(version.startswith(_VERSIONS) & (version != schema.DATASCHEMA), Reason.OTHER_VERSION.value)
     )
+
+
+def _has_more(text: Column) -> Column:
+    """Whether something follows the object, as where two lines were written as one: Spark does not look."""
+    return ~sf.rtrim(text, sf.lit(" \t\r")).endswith("}") | text.contains('}{"')
 
 
 def _complete(rows: DataFrame) -> DataFrame:

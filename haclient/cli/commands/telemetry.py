@@ -1,14 +1,21 @@
-"""``haclient telemetry``: generate telemetry of a fleet, and print the format."""
+"""``haclient telemetry``: validate telemetry, generate that of a fleet, and print the format."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from haclient.analysis.io.session import spark_session
-from haclient.cli.options import plain_errors
+from haclient.cli.exit_codes import LESS
+from haclient.cli.options import UnusableError, plain_errors
 from haclient.telemetry import schema as lines
+from haclient.telemetry.contract import paths as judged
 
 
 @click.group()
@@ -20,6 +27,50 @@ def telemetry() -> None:
 def schema() -> None:
     """Print the keys of a line, as a table in Markdown."""
     click.echo(lines.markdown_table(), nl=False)
+
+
+@telemetry.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def validate(paths: tuple[str, ...], *, as_json: bool) -> None:
+    """Judge the lines of files and folders, plain or gzip, by the contract; - is standard input.
+
+    Prints how often each complaint was found, and where first; exits with 1 if there is one.
+    """
+    try:
+        found = judged.validate(paths)
+    except (OSError, ValueError) as error:
+        raise UnusableError(str(error)) from None
+    if not found.lines and not found.wrong:
+        raise UnusableError("no line in it")
+    click.echo(json.dumps(_as_json(found), indent=2)) if as_json else _print(found)
+    if found.wrong:
+        raise click.exceptions.Exit(LESS)
+
+
+def _as_json(found: judged.Report) -> dict[str, object]:
+    complaints = [{**asdict(what), **asdict(where)} for what, where in found.complaints.items()]
+    unknown = [{"type": name, **asdict(where)} for name, where in found.unknown_types.items()]
+    counts = {"files": found.files, "lines": found.lines, "wrong": found.wrong}
+    return {**counts, "complaints": complaints, "unknown_types": unknown}
+
+
+def _print(found: judged.Report) -> None:
+    files = "1 file" if found.files == 1 else f"{found.files:,} files"
+    click.echo(
+        f"{found.lines:,} lines in {files}: {found.lines - found.wrong:,} right, {found.wrong:,} wrong"
+    )
+    if found.complaints:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("count", justify="right", no_wrap=True)
+        table.add_column("complaint")
+        table.add_column("first", overflow="fold")
+        for what, where in sorted(found.complaints.items(), key=lambda each: -each[1].count):
+            text = f"{what.reason}: {what.detail}" if what.detail else what.reason
+            table.add_row(f"{where.count:,}", Text(text), Text(f"{where.file}:{where.line}"))
+        Console().print(table)
+    for name, where in found.unknown_types.items():
+        click.echo(f"not judged: {where.count:,} of the unknown type {name}, first {where.file}:{where.line}")
 
 
 @telemetry.command()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 
+from hypothesis import Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from haclient.analysis.io import ingest
-from haclient.telemetry.schema import Kind
+from haclient.telemetry.contract.check import check
+from haclient.telemetry.schema import Kind, Reason
 from tests.analysis.stories import framed, rows
+from tests.telemetry.mutations import mutated, vectors
 
 
 def test_bad_lines_are_kept_with_their_file_and_the_reason(spark: SparkSession, tmp_path: Path) -> None:
@@ -78,3 +82,34 @@ def test_two_stores_together_are_searched_for_copies(spark: SparkSession, tmp_pa
     for name in ("one", "two"):
         ingest.store(four_lines(spark), str(tmp_path / name))
     assert ingest.read(spark, [str(tmp_path / "one"), str(tmp_path / "two")]).events.count() == 4
+
+
+NOW = datetime.now(UTC)
+
+
+def test_the_quarantine_is_what_the_contract_says(spark: SparkSession, tmp_path: Path) -> None:
+    """On the vectors, and on lines that hypothesis makes of them: all at once, for Spark is slow to begin."""
+    texts = [each["line"] for each in vectors()]
+
+    @settings(max_examples=400, derandomize=True, database=None, phases=[Phase.generate])
+    @given(mutated())
+    def collect(text: str) -> None:
+        texts.append(text)
+
+    collect()
+    distinct = list(dict.fromkeys(texts))
+    (tmp_path / "some.jsonl").write_text("\n".join(distinct) + "\n")
+    rows = ingest.quarantine_of(ingest.parse(spark.read.text(str(tmp_path)))).collect()
+    quarantined = {row["line"]: row["error"] for row in rows}
+    for text in distinct:
+        verdict = check(text, NOW)
+        assert (text in quarantined) == verdict.is_quarantined, (text, verdict, quarantined.get(text))
+    for each in vectors():
+        # where JSON breaks off inside the data, Spark has the id and the type by then
+        also = (Reason.OTHER_TYPE,) if each["reason"] == Reason.NOT_JSON else ()
+        assert quarantined.get(each["line"]) in {_quarantined(each["reason"]), *also}, each["name"]
+
+
+def _quarantined(reason: str | None) -> str | None:
+    """The reason in the quarantine; readers take what only violates the schema of its type."""
+    return None if reason == Reason.VIOLATION else reason

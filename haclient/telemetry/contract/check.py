@@ -1,0 +1,208 @@
+"""Judges lines by the schemas of the package.
+
+Rules
+-----
+1. First what a reader can do with the line (``line.json``, and a plausible time): if nothing, the reason is
+   that of the analysis' quarantine.
+2. Then the schema of its type: a line that violates it is taken by readers, but whoever wrote it broke the
+   contract.  A line of an unknown type has none, and is right.
+3. ``violation`` knows the keywords that our schemas use, and no others: nothing has to be installed.
+
+Sources: JSON Schema 2020-12, validation; RFC 3339.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from haclient.telemetry.schema import Reason
+
+READERS = "line"
+_OLDEST = datetime(2000, 1, 1, tzinfo=UTC)
+_AHEAD = timedelta(days=1)
+_TIME = re.compile(
+    r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?"
+    r"([Zz]|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_LAST_YEAR = 9999
+# What Java takes for a zone: to 18:00 on either side.
+_FARTHEST = timedelta(hours=18)
+
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is said of one line.
+
+    :param reason: ``None`` for a line that is right.
+    :param detail: where it is wrong; empty if the reason says it all.
+    :param unknown_type: the type, if this release does not know it.
+    """
+
+    reason: Reason | None = None
+    detail: str = ""
+    unknown_type: str | None = None
+
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether the analysis does not take the line, or not its time."""
+        return self.reason not in {None, Reason.VIOLATION, Reason.TOO_LONG}
+
+
+@cache
+def schemas() -> Mapping[str, Schema]:
+    """The schemas by their types, and that of all readers."""
+    folder = resources.files("haclient.telemetry.contract") / "schemas"
+    files = (file for file in folder.iterdir() if file.name.endswith(".json"))
+    return {file.name.removesuffix(".json"): json.loads(file.read_text("utf-8")) for file in files}
+
+
+def check(text: str, now: datetime) -> Verdict:
+    """Judge a line.
+
+    :param now: when it is read, with a time zone: later than a day from then nothing happened.
+    """
+    try:
+        line = json.loads(text, parse_constant=_refuse, parse_float=_number)
+    except (ValueError, RecursionError):
+        return Verdict(Reason.NOT_JSON)
+    if not isinstance(line, dict):
+        return Verdict(Reason.NOT_JSON, "no object")
+    broken = violation(line, schemas()[READERS])
+    if broken:
+        return Verdict(_reason(line, broken), broken)
+    if not is_plausible(line["time"], now):
+        return Verdict(Reason.IMPLAUSIBLE, f"time: {line['time'][:40]}")
+    known = schemas().get(str(line["type"]))
+    if known is None:
+        return Verdict(unknown_type=str(line["type"])[:100])
+    broken = violation(line, known)
+    return Verdict(Reason.VIOLATION, broken) if broken else Verdict()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+class _Scientific(float):
+    """A number with an exponent: no whole one for us, for Spark reads none that is written like that."""
+
+
+def _number(text: str) -> float:
+    return _Scientific(text) if "e" in text or "E" in text else float(text)
+
+
+def _reason(line: Mapping[str, Any], broken: str) -> Reason:
+    if broken.startswith("dataschema:"):
+        return Reason.OTHER_VERSION
+    if not broken.startswith(("id:", "type:", "time:")):
+        return Reason.OTHER_TYPE
+    return Reason.NO_ID if line.get("id") is None or line.get("type") is None else Reason.NO_TIME
+
+
+def violation(value: object, schema: Schema, path: str = "") -> str:
+    """The first thing at which ``value`` is not as the schema says, empty if there is none."""
+    return next(_violations(value, schema, path), "")
+
+
+def _violations(value: object, schema: Schema, path: str) -> Iterator[str]:
+    where = path or "line"
+    types = schema.get("type", ())
+    kinds = (types,) if isinstance(types, str) else types
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        yield f"{where}: not of type {' or '.join(kinds)}"
+        return
+    if "not" in schema and not violation(value, schema["not"]):
+        yield f"{where}: is null"
+    if "const" in schema and value != schema["const"]:
+        yield f"{where}: not {schema['const']}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{where}: not one of {', '.join(schema['enum'])}"
+    match value:
+        case str():
+            yield from _violations_of_text(value, schema, where)
+        case dict():
+            yield from _violations_of_object(value, schema, path)
+        case int() | float() if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+            yield f"{where}: out of range"
+
+
+def _violations_of_object(value: Mapping[str, Any], schema: Schema, path: str) -> Iterator[str]:
+    inner = f"{path}." if path else ""
+    yield from (f"{inner}{name}: missing" for name in schema.get("required", ()) if name not in value)
+    for name, each in schema.get("properties", {}).items():
+        if name in value:
+            yield from _violations(value[name], each, f"{inner}{name}")
+
+
+def _violations_of_text(value: str, schema: Schema, where: str) -> Iterator[str]:
+    if len(value) < schema.get("minLength", 0):
+        yield f"{where}: too short"
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{where}: not like {schema['pattern']}"
+    if schema.get("format") == "date-time" and not _is_time(value):
+        yield f"{where}: not a time of RFC 3339"
+
+
+def _is(value: object, kind: str) -> bool:
+    match kind:
+        case "integer":
+            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            return whole and not isinstance(value, bool | _Scientific)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, _PYTHON[kind])
+
+
+_PYTHON: Mapping[str, type] = {
+    "string": str,
+    "boolean": bool,
+    "object": dict,
+    "null": type(None),
+    "array": list,
+}
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is a time, be it of a year that nobody lives to see."""
+    return _moment(text) is not None
+
+
+def is_plausible(text: str, now: datetime) -> bool:
+    """Whether the time is later than 1999 and not later than a day from now."""
+    moment = _moment(text)
+    return moment is not None and _OLDEST <= moment <= now + _AHEAD
+
+
+def _moment(text: str) -> datetime | None:
+    """The time of a text; one of the year 9999 for those that Python cannot hold."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(match[number]) for number in range(1, 7))
+    try:
+        # A year like another one of the calendar, which begins anew after 400 years.
+        like = year if 1 <= year <= _LAST_YEAR else 2000 + year % 400
+        date(like, month, day)
+        leap = second == 60  # noqa: PLR2004 - a leap second
+        moment = datetime(like, month, day, hour, minute, 59 if leap else second, tzinfo=UTC)
+    except ValueError:
+        return None
+    offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
+    if offset > _FARTHEST or int(match[11] or 0) > 59:  # noqa: PLR2004 - minutes
+        return None
+    if like != year:
+        return datetime.max.replace(tzinfo=UTC) if year > 0 else datetime.min.replace(tzinfo=UTC)
+    try:
+        return moment - offset if match[9] == "+" else moment + offset
+    except OverflowError:
+        return moment

@@ -1,0 +1,193 @@
+"""The types of lines: which keys each has, and which values.  Schemas and documentation are made of this.
+
+Rules
+-----
+* A key is required when every writer of this version has written it on every line of the type.  A host may be
+  missing anywhere: it is left out when a password is in it (``redact``).  So may the descriptions.
+* The values of a key are those of this release.  Later releases of the same version may add some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from haclient.telemetry.schema import DATA, ENVELOPE, RESOURCE, Key, Kind
+
+FAILURES = (
+    "unresolved",
+    "refused",
+    "unreachable",
+    "timed-out",
+    "ended",
+    "not-amqp",
+    "tls-failed",
+    "tls-verification",
+    "authentication",
+    "authentication-temporary",
+    "closed",
+    "redirected",
+    "redirect-refused",
+    "stale-primary",
+    "made-room",
+    "lost-race",
+    "stopped",
+)
+STRATEGIES = ("adaptive", "full", "equal", "decorrelated", "exponential", "constant")
+ROLES = ("connecting", "catchup", "ready", "recovering", "passive", "primary")
+ANOMALIES = ("duplicates", "gaps", "created", "parked", "taken", "copies", "gone", "malformed")
+
+_ENDPOINT = ("server_address", "server_port")
+_RESOURCE = tuple(key.column for key in RESOURCE if key.column not in {"service", "instance"})
+_CLIENT = (
+    *("client_id", "service", "instance", "connection", "sequence", "monotonic"),
+    *("outage_id", "outage"),
+)
+_MEMBER = ("service", "instance", "cluster", "member", "sequence", "monotonic", "role")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventType:
+    """One type of lines; keys by their columns.
+
+    :param required: keys of ``data`` that every line of it has.
+    :param optional: keys of ``data`` that a line of it may have besides.
+    :param values: of keys that have a few.
+    :param subject: whether there is a subject.
+    """
+
+    kind: Kind
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    values: Mapping[str, tuple[str, ...]]
+    subject: bool = True
+
+    def __post_init__(self) -> None:
+        unknown = {*self.required, *self.optional, *self.values} - COLUMNS.keys()
+        if unknown or {*self.required} & {*self.optional}:
+            raise ValueError(f"{self.kind}: {sorted(unknown)}, or a key twice")
+
+
+COLUMNS: Mapping[str, Key] = MappingProxyType({key.column: key for key in DATA})
+
+
+def _client(
+    kind: Kind, *required: str, optional: tuple[str, ...] = (), **values: tuple[str, ...]
+) -> EventType:
+    others = (*_RESOURCE, "cluster", *optional)
+    return EventType(kind=kind, required=(*_CLIENT, *required), optional=others, values=values)
+
+
+def _member(
+    kind: Kind, *required: str, optional: tuple[str, ...] = (), **values: tuple[str, ...]
+) -> EventType:
+    others = (*_RESOURCE, "generation", *_ENDPOINT, *optional)
+    known = {"role": ROLES, **values}
+    return EventType(kind=kind, required=(*_MEMBER, *required), optional=others, values=known)
+
+
+_WHY = ("error_type", "condition", "reason")
+
+EVENT_TYPES = (
+    _client(
+        Kind.ATTEMPT,
+        *("server_port", "attempt"),
+        optional=("server_address", "attempt_duration", *_WHY, "retry_after", "generation"),
+        error_type=FAILURES,
+    ),
+    _client(
+        Kind.REDIRECT,
+        *("server_port", "redirect_port", "redirect_followed"),
+        optional=("server_address", "redirect_address", "reason"),
+    ),
+    _client(
+        Kind.CONNECTED,
+        *("server_port", "outage_duration", "attempt", "replayed"),
+        optional=("server_address", "generation"),
+    ),
+    _client(
+        Kind.LOST,
+        *("server_port", "unsettled"),
+        optional=("server_address", "condition", "reason", "generation"),
+    ),
+    _client(
+        Kind.BACKOFF,
+        *("backoff_base", "backoff_delay", "backoff_round", "backoff_strategy"),
+        optional=("backoff_max", "backoff_floor", "retry_after"),
+        backoff_strategy=STRATEGIES,
+    ),
+    _client(Kind.GAVE_UP, "outage_duration", "attempt", optional=_WHY, error_type=FAILURES),
+    _client(Kind.CLOSED, optional=_ENDPOINT),
+    _client(Kind.ALIVE, "state", optional=(*_ENDPOINT, "generation"), state=("connected", "reconnecting")),
+    EventType(
+        kind=Kind.DROPPED,
+        required=("service", "instance", "monotonic", "dropped"),
+        optional=_RESOURCE,
+        values={},
+        subject=False,
+    ),
+    _member(Kind.MEMBER_ADMITTED, optional=("client_id",)),
+    _member(
+        Kind.MEMBER_REFUSED,
+        *("error_type", "condition"),
+        optional=("client_id", "retry_after"),
+        error_type=FAILURES,
+    ),
+    _member(Kind.MEMBER_PARKED, optional=("client_id",)),
+    _member(Kind.MEMBER_UNPARKED, optional=("client_id", "error_type", "condition"), error_type=FAILURES),
+    _member(Kind.MEMBER_ROLE),
+    _member(
+        Kind.MEMBER_SITE,
+        "site_sequence",
+        optional=(
+            *("site_link", "state", "site_lag_events", "site_lag_seconds"),
+            *("site_duplicates", "site_gaps"),
+        ),
+    ),
+    _member(
+        Kind.MEMBER_ANOMALY,
+        *("site_link", "site_case", "site_count"),
+        optional=("site_sequence",),
+        site_case=ANOMALIES,
+    ),
+    _member(Kind.MEMBER_DISK, "state", state=("ok", "warn", "hold", "stop")),
+    _member(Kind.MEMBER_SET_ASIDE, "state", "replica", "queue", state=("set-aside", "copied")),
+)
+
+REQUIRED_ENVELOPE = tuple(key.name for key in ENVELOPE if key.name != "subject")
+
+
+def keys_table() -> str:
+    """The documentation's table of the keys of each type."""
+    rows = ["| type | required in `data` | may be there |", "|---|---|---|"]
+    for each in EVENT_TYPES:
+        client = each.kind.startswith("haclient.connection.")
+        common = _CLIENT if client else _MEMBER if each.subject else ()
+        required = _names(column for column in each.required if column not in common)
+        optional = _names(column for column in each.optional if column not in _RESOURCE)
+        also = "client" if client else "member" if each.subject else ""
+        wanted = ", ".join(filter(None, (f"*those of a {also}*" if also else "", required)))
+        rows.append(f"| `{each.kind}` | {wanted} | {optional} |")
+    rows += [
+        "| *those of a client* | " + _names(_CLIENT) + " | |",
+        "| *those of a member* | " + _names(_MEMBER) + " | |",
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def values_table() -> str:
+    """The documentation's table of the keys that have a few values."""
+    rows = ["| key | on | values |", "|---|---|---|"]
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for each in EVENT_TYPES:
+        for column, values in each.values.items():
+            found.setdefault((column, values), []).append(each.kind.rpartition(".")[2])
+    for (column, values), kinds in found.items():
+        where = "all of a member" if column == "role" else ", ".join(f"`{kind}`" for kind in kinds)
+        rows.append(f"| `{COLUMNS[column].name}` | {where} | {', '.join(f'`{value}`' for value in values)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(f"`{COLUMNS[column].name}`" for column in columns)
