@@ -17,9 +17,13 @@ Rules
    members give hints (rule 8) from ``backoff_base``: the drop is that of a forwarder whose member has died.
 5. A passive member's close (``amqp:connection:forced``, a redirect, ``not-found`` and its like of one that
    recovers) is no overload: dial again after ``POLL``.
-6. A suspect is a member that answered in this episode and now refuses or is silent while another is alive:
-   it is probably the new primary with a full backlog.  It is polled alone, every ``POLL_SUSPECT``; the others
-   pause longer and longer, up to 6 s from one dial to the next.
+6. A suspect is a member that spoke AMQP in this episode and now refuses or is silent: it is probably the new
+   primary with a full backlog.  It is polled alone: every ``POLL_SUSPECT`` where it refuses.  The others
+   pause longer and longer, up to 6 s from one dial to the next.  One that accepts TCP and answers late keeps
+   them waiting for ``_BESIDE_SLOW`` at most, and only the first time: a busy machine is late often.
+   A suspect that is silent, and an address alone that has refused and is silent now, gets its next SYN at a
+   time of the client's own (``_KEEP_ALONE``, ``_KEEP_SUSPECT``, ``_KEEP_AGAIN``): repeats of the kernel would
+   come a second later, all together.
 7. From the second round on the order is: suspects, passive members, unknown ones, those that refuse or are
    silent, and the lost primary last; stable within each.
 8. Members that announce a generation and no fleet, or have given a hint in this episode (``retry-after``,
@@ -61,8 +65,8 @@ ALONE_AT_FIRST = 10
 """Rounds in which one address is polled as several are: most failovers have ended by then."""
 POLL_SUSPECT = (1.15, 1.05, 1.5)
 """s, growth, s."""
-SPREAD = 0.8
-"""s, after ``GAP``: with the first round no fleet of the grid needs a wider one."""
+SPREAD = POLL
+"""s, after ``GAP``: so every moment of a period has as many polls as any other."""
 GAP = 0.4
 """s between two dials of one endpoint."""
 _EVENLY = 0.95
@@ -72,6 +76,10 @@ _KEEP_UNKNOWN: tuple[tuple[float, float, float], ...] = ((7.5, 1.0, 2.0), (4.05,
 after 1, 3 and 7 s, since Linux 6.5 after 1, 2, 3, 4, 5, 7."""
 _KEEP_FULL: tuple[tuple[float, float, float], ...] = ((3.9, 1.0, 3.0),)
 """The same where something has answered in this episode: the backlog is full."""
+_KEEP_ALONE, _KEEP_SUSPECT = (0.85, 0.0, 0.1), (0.85, 0.0, 0.6)
+"""The same for the first SYN that a backlog seems to drop, of one address and of several."""
+_KEEP_AGAIN: tuple[tuple[float, float, float], ...] = ((0.85, 0.0, 0.95), (0.85, 0.0, 0.95), (3.9, 0.5, 1.5))
+"""The same for those after it, in turn: a SYN that is kept reaches a member that is more than 0.85 s away."""
 _KEEP_LOST: tuple[tuple[float, float, float], ...] = ((0.9, 2.0, 3.0), (0.9, 2.0, 3.0), (4.05, 2.0, 3.0))
 """The same at the lost primary while another member answers: its host is dead, or a second and more away."""
 _KEEP_PAUSED = 0.9
@@ -80,6 +88,11 @@ _IN_VAIN = 2
 """So many of these in a row say that it may be far away; then its SYN is kept for the whole time."""
 _BESIDE_SUSPECT = (3.0, 2.0, 6.0)
 """s, growth, s."""
+
+_SHORTEST = 0.01
+"""s: no mistake makes a round follow the other without a pause."""
+_BESIDE_SLOW = 1.3
+"""s at most, from one dial of the others to the next: 128 setups take 0.64 s at 200 a second."""
 
 _MOST = 256
 """Members that are remembered; redirects may lead to ever new ones."""
@@ -129,6 +142,7 @@ class _Member:
     """What is known of one member in this episode.
 
     :ivar answered: whether it answered anything; ``was_passive``: whether it spoke AMQP.
+    :ivar is_slow: TCP is connected, and the answer takes longer than ``stagger``; ``was_late``: one did.
     :ivar hangs: dials in a row that nothing answered; ``overloads``: how often it was overloaded in a row.
     :ivar due_at: not dialled from the list before.
     :ivar pause: how long it is not dialled beside a suspect, in seconds, and ``paused_until``.
@@ -136,6 +150,8 @@ class _Member:
 
     answer: Answer = Answer.NONE
     answered: bool = False
+    is_slow: bool = False
+    was_late: bool = False
     was_passive: bool = False
     hangs: int = 0
     overloads: int = 0
@@ -239,6 +255,17 @@ class Polling:
             return False
         return member.was_passive and member.answer in {Answer.REFUSED, Answer.SILENT}
 
+    def _may_be_full(self, member: _Member) -> bool:
+        """Whether silence of this member is that of a full backlog, and nobody else spreads the clients."""
+        if self._spread or self._coordinated:
+            return False
+        return member.was_passive or (member.answered and len(self._listed) == 1)
+
+    def _seems_full(self, endpoint: Endpoint) -> bool:
+        member = self._members.get(endpoint)
+        silent = member is not None and member.answer is Answer.SILENT and not member.is_slow
+        return silent and self._may_be_full(self._member(endpoint))
+
     # -- when ---------------------------------------------------------------------------------
 
     @property
@@ -304,7 +331,7 @@ class Polling:
         return Delay(base=drawn.latest - now, delay=delay, floor=max(drawn.earliest, due) - now)
 
     def _draw(self, now: float, round_number: int, began: float) -> _Drawn:
-        suspects = any(self._is_suspect(each) for each in self._listed)
+        suspects = any(self._is_suspect(each) and not self._members[each].is_slow for each in self._listed)
         if self._spread:
             moment = self._spread.after(now, first=round_number <= 1, suspects=suspects)
             return _Drawn(None, now + self._spread.period, moment)
@@ -314,6 +341,10 @@ class Polling:
             start = began if len(self._listed) == 1 else now
             return self._evenly(start + self.gap, start + longest)
         period = self._poll
+        full = [self.due_at(each) for each in self._listed if self._seems_full(each)]
+        if full:
+            moment = max(min(full), now + _SHORTEST)
+            return _Drawn(None, moment, moment)
         if suspects:
             first, growth, longest = POLL_SUSPECT
             period = self._capped(min(longest, first * growth**self._suspected))
@@ -345,6 +376,10 @@ class Polling:
     def dialled(self, endpoint: Endpoint, now: float) -> None:
         """It is being dialled."""
         self._times.note(endpoint, now)
+        member = self._members.get(endpoint)
+        if member is not None and self._may_be_full(member):
+            keep, least, most = self._cycle(endpoint)
+            member.due_at = now + keep + self._backoff.rng.uniform(self._capped(least), self._capped(most))
 
     def syn_sent(self, endpoint: Endpoint, at: float) -> None:
         """The SYN of that dial is sent; at an infinite time it will be, later."""
@@ -352,13 +387,18 @@ class Polling:
             self._times.move(endpoint, at)
 
     def hang(self, attempts: Iterable[PendingAttempt], now: float) -> None:
-        """Those of these whose SYN has no answer after ``stagger``: their members are silent so far."""
+        """Those of these that have no answer after ``stagger``: their members are silent so far."""
         for each in attempts:
             member = self._member(each.endpoint)
-            unanswered = each.parked_at is None and each.connected_at is None
-            hangs = unanswered and each.syn_at + self._policy.stagger <= now
-            if hangs and member.answer is not Answer.SILENT:
-                member.answer = Answer.SILENT
+            if each.parked_at is not None or each.syn_at + self._policy.stagger > now:
+                continue
+            is_slow = each.connected_at is not None
+            if member.answer is Answer.SILENT:
+                changed = is_slow and not member.is_slow
+            else:
+                changed = not is_slow or (member.was_passive and not member.was_late)
+            if changed:
+                member.answer, member.is_slow = Answer.SILENT, is_slow
                 self._pause_others(now)
 
     def ended(self, pending: PendingAttempt, failure: Failure, now: float) -> None:
@@ -374,7 +414,8 @@ class Polling:
             return
         self._times.close(pending.endpoint)
         member = self._member(pending.endpoint)
-        member.answer = answer
+        member.answer, member.is_slow = answer, False
+        member.was_late |= connected and now - pending.syn_at > self._policy.stagger
         if answer is Answer.SILENT:
             self._silent(pending, member, failure, now)
         else:
@@ -401,7 +442,7 @@ class Polling:
             return
         _, least, most = self._cycle(pending.endpoint)
         member.hangs += 1
-        if self._spread:
+        if self._spread or self._may_be_full(member):
             return
         member.due_at = now + self._backoff.rng.uniform(self._capped(least), self._capped(most))
 
@@ -428,6 +469,8 @@ class Polling:
                 member.pause, member.paused_until = 0.0, -math.inf
             return
         first, growth, longest = _BESIDE_SUSPECT
+        if all(self._members[each].is_slow for each in suspects):
+            longest = _BESIDE_SLOW
         others = [each for each in reversed(self._listed) if each not in suspects]
         for place, endpoint in enumerate(others):
             member = self._member(endpoint)
@@ -447,6 +490,9 @@ class Polling:
     def _cycle(self, endpoint: Endpoint) -> tuple[float, float, float]:
         """How long a SYN at this member is kept, and from when to when the pause after it lasts."""
         member = self._members.get(endpoint) or _Member()
+        if self._may_be_full(member):
+            first = _KEEP_ALONE if len(self._listed) == 1 else _KEEP_SUSPECT
+            return _KEEP_AGAIN[(member.hangs - 1) % len(_KEEP_AGAIN)] if member.hangs else first
         cycles = _KEEP_FULL if member.answered else _KEEP_UNKNOWN
         if endpoint == self._lost and any(each.answered for each in self._members.values()):
             cycles = cycles if member.answered else _KEEP_LOST
