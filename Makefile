@@ -67,11 +67,11 @@ soak-stream: setup  ## the analysis as a stream, killed STREAM_KILLS=10 times at
 	@STREAM_KILLS=$(or $(STREAM_KILLS),10) STREAM_SEED=$(or $(SEED),7) \
 	    $(PYTHON) -m pytest -m soak tests/analysis/test_stream.py
 
-grid: setup  ## storms in virtual time, all presets beside our default, judged; keeps results in build/; minutes
-	@$(PYTHON) -m haclient simulate --grid short --cache build/grid.jsonl --json build/grid.json \
+grid: setup  ## storms in virtual time, all presets beside our default, judged and checked; keeps results in build/; minutes
+	@$(PYTHON) -m haclient simulate --grid short --check --cache build/grid.jsonl --json build/grid.json \
 	    --plot build/grid.png $(GRID_ARGS)
 
-grid-large: setup  ## the same with outages of 300 s for up to 2,000 clients, and with 20,000 clients; an hour
+grid-large: setup  ## the same with outages of 30 and 300 s for up to 2,000 clients, and with 20,000 clients; an hour
 	@$(PYTHON) -m haclient simulate --grid whole --cache build/grid.jsonl --json build/grid-whole.json \
 	    --plot build/grid-whole.png $(GRID_ARGS)
 	@$(PYTHON) -m haclient simulate --grid large --cache build/grid.jsonl --json build/grid-large.json \

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from haclient.analysis.io.session import spark_session
+from haclient.cli.exit_codes import LESS
 from haclient.cli.options import UnusableError, check_reachable, plain_errors
 from haclient.retry.policy import Policy, Standby
 from haclient.retry.strategies import STRATEGIES
@@ -23,6 +24,7 @@ from haclient.simulation.grid import report
 from haclient.simulation.grid.brokers import BROKERS
 from haclient.simulation.grid.cache import Cache
 from haclient.simulation.grid.cells import Part, cells
+from haclient.simulation.grid.known import compare
 from haclient.simulation.grid.picture import write_picture
 from haclient.simulation.grid.run import Judged, grid
 from haclient.simulation.presets import PRESETS
@@ -176,8 +178,14 @@ class Axis(click.ParamType[tuple[str, tuple[Any, ...]]]):
     flag_value="whole",
     type=click.Choice(get_args(Part)),
     help="Many storms, judged: 5 to 2,000 clients, outages of 0.3 to 300 s, three kinds, one address and "
-    "three; --sweep clients=20 --sweep kind=reset chooses others.  short: the longest outage for up to 100 "
+    "three; --sweep clients=20 --sweep kind=reset chooses others.  short: the longer the outage, the fewer "
     "clients; large: 20,000 clients.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Compare --grid with what is known of the default options: exit with 1 when a cell does not hold "
+    "that should, or holds that is known not to.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes of --grid.  [default: all processors]")
 @click.option(
@@ -225,8 +233,8 @@ def simulate(**given: Any) -> None:
 
 def _check(given: Mapping[str, Any]) -> None:
     drawn = given["png"] or given["html"]
-    if given["grid"] is None and (given["jobs"] or given["cache"]):
-        raise click.UsageError("--jobs and --cache go with --grid")
+    if given["grid"] is None and (given["jobs"] or given["cache"] or given["check"]):
+        raise click.UsageError("--jobs, --cache and --check go with --grid")
     if given["grid"]:
         _check_grid(given)
     elif given["axes"] and drawn:
@@ -321,6 +329,7 @@ def _grid(given: Mapping[str, Any]) -> None:
     base = {name: value for name, value in point.items() if name in _SCENARIO - _OF_CELLS}
     policy = Policy(**{name: value for name, value in point.items() if name in _POLICY - {"standby"}})
     chosen = given["strategies"]
+    _check_is_of_defaults(given, policy, base)
     ours = {f"haclient, {name}": replace(policy, backoff_strategy=name) for name in chosen} or {
         "haclient": policy
     }
@@ -348,6 +357,21 @@ def _grid(given: Mapping[str, Any]) -> None:
     if given["png"] is not None:
         first = next(iter(ours))
         write_picture(found, given["png"], title=report.summary(found, first), policy=first)
+    if given["check"]:
+        _compare_with_known(found, next(iter(ours)), to_stderr=given["as_json"] == "-")
+
+
+def _check_is_of_defaults(given: Mapping[str, Any], policy: Policy, base: Mapping[str, Any]) -> None:
+    if given["check"] and (given["strategies"] or policy != Policy() or Scenario(**base) != Scenario()):
+        raise click.UsageError("--check is about the default options")
+
+
+def _compare_with_known(found: Sequence[Judged], policy: str, *, to_stderr: bool) -> None:
+    compared = compare(found, policy)
+    for line in report.comparison(compared, policy):
+        click.echo(line, err=to_stderr)
+    if not compared.is_as_known:
+        raise click.exceptions.Exit(LESS)
 
 
 def _print_grid(found: Sequence[Judged], policy: str) -> None:

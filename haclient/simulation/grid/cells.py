@@ -32,7 +32,9 @@ MEMBERS = (1, 3)
 
 _SEEDS = 5
 _LARGE_FLEET = 300
-_LONG, _SHORT_CLIENTS, _HORIZON = 300.0, 100, 2000.0
+_LONG, _HORIZON = 300.0, 2000.0
+_SHORT: Mapping[float, int] = MappingProxyType({0.3: 700, 1.0: 700, 3.0: 2000, 30.0: 100, 300.0: 5})
+"""The most clients of the short part for each outage: minutes on two processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +81,8 @@ def cells(
 ) -> list[Cell]:
     """The cells of a part of the grid.
 
-    :param part: ``whole`` is all up to 2,000 clients; ``short`` the same, with the longest outage for up to
-        100 of them; ``large`` is 20,000 clients, without the longest outage.
+    :param part: ``whole`` is all up to 2,000 clients; ``short`` has fewer of them the longer
+        the outage; ``large`` is 20,000 clients, without the longest outage.
     :param axes: other values of ``members``, ``kind``, ``clients`` or ``outage``.  The part restricts
         what it has chosen itself, and not those.
     :raises ValueError: when an axis or a kind is unknown.
@@ -97,13 +99,16 @@ def cells(
     if wrong := [kind for kind in given.get("kind", ()) if kind not in KINDS]:
         raise ValueError(f"kind is one of {', '.join(KINDS)}, not {wrong[0]}")
     chosen.update(given)
-    most = {"short": _SHORT_CLIENTS, "whole": LARGE - 1, "large": 0}[part]
+    chosen["outage"] = [float(seconds) for seconds in chosen["outage"]]
+    free = {"clients", "outage"} <= {*given}
     extra = tuple(sorted((base or {}).items()))
     every = (
         Cell(**dict(zip(chosen, values, strict=True)), base=extra) for values in product(*chosen.values())
     )
-    return [
-        cell
-        for cell in every
-        if cell.outage < _LONG or cell.clients <= most or {"clients", "outage"} <= {*given}
-    ]
+    return [cell for cell in every if free or _is_in(part, cell)]
+
+
+def _is_in(part: Part, cell: Cell) -> bool:
+    if part == "short":
+        return cell.clients <= next((most for outage, most in _SHORT.items() if cell.outage <= outage), 0)
+    return part == "whole" or cell.outage < _LONG

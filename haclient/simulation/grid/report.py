@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from haclient.simulation.grid.known import KNOWN, Comparison, key
 from haclient.simulation.grid.run import Judged
 
 COLUMNS = (
@@ -58,6 +59,27 @@ def summary(found: Sequence[Judged], policy: str) -> str:
     counts = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(sorted(words)))
     text = f"{policy}: {holding(found, policy)} of {len(found)} cells hold"
     return f"{text} ({counts})" if counts else text
+
+
+def comparison(compared: Comparison, policy: str) -> list[str]:
+    """A line for each cell that does not hold, or holds now, and one with how many there are."""
+    lines = [f"known not to hold: {_figures(each, policy)}" for each in compared.expected]
+    lines += [f"holds now, take it out of known.py: {_figures(each, policy)}" for each in compared.mended]
+    lines += [f"HOLDS NO LONGER: {_figures(each, policy)}" for each in compared.unexpected]
+    counts = f"{len(compared.expected)} known not to hold, {len(compared.mended)} of those hold now"
+    return [*lines, f"checked: {len(compared.unexpected)} cells hold no longer, {counts}"]
+
+
+def _figures(judged: Judged, policy: str) -> str:
+    cell, ours, limits = judged.cell, judged.ours[policy], judged.bars
+    addresses = "one address" if cell.members == 1 else f"{cell.members} addresses"
+    why = KNOWN.get(key(cell))
+    return (
+        f"{cell.clients:,} clients, {addresses}, {cell.kind}, outage {cell.outage:g} s: the last after "
+        f"{_number(ours.last)} s of {_number(limits.last)}, {_number(ours.attempts)} attempts of "
+        f"{_number(limits.attempts)}; {'; '.join(judged.broken[policy]) or 'nothing broken'}"
+        + (f" ({why})" if why else "")
+    )
 
 
 def politeness(found: Sequence[Judged], policy: str) -> str:

@@ -12,10 +12,17 @@ def test_the_whole_grid_has_every_combination_up_to_two_thousand_clients() -> No
     assert {len(cell.seeds) for cell in cells("whole")} == {5}
 
 
-def test_the_short_one_leaves_the_longest_outage_to_small_fleets() -> None:
+def test_the_short_one_leaves_long_outages_to_small_fleets() -> None:
     short = cells("short")
-    assert len(short) == 6 * 4 * 3 * 2 + 3 * 3 * 2
-    assert max(cell.clients for cell in short if cell.outage == 300) == 100
+    assert len(short) == (5 + 5 + 6 + 3 + 1) * 3 * 2
+    assert max(cell.clients for cell in short if cell.outage == 300) == 5
+    assert max(cell.clients for cell in short if cell.outage == 30) == 100
+
+
+def test_a_whole_number_of_seconds_is_the_same_cell() -> None:
+    """What is known of a cell, and what a cache keeps of it, is found by its values."""
+    assert cells("whole", {"outage": [3]}) == cells("whole", {"outage": [3.0]})
+    assert {type(cell.outage) for cell in cells("whole", {"outage": [3]})} == {float}
 
 
 def test_twenty_thousand_are_one_storm_each() -> None:

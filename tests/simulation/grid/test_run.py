@@ -13,7 +13,7 @@ from haclient.discovery import polling
 from haclient.retry.policy import Policy
 from haclient.simulation.grid import run as module
 from haclient.simulation.grid.cache import Cache, _sources
-from haclient.simulation.grid.cells import cells
+from haclient.simulation.grid.cells import KINDS, cells
 from haclient.simulation.grid.run import Judged, grid
 from haclient.simulation.presets import PRESETS, Preset
 
@@ -128,6 +128,47 @@ def test_the_command_prints_the_table_and_writes_files(tmp_path: Path) -> None:
     assert "<svg" in svg.read_text()
 
 
+HELD = (1, "silent", 5, 0.3)
+
+
+def test_a_check_that_finds_what_is_known_says_how_many_cells_are_known_not_to_hold(tmp_path: Path) -> None:
+    done = command(*ONE, "--check", "--cache", str(tmp_path / "c"))
+    assert done.exit_code == 0, done.output
+    assert "checked: 0 cells hold no longer, 0 known not to hold" in done.stdout
+
+
+def test_a_cell_that_holds_no_longer_ends_a_check_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars that nobody keeps."""
+    monkeypatch.setattr("haclient.simulation.grid.bars._SLACK", 0.0)
+    monkeypatch.setattr("haclient.simulation.grid.bars._AS_LATE", 0.1)
+    done = command(*ONE, "--check")
+    assert done.exit_code == 1, done.output
+    assert "HOLDS NO LONGER: 5 clients, one address, silent, outage 0.3 s: the last after" in done.stdout
+
+
+def test_what_is_known_not_to_hold_is_named_with_its_figures_and_ends_a_check_with_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("haclient.simulation.grid.bars._SLACK", 0.0)
+    monkeypatch.setattr("haclient.simulation.grid.bars._AS_LATE", 0.1)
+    known = {(1, kind, 5, 0.3): "no client is as fast" for kind in KINDS}
+    monkeypatch.setattr("haclient.simulation.grid.known.KNOWN", known)
+    monkeypatch.setattr("haclient.simulation.grid.report.KNOWN", known)
+    done = command(*ONE, "--check")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count("known not to hold: 5 clients") == 3
+    assert "late (no client is as fast)" in done.stdout
+
+
+def test_a_cell_that_is_known_not_to_hold_and_does_ends_a_check_with_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("haclient.simulation.grid.known.KNOWN", {HELD: "nobody knows"})
+    done = command(*ONE, "--check")
+    assert done.exit_code == 1, done.output
+    assert "holds now, take it out of known.py: 5 clients, one address, silent" in done.stdout
+
+
 def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
     done = command(
         *ONE,
@@ -158,6 +199,9 @@ def test_strategies_and_options_can_be_judged(tmp_path: Path) -> None:
         ["--preset", "kafka"],
         ["--park", "outage"],
         ["--jobs", "0"],
+        ["--check", "--strategy", "full"],
+        ["--check", "--backoff-max", "1"],
+        ["--check", "--setup-rate", "100"],
     ],
     ids=" ".join,
 )
@@ -166,6 +210,6 @@ def test_wrong_usage_is_2(wrong: list[str]) -> None:
     assert done.exit_code == 2, done.output
 
 
-@pytest.mark.parametrize("option", [["--jobs", "1"], ["--cache", "x"]], ids=" ".join)
+@pytest.mark.parametrize("option", [["--jobs", "1"], ["--cache", "x"], ["--check"]], ids=" ".join)
 def test_what_belongs_to_a_grid_goes_with_one(option: list[str]) -> None:
     assert CliRunner().invoke(main, ["simulate", *option]).exit_code == 2
