@@ -21,9 +21,11 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -32,6 +34,7 @@ from haclient.analysis import thresholds
 from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
 from haclient.analysis.io.session import AnalysisError, spark_session
+from haclient.analysis.report import baseline
 from haclient.analysis.tables import alarms, build, clock
 from haclient.analysis.tables.summary import summarize
 
@@ -42,6 +45,10 @@ HIT_BY = "hit_by.json"
 """The table of that name in the output folder, as one JSON list."""
 
 _ALARMS = 50  # in the summary; the table has all of them
+SLO = 0.999
+"""Share of the time that connections should be usable, if nobody says otherwise: 43 minutes away a month."""
+
+_DRAWS = ("jinja2", "altair", "vl_convert")  # what a report needs
 _LIGHT_LIMIT = 32 * 2**20  # bytes of JSON lines: 50,000 of them
 _PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
 
@@ -66,6 +73,8 @@ class Job:
     :param since: lines from this time on.
     :param until: lines before this time.
     :param cluster: connections of this cluster only.
+    :param slo: share of the time that connections should be usable, from 0 to 1.
+    :param baseline: folder of a former run that the report compares with, on this machine.
     """
 
     source: str
@@ -75,6 +84,8 @@ class Job:
     since: datetime | None = None
     until: datetime | None = None
     cluster: str | None = None
+    slo: float = SLO
+    baseline: Path | None = None
 
     @property
     def base(self) -> str:
@@ -91,6 +102,7 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
 
     :raises InputError: when there is nothing to analyse.
     """
+    former(job)  # before anything that takes long
     job.out.mkdir(parents=True, exist_ok=True)
     progress("reading", 0, 1)
     read_, quarantine = read(spark, job)
@@ -100,7 +112,7 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
         raise InputError(f"{job.source}: no line of the time and the cluster that are asked for")
     made = compute(events, quarantine, output(spark, job.base, remote=job.remote), progress=progress)
     try:
-        return conclude(made, events, job.out, title=job.source)
+        return conclude(made, events, job)
     finally:
         spark.catalog.clearCache()  # what the tables share is cached until here
 
@@ -203,23 +215,45 @@ def compute(
     return made
 
 
-def conclude(made: Mapping[str, DataFrame], events: DataFrame, out: Path, *, title: str) -> Summary:
-    """Summary and report of stored tables, written to ``out``; returns the summary.
-
-    :param title: what was analysed, for the top of the report.
-    """
+def conclude(made: Mapping[str, DataFrame], events: DataFrame, job: Job) -> Summary:
+    """Summary and report of stored tables, written to ``job.out``; returns the summary."""
     found = summarize(made)
     hit = [row.asDict() for row in made["hit_by"].collect()]  # some hundred rows at most for each attribute
-    _replace(out / HIT_BY, json.dumps(hit, indent=2) + "\n")
-    written = {"source": title, "summary": found, "alarms": alarms.first(made["alarms"], _ALARMS)}
-    _replace(out / "summary.json", json.dumps(written, indent=2) + "\n")
-    if importlib.util.find_spec("jinja2") is not None:
-        from haclient.analysis.report.data import report_tables  # noqa: PLC0415  # Jinja2 may be missing
-        from haclient.analysis.report.render import render  # noqa: PLC0415
-
-        rows = report_tables(made, events, found)
-        _replace(out / "report.html", render(rows, title=title, generated_at=datetime.now(UTC)))
+    _replace(job.out / HIT_BY, json.dumps(hit, indent=2) + "\n")
+    written = {"source": job.source, "summary": found, "alarms": alarms.first(made["alarms"], _ALARMS)}
+    _replace(job.out / "summary.json", json.dumps(written, indent=2) + "\n")
+    if all(importlib.util.find_spec(name) is not None for name in _DRAWS):
+        _replace(job.out / "report.html", _report(made, events, found, hit, job))
     return found
+
+
+def _report(
+    made: Mapping[str, DataFrame], events: DataFrame, found: Summary, hit: list[dict[str, Any]], job: Job
+) -> str:
+    from haclient.analysis.report import data, library  # noqa: PLC0415  # what they need may be missing
+    from haclient.analysis.report.render import render  # noqa: PLC0415
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(library.bundle)  # it takes a second, in which Spark works
+        rows = data.report_tables(made, events, found, hit)
+        before = former(job)
+        if before is not None:
+            curve = data.former_ecdf(events.sparkSession, job.baseline) if not job.remote else []
+            rows["baseline"] = [{**before, "ecdf": curve}]
+    return render(rows, title=job.source, generated_at=datetime.now(UTC), slo=job.slo)
+
+
+def former(job: Job) -> dict[str, Any] | None:
+    """What the former run found, if there is one to compare with.
+
+    :raises InputError: when it cannot be read.
+    """
+    if job.baseline is None:
+        return None
+    try:
+        return baseline.read(job.baseline)
+    except baseline.BaselineError as error:
+        raise InputError(str(error)) from error
 
 
 def _replace(path: Path, text: str) -> None:
@@ -248,6 +282,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         since=given.since,
         until=given.until,
         cluster=given.cluster,
+        slo=given.slo / 100,
+        baseline=given.baseline,
     )
     try:
         found = run(spark_session(), job)
@@ -272,5 +308,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--since", type=moment, help="lines from this time on, RFC 3339")
     parser.add_argument("--until", type=moment, help="lines before this time")
     parser.add_argument("--cluster", help="connections of this cluster only")
+    parser.add_argument(
+        "--slo", type=float, default=100 * SLO, help="connections should be usable, in per cent"
+    )
+    parser.add_argument("--baseline", type=Path, help="folder of a former run, to compare with")
     parser.add_argument("--fail-if", type=thresholds.parse, action="append", default=[], metavar="CONDITION")
     return parser

@@ -179,7 +179,7 @@ class Stream:
             return None
         target = SparkOutput(self._spark, str(fresh))
         made = compute(events, self._quarantine.everything(), target)
-        summary = conclude(made, events, self._job.out, title=self._job.source)
+        summary = conclude(made, events, self._job)
         self._spark.catalog.clearCache()
         _put(fresh, self._job.out)
         self._stale = False

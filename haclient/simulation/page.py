@@ -1,102 +1,126 @@
-"""The HTML page of a comparison: inline SVG, a table, nothing from anywhere else, light and dark.
+"""The HTML page of a comparison: charts, a table, nothing from anywhere else, light and dark.
 
-The ground of the charts and the style are those of the analysis' report.
+The charting library and the style are those of the analysis' report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from typing import Any
 
+import altair as alt
 from markupsafe import Markup
 
-from haclient.analysis.report import svg
-from haclient.analysis.report.svg import Frame, Size
-from haclient.simulation.arrivals import Arrivals, caption, cut_off, per_second, time_span
+from haclient.analysis.report import library, text
+from haclient.simulation.arrivals import BINS, Arrivals, caption, cut_off, per_second, time_span
 
-_SIZE = Size("panel", 430, 240, 6)
+_SETUPS, _ATTEMPTS, _RATE, _IDEAL = (
+    "setups a second",
+    "attempts a second",
+    "what the primary manages, \u03bc",
+    "N/\u03bc",
+)
+_TIME = "seconds after the primary is back"
+_HEIGHT = 190
 
 _STYLE = """
 header, main { max-width: 1320px; }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 16px; }
-section { margin: 0; padding: 14px 16px; } .scroll { margin: 0 -16px; padding: 0 16px; }
+section { margin: 0; padding: 14px 16px; min-width: 0; } .scroll { margin: 0 -16px; padding: 0 16px; }
 .whole { margin: 16px 0; }
-.chart .attempts { stroke: var(--m1); stroke-width: 1.4; } .chart .setups { fill: var(--m0); opacity: .75; }
-.chart .mu { stroke: var(--soft); stroke-dasharray: 2 3; }
-.chart text.peak { fill: var(--m1); paint-order: stroke; stroke: var(--card); stroke-width: 4px; }
-.legend i.line { height: 0; border-top: 2px solid var(--m1); width: 22px; vertical-align: 4px; }
-.legend i.dots { height: 0; border-top: 2px dotted var(--soft); width: 22px; vertical-align: 4px; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 8px 0; padding: 0; list-style: none; }
+.legend { font-size: .8rem; }
+.legend i { display: inline-block; width: 22px; margin-right: 6px; }
+.legend i { vertical-align: 4px; border-top: 2px solid; }
 """
 
 _PAGE = Markup("""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{title}</title><style>{style}</style></head><body>
-<header><h1>{title}</h1></header><main>
-<ul class="legend"><li><i class="m0"></i>setups a second</li><li><i class="line"></i>attempts a second</li>
-<li><i class="dots"></i>what the primary manages, \u03bc</li><li><i class="dash"></i>N/\u03bc</li></ul>
+<header><h1>{title}</h1><button id="theme" type="button" hidden></button></header><main>
+<ul class="legend">{legend}</ul>
 <div class="panels">{panels}</div>
 <section class="whole"><div class="scroll"><table>
 <thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>
-</section></main></body></html>
+</section></main>{scripts}</body></html>
 """)
+
+_LEGEND = (
+    (_SETUPS, "border-top: 10px solid var(--m0); vertical-align: 0"),
+    (_ATTEMPTS, "border-color: var(--m1)"),
+    (_RATE, "border-top: 2px dotted var(--soft)"),
+    (_IDEAL, "border-top: 2px dashed var(--ink)"),
+)
 
 
 def page(series: Sequence[Arrivals], table: Sequence[Mapping[str, object]], title: str) -> str:
     """The whole page."""
-    style = files("haclient.analysis.report").joinpath("style.css").read_text(encoding="utf-8") + _STYLE
     span = time_span(series)
     columns = list(table[0]) if table else []
+    drawn = {f"chart-{place}": _chart(one, span) for place, one in enumerate(series)}
     return _PAGE.format(
         title=title,
-        style=Markup(style),  # noqa: S704 - of this package
+        policy=library.policy(),
+        style=Markup(library.style() + _STYLE),  # noqa: S704 - of this package
+        legend=Markup().join(Markup('<li><i style="{1}"></i>{0}</li>').format(*each) for each in _LEGEND),
         panels=Markup().join(_panel(place, one, span) for place, one in enumerate(series)),
         head=Markup().join(_head(name, "num" if place else "") for place, name in enumerate(columns)),
         rows=Markup().join(_row(row) for row in table),
+        scripts=library.scripts(drawn),
     )
 
 
 def _panel(place: int, one: Arrivals, span: float) -> Markup:
-    text = caption(one, span)
-    chart = svg.chart(f"s{place}", one.name, text, lambda size: _drawing(one, span, size), _SIZE)
-    return Markup('<section><h2>{}</h2><p class="note">{}</p>{}</section>').format(one.name, text, chart)
+    said = caption(one, span)
+    chart = Markup('<div class="chart" id="chart-{}" role="img" aria-label="{}"></div>').format(place, said)
+    above = cut_off(one, span)
+    note = Markup('<p class="note">{}</p>').format(f"{said}{f'; {above}' if above else ''}")
+    return Markup("<section><h2>{}</h2>{}{}</section>").format(one.name, note, chart)
 
 
-def _drawing(one: Arrivals, span: float, size: Size) -> Markup:
+def _chart(one: Arrivals, span: float) -> library.Figure:
     limit = 3 * one.setup_rate
-    frame = Frame(48, size.width - 10.0, 8, size.height - 40.0, span, limit)
-    times = [at for at in svg.steps(span, size.ticks) if at <= span]
-    rates = [at for at in svg.steps(limit, 4) if at <= limit]
-    parts = [
-        svg.y_axis(frame, ((at, svg.number(at)) for at in rates)),
-        svg.path("setups", _stairs(frame, per_second(one.back, span)) + "Z"),
-        svg.path("attempts", _stairs(frame, per_second(one.attempts, span))),
-        _across(frame, one.setup_rate),
-        _upright(frame, one.ideal),
-        svg.x_axis(frame, ((at, f"{at:g}") for at in times), unit="seconds after the primary is back"),
+    width = span / BINS
+    rows = [
+        {
+            "s": place * width,
+            "e": (place + 1) * width,
+            "setups": setups,
+            "attempts": attempts,
+            "drawn": min(attempts, limit),
+        }
+        for place, (setups, attempts) in enumerate(
+            zip(per_second(one.back, span), per_second(one.attempts, span), strict=True)
+        )
     ]
-    return Markup().join(
-        [*parts, svg.text_at(frame.right - 4, frame.top + 14, cut_off(one, span), "peak end")]
-    )
+    axis = alt.Axis(tickCount=6)
+    x = alt.X("s:Q", title=_TIME, axis=axis, scale=alt.Scale(domain=[0, span], nice=False))
+    y_scale = alt.Scale(domain=[0, limit], nice=False)
+    y = alt.Y("setups:Q", title=None, axis=library.count_axis(), scale=y_scale)
+    hover = [
+        alt.Tooltip("s:Q", title="second"),
+        alt.Tooltip("setups:Q", title=_SETUPS, format=",.3~r"),
+        alt.Tooltip("attempts:Q", title=_ATTEMPTS, format=",.3~r"),
+    ]
+    base = alt.Chart(library.named("seconds"))
+    setups = base.mark_rect(color=library.COLOURS[0], clip=True).encode(x=x, x2="e:Q", y=y, y2=alt.datum(0))
+    attempts = base.mark_line(
+        color=library.COLOURS[1], interpolate="step-after", strokeWidth=1.4, clip=True
+    ).encode(x=x, y=alt.Y("drawn:Q", title=None, scale=y_scale))
+    seen = base.mark_rect(opacity=0).encode(x=x, x2="e:Q", tooltip=hover)
+    rate = _rule("y", one.setup_rate, [2, 3], library.SOFT)
+    ideal = [_rule("x", one.ideal, [6, 4], library.INK)] if one.ideal <= span else []
+    layers: list[Any] = [setups, attempts, rate, *ideal, seen.add_params(library.zoom())]
+    return library.figure(*layers, height=_HEIGHT, seconds=rows)
 
 
-def _stairs(frame: Frame, counts: Sequence[float]) -> str:
-    width = frame.x_max / len(counts)
-    steps = [f"M{svg.px(frame.left)} {svg.px(frame.bottom)}"]
-    for place, count in enumerate(counts):
-        steps.append(f"V{svg.px(frame.y(min(count, frame.y_max)))}H{svg.px(frame.x((place + 1) * width))}")
-    return "".join([*steps, f"V{svg.px(frame.bottom)}"])
-
-
-def _across(frame: Frame, rate: float) -> Markup:
-    return svg.path("mu", f"M{svg.px(frame.left)} {svg.px(frame.y(rate))}H{svg.px(frame.right)}")
-
-
-def _upright(frame: Frame, time: float) -> Markup:
-    if time > frame.x_max:
-        return Markup()
-    return svg.path("ideal", f"M{svg.px(frame.x(time))} {svg.px(frame.bottom)}V{svg.px(frame.top)}")
+def _rule(axis: str, value: float, dash: list[int], colour: str) -> alt.Chart:
+    place = {"x": alt.X("v:Q", title=_TIME)} if axis == "x" else {"y": alt.Y("v:Q", title=None)}
+    rule = alt.Chart(library.data([{"v": value}])).mark_rule(strokeDash=dash, color=colour, clip=True)
+    made: alt.Chart = rule.encode(**place)
+    return made
 
 
 def _head(name: str, kind: str) -> Markup:
@@ -112,4 +136,4 @@ def _row(row: Mapping[str, object]) -> Markup:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
-    return svg.number(value) if value is None or isinstance(value, int) else str(value)
+    return text.number(value) if value is None or isinstance(value, int) else str(value)

@@ -67,9 +67,10 @@ def write_html(
     """Draw the panels and the table into one HTML file.
 
     :param table: rows with the same keys; the first key names the row.
-    :raises NoPlotsError: without jinja2's markupsafe.
+    :raises NoPlotsError: without what draws it, and jinja2's markupsafe.
     """
-    need("markupsafe")
+    for module in ("markupsafe", "altair", "vl_convert"):
+        need(module)
     from haclient.simulation.page import page  # noqa: PLC0415  # the extra may be missing
 
     path.write_text(page(series, table, title), encoding="utf-8")

@@ -64,7 +64,10 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "last_at": f"{_NIGHT}:59.000",
                 "connections": 2400,
                 "outages": 2013,
-                "clients_hit": 2000,
+                "clients_hit": 2002,
+                "away": 6,
+                "seconds": 2400 * 3600.0,
+                "lost": 2000 * 6.3,
                 "p50": 6.1,
                 "p90": 10.2,
                 "p99": 11.4,
@@ -75,6 +78,64 @@ def tables() -> dict[str, list[dict[str, Any]]]:
                 "never_connected": 2,
             }
         ],
+        "summary": [{"outages": 2013.0, "p99_downtime": 11.4, "silent": 3.0, "alarms": 1.0, "events": 9e4}],
+        "baseline": [
+            {
+                "folder": "night-before",
+                "source": "/var/log/haclient",
+                "summary": {"outages": 2000.0, "p99_downtime": 5.7, "silent": 3.0, "alarms": 2.0},
+                "ecdf": [{"downtime": 1.2 + step / 10, "share": step / 50} for step in range(1, 51)],
+            }
+        ],
+        "timeline": [
+            {"at": 1_795_226_580, "width": 5, "lost": 2000, "in_storm": 1987, "ended": 400},
+            {"at": 1_795_226_590, "width": 5, "lost": 15, "in_storm": 0, "ended": 1609},
+        ],
+        "promotions": [
+            {"at": f"{_NIGHT}:13.500", "cluster": "orders", "generation": 5, "endpoint": MEMBERS[1]}
+        ],
+        "deploys": [
+            {
+                "at": f"{_NIGHT}:08.000",
+                "service": "billing",
+                "attribute": "service.version",
+                "value": "2.4.1",
+                "before": "2.4.0",
+            }
+        ],
+        "service": [
+            {
+                "service": name,
+                "connections": connections,
+                "clients_hit": hit,
+                "away": away,
+                "seconds": connections * 3600.0,
+                "lost": hit * 6.3,
+            }
+            for name, connections, hit, away in (("shop", 1800, 1600, 0), ("billing", 600, 402, 6))
+        ],
+        "hit": [
+            {"attribute": name, "value": value, "connections": connections, "hit": hit, "away": away}
+            for name, value, connections, hit, away in (
+                ("service.name", "shop", 1800, 1600, 0),
+                ("service.name", "billing", 600, 402, 6),
+                ("service.version", "2.4.1", 6, 6, 6),
+                ("service.version", "2.4.0", 2394, 1996, 0),
+            )
+        ],
+        "away": [
+            {
+                "service": "billing",
+                "cluster": "orders",
+                "endpoint": MEMBERS[0],
+                "result": result,
+                "error": "authentication",
+                "connections": connections,
+                "since": f"{_NIGHT}:11.400",
+            }
+            for result, connections in (("silent", 3), ("never_connected", 2), ("gave_up", 1))
+        ],
+        "lost_reasons": [{"endpoint": MEMBERS[0], "reason": "connection reset by peer", "outages": 2013}],
         "ecdf": [{"downtime": 2.4 + step / 10, "share": step / 100} for step in range(1, 100)],
         "sites": [stream(None), stream("from-a")],
         "storms": [dict(_STORM)],

@@ -1,265 +1,364 @@
-"""The report's charts as inline SVG: downtime, a storm, the jitter.
+"""The charts of the seven answers: the timeline, who was hit, the downtimes, the failures.
 
-What a chart shows is also described in its text, and listed in a table beside it.
+What a chart shows is also said in its section's text, and its rows are those of the query beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
-from markupsafe import Markup
+import altair as alt
 
-from haclient.analysis.report import svg
-from haclient.analysis.report.svg import Frame, Size
-from haclient.analysis.report.text import Row, Rows
+from haclient.analysis.report import findings, library, text
+from haclient.analysis.report.text import OTHERS, Row, Rows
 
-OTHERS = "others"
-"""The members without a colour of their own."""
+POINTS = 400
+"""Points of a curve."""
 
-_LEFT = 46
-_RIGHT = 12
-_STORM = (Size("wide", 860, 400, 9), Size("narrow", 344, 400, 5))
-_JITTER = (Size("wide", 860, 230, 9), Size("narrow", 344, 230, 5))
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-_MARKED = (("p50", 0.5), ("p99", 0.99))
-_SMOOTH = 40  # points from which on lines between them are as true as steps, and easier on the eye
+MARKS = 30
+"""Promotions and deploys that the timeline marks; the newest."""
+
+MOST = 400
+"""Columns of the timeline that are drawn, whatever the rows say."""
+
+VALUES = 12
+"""Values of an attribute that have a bar."""
+
+ENDPOINTS, ERRORS = 12, 5
+_BAR = 22  # pixels
+_BEFORE, _STORM, _SINGLE, _NEVER = "away from before", "lost in a storm", "lost singly", "never connected"
+_LOSSES = {
+    _BEFORE: library.OTHER,
+    _STORM: library.BAD,
+    _SINGLE: library.COLOURS[1],
+    _NEVER: library.COLOURS[3],
+}
+_PIECES = ("before", "storm", "single", "never")
+_COUNTS = ("lost", "in_storm", "never", "ended")
+_CHANGES = {"promotion": library.COLOURS[2], "deploy": library.COLOURS[4]}
+_STATES = ("away", "hit, and back", "not hit")
 
 
-# -- downtime -------------------------------------------------------------------------------------
+# -- the timeline ---------------------------------------------------------------------------------
 
 
-def ecdf(points: Rows, headline: Row) -> Markup:
-    """The share of the outages that had ended, by downtime."""
-    description = "; ".join(
-        f"{svg.percent(share)} had ended after {svg.seconds(at)}"
-        for name, share in _MARKED
-        if (at := headline.get(name)) is not None and not headline.get(f"{name}_is_bound")
-    )
-    title = "Share of the outages that had ended, by downtime"
-    return svg.chart("ecdf", title, description, lambda size: _ecdf(points, headline, size))
-
-
-def _ecdf(points: Rows, headline: Row, size: Size) -> Markup:
-    times = [max(float(point["downtime"]), 0.001) for point in points]
-    ticks = svg.log_steps(times[0], times[-1], size.ticks)
-    frame = Frame(
-        _LEFT, size.width - _RIGHT - 8, 14, size.height - 42, ticks[-1], 1.0, x_min=ticks[0], log_x=True
-    )
-    shares = [float(point["share"]) for point in points]
-    joint = "L{} {}" if len(points) >= _SMOOTH else "H{}V{}"
-    line = f"M{svg.px(frame.left)} {svg.px(frame.bottom)}H{svg.px(frame.x(times[0]))}" + "".join(
-        joint.format(svg.px(frame.x(at)), svg.px(frame.y(share)))
-        for at, share in zip(times, shares, strict=True)
-    )
-    line += f"H{svg.px(frame.right)}"
-    area = f"{line}V{svg.px(frame.bottom)}Z"
-    return Markup().join(
-        (
-            svg.y_axis(frame, [(share, f"{share:.0%}") for share in _SHARES]),
-            svg.path("area", area),
-            svg.path("line", line),
-            svg.x_axis(frame, [(at, svg.seconds(at)) for at in ticks], unit="downtime (logarithmic)"),
-            *(
-                _dropped_line(frame, headline[name], share, name)
-                for name, share in _MARKED
-                if headline.get(name) and not headline.get(f"{name}_is_bound")
-            ),
+def timeline(tables: Mapping[str, Rows]) -> library.Figure:
+    """How many were away at some time of each column, with storms, single losses, promotions and deploys."""
+    rows = columns(tables["timeline"], text.first(tables.get("headline", ())))
+    marks = changes(tables)
+    kinds = [kind for kind in _CHANGES if any(mark["kind"] == kind for mark in marks)]
+    colour = _colours("what", [*_LOSSES, *kinds], [*_LOSSES.values(), *(_CHANGES[kind] for kind in kinds)])
+    x = alt.X("at:T", **library.utc_axis())
+    bars = (
+        alt.Chart(library.named("pieces"))
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="end:T",
+            y=alt.Y("low:Q", title=None, axis=library.count_axis()),
+            y2="high:Q",
+            color=colour,
         )
     )
-
-
-def _dropped_line(frame: Frame, at: float, share: float, name: str) -> Markup:
-    """A dot at a percentile, a line down from it, and its value."""
-    x, y = frame.x(at), frame.y(share)
-    dot = Markup('<circle class="dot" cx="{}" cy="{}" r="4"/>').format(svg.px(x), svg.px(y))
-    line = svg.path("mark", f"M{svg.px(x)} {svg.px(y)}V{svg.px(frame.bottom)}")
-    end = x > (frame.left + frame.right) / 2
-    label = svg.text_at(
-        x + (-9 if end else 9), y + 20, f"{name}  {svg.seconds(at)}", "label end" if end else "label start"
+    hover = (
+        alt.Chart(library.named("columns"))
+        .mark_rect(opacity=0)
+        .encode(
+            x=x,
+            x2="end:T",
+            tooltip=[
+                alt.Tooltip("from:N", title="from (UTC)"),
+                alt.Tooltip("before:Q", title=_BEFORE, format=","),
+                alt.Tooltip("storm:Q", title=_STORM, format=","),
+                alt.Tooltip("single:Q", title=_SINGLE, format=","),
+                alt.Tooltip("never:Q", title=_NEVER, format=","),
+                alt.Tooltip("ended:Q", title="back or closed", format=","),
+            ],
+        )
     )
-    return line + dot + label
-
-
-# -- a storm --------------------------------------------------------------------------------------
-
-
-def members_of(buckets: Rows) -> list[str]:
-    """The members of a storm in the order of their colours, the others last."""
-    names = {str(bucket["member"]) for bucket in buckets}
-    return [*sorted(names - {OTHERS}), *sorted(names & {OTHERS})]
-
-
-def colour(members: Sequence[str], member: str) -> str:
-    """The class that colours a member."""
-    return "others" if member == OTHERS else f"m{members.index(member)}"
-
-
-def storm(name: str, row: Row, buckets: Rows, marks: Rows) -> Markup:
-    """Attempts and connection setups a second, by member, since the primary was lost."""
-    members = members_of(buckets)
-    title = "Attempts and connection setups a second since the first loss, by member"
-    description = svg.joined(
-        [
-            f"{svg.number(row.get('clients_hit'))} connections lost",
-            f"{svg.number(row.get('attempts'))} attempts",
-            *(f"{mark['event']} after {svg.seconds(mark['second'])}" for mark in marks),
+    parts: list[Any] = [bars, hover.add_params(library.zoom())]
+    if marks:
+        change = alt.Chart(library.data(marks))
+        tooltip = [
+            alt.Tooltip("kind:N"),
+            alt.Tooltip("name:N", title="what"),
+            alt.Tooltip("time:N", title="at (UTC)"),
         ]
-    )
-    columns = {member: [b for b in buckets if b["member"] == member] for member in members}
-
-    def draw(size: Size) -> Markup:
-        return _storm(row, columns, marks, size)
-
-    return svg.chart(name, title, description, draw, *_STORM)
-
-
-def _storm(row: Row, columns: Mapping[str, Rows], marks: Rows, size: Size) -> Markup:
-    buckets = [bucket for rows in columns.values() for bucket in rows]
-    end = max(float(bucket["second"]) + float(bucket["width"]) for bucket in buckets)
-    ticks = svg.steps(end, size.ticks)
-    middle = size.height / 2 + 2
-    panels = (("attempts", 66.0, middle - 22), ("connected", middle + 34, size.height - 42.0))
-    parts: list[Markup] = []
-    captions: list[Markup] = []
-    for (series, top, bottom), title in zip(
-        panels, ("attempts a second", "connection setups a second"), strict=True
-    ):
-        highest = max(_sums(buckets, series).values(), default=0.0)
-        rate = row.get("setup_rate") if series == "connected" else None
-        levels = svg.steps(max(highest, float(rate or 0), 1.0), 3)
-        frame = Frame(_LEFT, size.width - _RIGHT, top, bottom, max(end, ticks[-2]), levels[-1])
         parts += [
-            svg.y_axis(frame, [(level, svg.number(level)) for level in levels]),
-            *_stack(frame, columns, series),
+            change.mark_rule(strokeWidth=2, strokeDash=[4, 3], clip=True).encode(
+                x=x, color=colour, tooltip=tooltip
+            ),
+            change.mark_point(filled=True, size=130, shape="diamond", opacity=1).encode(
+                x=x, y=alt.value(0), color=colour, tooltip=tooltip
+            ),
         ]
-        captions.append(svg.text_at(0, top - 14, title, "caption start"))
-        if rate:
-            parts.append(_rate_line(frame, float(rate)))
-    ticks = [tick for tick in ticks if tick <= frame.x_max]
-    top_of_all = Frame(frame.left, frame.right, 66, frame.bottom, frame.x_max, 1)
-    parts.append(svg.x_axis(frame, [(at, f"{at:g} s") for at in ticks], unit="since the first loss"))
-    parts += _marks(top_of_all, marks) + captions
-    if size is _STORM[0]:  # a finger does not hover
-        parts += _hits(top_of_all, buckets)
-    return Markup().join(parts)
+    described = [_described(row) for row in rows]
+    return library.figure(*parts, height=230, pieces=_stacked(rows), columns=described)
 
 
-def _sums(buckets: Rows, series: str) -> dict[float, float]:
-    """Rate of all members together, by second."""
-    sums: dict[float, float] = {}
-    for bucket in buckets:
-        at = float(bucket["second"])
-        sums[at] = sums.get(at, 0.0) + float(bucket[series]) / float(bucket["width"])
-    return sums
+def columns(rows: Rows, period: Row) -> list[dict[str, Any]]:
+    """The columns of the whole period, with who was away before each: also those in which nothing happened.
+
+    :param period: has ``first_at`` and ``last_at``; without them it is from the first row to the last.
+    """
+    if not rows:
+        return []
+    width = int(rows[0]["width"])
+    by_start = {int(row["at"]): row for row in rows}
+    ends = [*by_start, *(_unix_time(period[name]) for name in ("first_at", "last_at") if period.get(name))]
+    found, before = [], 0
+    for at in range(int(min(ends) // width * width), int(max(ends)) + 1, width):
+        row: Row = by_start.get(at, {})
+        lost, storm, never, ended = (int(row.get(name) or 0) for name in _COUNTS)
+        counts = {
+            "before": before,
+            "storm": storm,
+            "single": lost - storm - never,
+            "never": never,
+            "ended": ended,
+        }
+        found.append({"at": at, "width": width, **counts})
+        before += lost - ended
+    return found[:MOST]
 
 
-def _stack(frame: Frame, columns: Mapping[str, Rows], series: str) -> list[Markup]:
-    """A silhouette for each member, on top of those before it; the highest is drawn first, behind all."""
-    heights: dict[float, float] = {}
-    layers = []
-    members = list(columns)
-    for member, rows in columns.items():
-        for bucket in rows:
-            at, width = float(bucket["second"]), float(bucket["width"])
-            heights[at] = heights.get(at, 0.0) + float(bucket[series]) / width
-        layers.append(
-            svg.path(f"fill {colour(members, member)}", silhouette(frame, heights, rows[0]["width"]))
-        )
-    return layers[::-1]
+def _stacked(rows: Rows) -> list[dict[str, Any]]:
+    """A piece for each kind of those that are away, on top of the ones before."""
+    made = []
+    for row in rows:
+        high = 0
+        for name, column in zip(_LOSSES, _PIECES, strict=True):
+            low, high = high, high + row[column]
+            if high > low:
+                made.append({**_extent(row), "what": name, "low": low, "high": high})
+    return made
 
 
-def silhouette(frame: Frame, heights: Mapping[float, float], width: float) -> str:
-    """The outline of columns side by side; most of a report's bytes are these."""
-    ground = svg.px(frame.bottom)
-    data, end, level = f"M{svg.px(frame.left)} {ground}", svg.px(frame.left), ground
-    for at, height in sorted(heights.items()):
-        left, top = svg.px(frame.x(at)), svg.px(frame.y(height))
-        if left != end and level != ground:
-            data, level = f"{data}H{end}V{ground}", ground
-        if top != level:
-            data, level = f"{data}H{left}V{top}", top
-        end = svg.px(min(frame.x(at + width), frame.right))
-    return f"{data}H{end}V{ground}Z"
+def _described(row: Row) -> dict[str, Any]:
+    return {
+        **_extent(row),
+        "from": _moment(row["at"]),
+        **{name: row[name] for name in (*_PIECES, "ended")},
+    }
 
 
-def _column(frame: Frame, at: float, width: float, high: float) -> str:
-    left, right = frame.x(at), frame.x(at + width)
-    ground = svg.px(frame.bottom)
-    return f"M{svg.px(left)} {ground}V{svg.px(frame.y(high))}h{svg.px(right - left - 1)}V{ground}Z"
+def _extent(row: Row) -> dict[str, int]:
+    return {"at": row["at"] * 1000, "end": (row["at"] + row["width"]) * 1000}
 
 
-def _rate_line(frame: Frame, rate: float) -> Markup:
-    y = frame.y(rate)
-    line = svg.path("mark", f"M{svg.px(frame.left)} {svg.px(y)}H{svg.px(frame.right)}")
-    return line + svg.text_at(frame.right, y - 5, f"highest setup rate {svg.number(rate)}/s", "label end")
-
-
-def _marks(frame: Frame, marks: Rows) -> list[Markup]:
-    """The primary's death at 0, and the first sign of its return that there is."""
-    found = {mark["event"]: mark for mark in marks}
-    parts = [_mark(frame, 0.0, "primary lost", 12)]
-    if "promoted" in found:
-        mark = found["promoted"]
-        parts.append(_mark(frame, mark["second"], f"{mark['member'] or 'a member'} promoted", 27))
-    elif "first back" in found:
-        parts.append(_mark(frame, found["first back"]["second"], "first client back", 27))
-    return parts
-
-
-def _mark(frame: Frame, second: float, label: str, y: float) -> Markup:
-    x = frame.x(max(second, 0.0))
-    end = x > (frame.left + frame.right) / 2
-    line = svg.path("event", f"M{svg.px(x)} {svg.px(y - 9)}V{svg.px(frame.bottom)}")
-    text = f"{label[:40]}, {svg.seconds(second)}" if second else label
-    return line + svg.text_at(x + (-5 if end else 5), y, text, "label end" if end else "label start")
-
-
-def _hits(frame: Frame, buckets: Rows) -> list[Markup]:
-    """A tooltip over each bucket: its values."""
-    attempts, connected = _sums(buckets, "attempts"), _sums(buckets, "connected")
-    widths = {float(bucket["second"]): float(bucket["width"]) for bucket in buckets}
-    rect = Markup('<rect class="hit" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')
-    return [
-        rect.format(
-            svg.px(frame.x(at)),
-            svg.px(frame.top),
-            svg.px(frame.x(at + width) - frame.x(at)),
-            svg.px(frame.bottom - frame.top),
-            f"{at:.1f} s: {svg.number(attempts[at])} attempts/s, {svg.number(connected[at])} setups/s",
-        )
-        for at, width in sorted(widths.items())
+def changes(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
+    """Promotions and deploys as the timeline marks them."""
+    promoted = [
+        (row, "promotion", f"generation {row['generation']}, {text.label(row.get('endpoint'))}")
+        for row in tables.get("promotions", ())
     ]
+    deployed = [
+        (row, "deploy", f"{text.label(row.get('service'))} {text.label(row['value'])}")
+        for row in tables.get("deploys", ())
+    ]
+    marks: list[dict[str, Any]] = [
+        {
+            "at": _unix_time(row["at"]) * 1000,
+            "time": text.minute(row["at"]),
+            "kind": kind,
+            "what": kind,
+            "name": name,
+        }
+        for row, kind, name in (*promoted, *deployed)
+        if row.get("at")
+    ]
+    return sorted(marks, key=lambda mark: mark["at"])[-MARKS:]
 
 
-# -- jitter ---------------------------------------------------------------------------------------
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def jitter(name: str, cells: Rows) -> Markup:
-    """How the delays of one strategy spread below the base they were drawn under."""
-    total = sum(int(cell["delays"]) for cell in cells)
-    description = f"{svg.number(total)} delays; the ideal is the dashed line"
-    title = "Delays by their share of the base"
-    return svg.chart(name, title, description, lambda size: _jitter(cells, total, size), *_JITTER)
+def _unix_time(shown: str) -> float:
+    return datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
 
 
-def _jitter(cells: Rows, total: int, size: Size) -> Markup:
-    shares = [int(cell["delays"]) / max(total, 1) for cell in cells]
-    ideals = [float(cell["ideal"]) / max(total, 1) for cell in cells if cell.get("ideal") is not None]
-    levels = svg.steps(max(*shares, *ideals, 0.01), 4)
-    frame = Frame(_LEFT, size.width - _RIGHT, 14, size.height - 42, 1.0, levels[-1])
-    width = 1 / len(cells)
-    columns = "".join(
-        _column(frame, float(cell["ratio_from"]), width, share)
-        for cell, share in zip(cells, shares, strict=True)
+def _colours(field: str, names: Iterable[str], colours: list[str], **options: Any) -> alt.Color:
+    scale = alt.Scale(domain=list(names), range=colours)
+    return alt.Color(f"{field}:N", scale=scale, legend=library.legend(**options))
+
+
+# -- who was hit ----------------------------------------------------------------------------------
+
+
+def attributes(rows: Rows) -> dict[str, list[Row]]:
+    """The rows of each attribute that has several values, those with the most away and hit first."""
+    found: dict[str, list[Row]] = {}
+    for row in sorted(
+        rows, key=lambda row: (-row["away"], -row["hit"], -row["connections"], str(row["value"]))
+    ):
+        found.setdefault(row["attribute"], []).append(row)
+    return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def value_of(row: Row) -> str:
+    """The value of a row, or what it stands for instead."""
+    if row["value"] is not None:
+        return text.label(row["value"])
+    return f"({text.number(row['values'])} others)" if row.get("values") else "(not given)"
+
+
+def hit(values: Rows) -> library.Figure:
+    """A bar for each value of an attribute: connections away, hit and back, not hit."""
+    rows = [
+        {
+            "value": value_of(row),
+            "state": state,
+            "count": count,
+            "order": order,
+            "away": row["away"],
+            "hit": row["hit"],
+            "connections": row["connections"],
+        }
+        for row in values[:VALUES]
+        for order, (state, count) in enumerate(
+            zip(
+                _STATES, (row["away"], row["hit"] - row["away"], row["connections"] - row["hit"]), strict=True
+            )
+        )
+        if count > 0
+    ]
+    named = list(dict.fromkeys(row["value"] for row in rows))
+    bars: alt.Chart = (
+        alt.Chart(library.named("bars"))
+        .mark_bar()
+        .encode(
+            x=alt.X("count:Q", title="connections", axis=library.count_axis()),
+            y=alt.Y("value:N", sort=named, title=None, axis=_names()),
+            color=_colours("state", _STATES, [library.BAD, library.COLOURS[1], library.OTHER], columns=3),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("value:N"),
+                *(alt.Tooltip(f"{name}:Q", format=",") for name in ("connections", "hit", "away")),
+            ],
+        )
     )
-    parts = [
-        svg.y_axis(frame, [(level, svg.percent(round(level, 6))) for level in levels]),
-        svg.path("fill m0", columns),
-        svg.x_axis(
-            frame, [(at, f"{at:g}") for at in (0, 0.25, 0.5, 0.75, 1)], unit="delay as a share of its base"
-        ),
+    return library.figure(bars, height=_BAR * max(len(named), 1), bars=rows)
+
+
+def _names() -> alt.Axis:
+    return alt.Axis(labelLimit=130, labelPadding=6)
+
+
+# -- how long -------------------------------------------------------------------------------------
+
+
+def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
+    """The share of the outages that had ended, by downtime; a former run's beside it."""
+    runs = [("this run", now), *([("former run", before)] if before else [])]
+    rows = [
+        {"run": name, "downtime": max(float(point["downtime"]), 0.001), "share": float(point["share"])}
+        for name, points in runs
+        for point in _thin([each for each in points if each["downtime"] is not None])
     ]
-    if ideals:
-        y = frame.y(ideals[0])
-        parts.append(svg.path("ideal", f"M{svg.px(frame.left)} {svg.px(y)}H{svg.px(frame.right)}"))
-    return Markup().join(parts)
+    names = [name for name, _ in runs]
+    seconds = alt.Axis(labelExpr=_SECONDS, labelOverlap=True, values=_ticks(rows))
+    x = alt.X("downtime:Q", scale=alt.Scale(type="log", nice=False), title="downtime", axis=seconds)
+    y = alt.Y("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5))
+    hover = [
+        alt.Tooltip("run:N"),
+        alt.Tooltip("downtime:Q", title="downtime, s"),
+        alt.Tooltip("share:Q", format=".2%"),
+    ]
+    base = alt.Chart(library.named("points"))
+    line = base.mark_line(interpolate="step-after", strokeWidth=2).encode(
+        x=x, y=y, color=_colours("run", names, ["var(--accent)", "var(--others)"][: len(names)])
+    )
+    dots = base.mark_point(filled=True, size=200, opacity=0).encode(x=x, y=y, tooltip=hover)
+    parts: list[Any] = [line, dots.add_params(library.zoom())]
+    marks = [
+        {
+            "name": f"{rank} {findings.downtime(headline, rank)}",
+            "downtime": max(headline[rank], 0.001),
+            "share": share,
+        }
+        for rank, share in (("p50", 0.5), ("p99", 0.99))
+        if headline.get(rank) is not None and not headline.get(f"{rank}_is_bound")
+    ]
+    if marks:
+        mark = alt.Chart(library.data(marks))
+        parts += [
+            mark.mark_point(filled=True, size=70, color="var(--accent)", opacity=1, clip=True).encode(
+                x=x, y=y
+            ),
+            mark.mark_text(align="right", baseline="top", dx=-8, dy=6, fontWeight=600, clip=True).encode(
+                x=x, y=y, text="name:N"
+            ),
+        ]
+    return library.figure(*parts, height=250, points=rows)
+
+
+def _ticks(rows: Rows) -> list[float]:
+    """1, 2 and 5 of each power of ten."""
+    powers = range(-3, math.ceil(math.log10(max((row["downtime"] for row in rows), default=1.0))) + 1)
+    return [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+
+
+_SECONDS = (
+    "datum.value < 1 ? format(datum.value * 1000, '~r') + ' ms' : "
+    "datum.value < 120 ? format(datum.value, '~r') + ' s' : "
+    "datum.value < 7200 ? format(datum.value / 60, '.3~r') + ' min' : "
+    "format(datum.value / 3600, '.3~r') + ' h'"
+)
+
+
+def _thin(points: Rows) -> Rows:
+    return [*points[:: len(points) // POINTS + 1], *points[-1:]]
+
+
+# -- why ------------------------------------------------------------------------------------------
+
+
+def failures(rows: Rows) -> library.Figure:
+    """Failed attempts by endpoint, coloured by reason.
+
+    :param rows: of ``findings.failures``.
+    """
+    endpoints = _largest(rows, "endpoint", ENDPOINTS)
+    errors = _largest(rows, "error", ERRORS)
+    sums: dict[tuple[str, str], int] = {}
+    for row in rows:
+        if row["endpoint"] in endpoints:
+            cell = (row["endpoint"], row["error"] if row["error"] in errors else OTHERS)
+            sums[cell] = sums.get(cell, 0) + row["failures"]
+    shown = [
+        {"endpoint": text.label(name), "error": text.label(error), "failures": count}
+        for (name, error), count in sums.items()
+    ]
+    names = [text.label(error) for error in errors] + (
+        [OTHERS] if any(row["error"] == OTHERS for row in shown) else []
+    )
+    colours = [*library.COLOURS[: len(errors)], library.OTHER][: len(names)]
+    bars: alt.Chart = (
+        alt.Chart(library.named("bars"))
+        .mark_bar()
+        .encode(
+            x=alt.X("failures:Q", title="failed attempts", axis=library.count_axis()),
+            y=alt.Y("endpoint:N", sort=[text.label(name) for name in endpoints], title=None, axis=_names()),
+            color=_colours("error", names, colours),
+            tooltip=[
+                alt.Tooltip("endpoint:N"),
+                alt.Tooltip("error:N"),
+                alt.Tooltip("failures:Q", format=","),
+            ],
+        )
+    )
+    return library.figure(bars, height=_BAR * max(len(endpoints), 1), bars=shown)
+
+
+def _largest(rows: Rows, name: str, limit: int) -> list[str]:
+    order = sorted(rows, key=lambda row: row[name])
+    sums = {
+        key: sum(row["failures"] for row in group)
+        for key, group in itertools.groupby(order, lambda row: row[name])
+    }
+    return sorted(sums, key=lambda key: (-sums[key], key))[:limit]

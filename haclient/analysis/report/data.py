@@ -13,29 +13,21 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.report import lag
-from haclient.analysis.report.charts import OTHERS
+from haclient.analysis.report import lag, period, storm_rows
 from haclient.analysis.tables.alarms import urgency
 from haclient.analysis.tables.rollup import materialize
 from haclient.analysis.thresholds import BOUNDS
 from haclient.telemetry.schema import Kind
 
 Rows = Sequence[Mapping[str, Any]]
-
-STORMS = 3
-"""Storms that are drawn; the table of storms has more."""
-
-BUCKETS = 120
-"""Columns of a storm's drawing: more than two pixels each on a phone."""
-
-MEMBERS = 5
-"""Members with a colour of their own in a storm's drawing; more are hard to distinguish."""
 
 ROWS = {
     "storms": 20,
@@ -57,38 +49,48 @@ _HEADLINE = {
 }
 """Metrics of the headline, by their names there."""
 
+_EACH_ITS_OWN = ("service.instance.id", "k8s.pod.name")
+"""Attributes with a value for each process: they group nothing."""
+
 _ECDF_PER_DECADE = 60
 _SHORTEST = 0.001  # s; what is shorter is drawn there
 _BINS = 20
-_REASONS = 6
-_DRAWN = (
-    0.99  # of the connection setups: a straggler an hour later must not squeeze the storm into one column
-)
-_MARGIN = 1.25  # what is drawn beyond them
 
 
 def report_tables(
-    tables: Mapping[str, DataFrame], events: DataFrame, summary: Mapping[str, float | None]
+    tables: Mapping[str, DataFrame], events: DataFrame, summary: Mapping[str, float | None], hit_by: Rows
 ) -> dict[str, Rows]:
     """Everything that ``render`` takes, collected.
 
     :param tables: as ``tables.all_tables`` gives them, best read back from where they were stored.
     :param events: the lines that they were made from.
     :param summary: of the tables.
+    :param hit_by: the rows of that table.
     """
-    largest = materialize(biggest(tables["storms"]))
+    episodes = tables["episodes"]
+    groups = collect(period.groups(episodes))
+    rows: dict[str, Rows] = {name: [row for row in groups if row["grouped"] == name] for name in period.BY}
+    everyone: Mapping[str, Any] = next((row for row in groups if row["grouped"] == "everyone"), {})
+    rows |= {"summary": [summary], "headline": [headline(everyone, summary)], "hit": hit(rows, hit_by)}
+    seconds = period.width(*(_unix_time(everyone.get(name)) for name in ("first_at", "last_at")))
+    largest = materialize(storm_rows.biggest(tables["storms"]))
     of_largest = tables["storm_timeline"].join(sf.broadcast(largest), "storm_id", "left_semi")
-    drawn = materialize(timeline(materialize(of_largest), largest))
+    drawn = materialize(storm_rows.timeline(materialize(of_largest), largest))
     frames = {
-        "headline": headline(tables["episodes"], summary),
-        "ecdf": ecdf(tables["episodes"]),
+        "timeline": period.columns(episodes, tables["storms"], seconds),
+        "promotions": period.promotions(episodes),
+        "deploys": period.deploys(episodes, tables["resources"]),
+        "away": period.unrecovered(episodes),
+        "lost_reasons": period.lost_reasons(episodes),
+        "ecdf": ecdf(episodes),
         "storm_timeline": drawn,
-        "storm_marks": marks(events, largest, drawn),
-        "storm_reasons": reasons(tables["storm_reasons"], largest),
+        "storm_marks": storm_rows.marks(events, largest, drawn),
+        "storm_reasons": storm_rows.reasons(tables["storm_reasons"], largest),
         "jitter_histogram": jitter_histogram(events),
     }
     frames |= {name: first_rows(tables[name], name) for name in ROWS}
-    rows: dict[str, Rows] = {name: collect(frame) for name, frame in frames.items()}
+    rows |= {name: collect(frame) for name, frame in frames.items()}
+    rows["timeline"] = [{**row, "width": seconds} for row in rows["timeline"]]
     counted = (*ROWS, "quarantine", "site_lag")
     counts = collect(totals({name: tables[name] for name in counted if name in tables}))
     if any(row["table"] == "site_lag" and row["rows"] for row in counts):
@@ -96,6 +98,35 @@ def report_tables(
         counts = [*counts, {"table": "sites", "rows": streams[0]["streams"]}]
     rows["totals"] = counts
     return rows
+
+
+def hit(groups: Mapping[str, Rows], hit_by: Rows) -> Rows:
+    """Who was hit, by the values of what the fleet is grouped by: ``hit_by``, and the clusters.
+
+    Columns: ``attribute``, ``value`` (null: ``values`` others together, or those without it),
+    ``connections``, ``hit`` and ``away``; a connection that never connected is both.
+    """
+    clusters = [
+        {
+            "attribute": "cluster",
+            "value": row["cluster"],
+            "values": 1 if row["cluster"] is not None else 0,
+            "connections": row["connections"],
+            "hit": row["clients_hit"],
+            "away": row["away"],
+        }
+        for row in groups["cluster"]
+    ]
+    others = [
+        {
+            **{name: row[name] for name in ("attribute", "value", "values", "connections")},
+            "hit": row["connections_hit"] + row["never_connected"],
+            "away": sum(row[name] for name in ("open", "silent", "gave_up", "never_connected")),
+        }
+        for row in hit_by
+        if row["attribute"] not in _EACH_ITS_OWN
+    ]
+    return [*clusters, *others]
 
 
 def totals(tables: Mapping[str, DataFrame]) -> DataFrame:
@@ -116,6 +147,11 @@ def collect(frame: DataFrame) -> Rows:
     return [row.asDict(recursive=True) for row in frame.select(*columns).collect()]
 
 
+def _unix_time(text: str | None) -> float:
+    """Seconds since the epoch of a time that was collected."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() if text else 0.0
+
+
 def first_rows(frame: DataFrame, table: str) -> DataFrame:
     """The rows of ``table`` that are shown, the most important first."""
     order: Mapping[str, tuple[Column, ...]] = {
@@ -134,23 +170,23 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
     return frame.orderBy(*order[table]).limit(ROWS[table])
 
 
-def headline(episodes: DataFrame, summary: Mapping[str, float | None]) -> DataFrame:
-    """One row: how many outages, whom they hit, how long they took.
+def former_ecdf(spark: SparkSession, folder: Path | None) -> Rows:
+    """The curve of a former run; empty where its table of episodes is not in its folder."""
+    table = None if folder is None else folder / "tables" / "episodes"
+    if table is None or not table.is_dir():
+        return []
+    episodes = spark.read.parquet(str(table.resolve()))
+    known = {"downtime", "longer_than", "first_connect"} <= set(episodes.columns)
+    return collect(ecdf(episodes)) if known else []
 
+
+def headline(everyone: Mapping[str, Any], summary: Mapping[str, float | None]) -> dict[str, Any]:
+    """How many outages, whom they hit, how long they took.
+
+    :param everyone: the fleet's row of ``period.services``.
     :param summary: of the same episodes.
     """
-    clients = episodes.groupBy("client_id", "connection").agg(
-        sf.min("began_at").alias("first_at"),
-        sf.max(sf.coalesce("back_at", "began_at")).alias("last_at"),
-        sf.max(~sf.col("first_connect")).alias("hit"),
-    )
-    counted = clients.agg(
-        sf.min("first_at").alias("first_at"),
-        sf.max("last_at").alias("last_at"),
-        sf.count("*").alias("connections"),
-        sf.count_if("hit").alias("clients_hit"),
-    )
-    return counted.select("*", *(sf.lit(summary[metric]).alias(name) for name, metric in _HEADLINE.items()))
+    return {**everyone, **{name: summary[metric] for name, metric in _HEADLINE.items()}}
 
 
 def ecdf(episodes: DataFrame) -> DataFrame:
@@ -212,106 +248,4 @@ def jitter_histogram(events: DataFrame) -> DataFrame:
             ideal.alias("ideal"),
         )
         .orderBy("strategy", "ratio_from")
-    )
-
-
-def biggest(storms: DataFrame) -> DataFrame:
-    """The storms that are drawn."""
-    order = (sf.desc("clients_hit"), sf.desc("attempts"), sf.asc("storm_id"))
-    return storms.orderBy(*order).limit(STORMS).select("storm_id", "cluster", "started_at", "ended_at")
-
-
-def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
-    """What is drawn of the biggest storms: at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
-
-    Columns: storm_id, second (start of the bucket), width (s), member, attempts, failures, connected.
-    The drawing ends a little after 99 % of the connection setups.
-    """
-    buckets = storm_timeline.join(sf.broadcast(largest.select("storm_id")), "storm_id").withColumn(
-        "member", sf.concat_ws(":", "server_address", "server_port")
-    )
-    width = sf.greatest(sf.lit(1), sf.ceil(sf.col("end") * 10 / BUCKETS))
-    framed = (
-        buckets.join(sf.broadcast(_drawn_until(buckets)), "storm_id")
-        .where("second < end")
-        .withColumn("tenths", width)
-    )
-    coloured = framed.join(sf.broadcast(_coloured(framed)), ["storm_id", "member"], "left").withColumn(
-        "member", sf.coalesce("colour", sf.lit(OTHERS))
-    )
-    bucket = sf.floor(sf.rint(sf.col("second") * 10) / sf.col("tenths")) * sf.col("tenths") / 10
-    return (
-        coloured.groupBy("storm_id", bucket.alias("second"), (sf.col("tenths") / 10).alias("width"), "member")
-        .agg(*(sf.sum(name).alias(name) for name in ("attempts", "failures", "connected")))
-        .orderBy("storm_id", "second", "member")
-    )
-
-
-def _drawn_until(buckets: DataFrame) -> DataFrame:
-    """Per storm the second where its drawing ends."""
-    storm = Window.partitionBy("storm_id")
-    so_far = sf.sum("connected").over(storm.orderBy("second"))
-    share = so_far / sf.nullif(sf.sum("connected").over(storm), sf.lit(0))
-    seconds = buckets.select("storm_id", "second", share.alias("share"))
-    back = sf.min(sf.when(sf.col("share") >= _DRAWN, sf.col("second")))
-    last = sf.max("second") + 0.1
-    end = sf.coalesce(sf.least(last, (back + 0.1) * _MARGIN), last)
-    return seconds.groupBy("storm_id").agg(end.alias("end"))
-
-
-def _coloured(buckets: DataFrame) -> DataFrame:
-    """The members with the most attempts and connection setups of each storm."""
-    busy = buckets.groupBy("storm_id", "member").agg(
-        (sf.sum("attempts") + sf.sum("connected")).alias("busy"),
-    )
-    rank = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("busy"), "member"))
-    return (
-        busy.withColumn("rank", rank)
-        .where(sf.col("rank") <= MEMBERS)
-        .select("storm_id", "member", sf.col("member").alias("colour"))
-    )
-
-
-def marks(events: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
-    """The primary's return in the biggest storms: storm_id, second, event, member.
-
-    ``promoted`` is a member's own line, where the members write telemetry; ``first back`` is the first
-    bucket with a connection setup.  The primary's death is second 0, the first loss.
-    """
-    storms = sf.broadcast(largest.withColumnRenamed("cluster", "in_cluster"))
-    promoted = events.where((sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")).join(
-        storms,
-        sf.col("cluster").eqNullSafe(sf.col("in_cluster"))
-        & sf.col("t").between(sf.col("started_at"), sf.coalesce("ended_at", sf.col("t"))),
-    )
-    second = sf.col("t").cast("double") - sf.col("started_at").cast("double")
-    first = promoted.groupBy("storm_id").agg(sf.min(sf.struct(second.alias("second"), "member")).alias("at"))
-    back = drawn.where("connected > 0").groupBy("storm_id").agg(sf.min("second").alias("second"))
-    return (
-        first.select("storm_id", "at.second", sf.lit("promoted").alias("event"), "at.member")
-        .unionByName(
-            back.select(
-                "storm_id",
-                "second",
-                sf.lit("first back").alias("event"),
-                sf.lit(None).cast("string").alias("member"),
-            )
-        )
-        .orderBy("storm_id", "second", "event")
-    )
-
-
-def reasons(storm_reasons: DataFrame, largest: DataFrame) -> DataFrame:
-    """Failures of the biggest storms by reason, the most frequent first."""
-    sums = (
-        storm_reasons.join(sf.broadcast(largest.select("storm_id")), "storm_id")
-        .groupBy("storm_id", "error_type")
-        .agg(sf.sum("failures").alias("failures"))
-    )
-    rank = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("failures"), "error_type"))
-    return (
-        sums.withColumn("rank", rank)
-        .where(sf.col("rank") <= _REASONS)
-        .drop("rank")
-        .orderBy("storm_id", sf.desc("failures"), "error_type")
     )

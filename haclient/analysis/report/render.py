@@ -4,15 +4,13 @@ Rules
 -----
 * Everything in a table comes from telemetry, and so from anyone who may connect: it is escaped, cut to a
   bearable length, and never part of a script, a style or an address.
-* The page asks for nothing from anywhere; its own policy forbids it, and names its one script by hash.
-* It can be read without that script, which only switches between light and dark.
+* The page asks for nothing from anywhere; its own policy forbids it, and names its scripts by hash.
+* What the charts show is in text and tables as well, which need no script.
 * It stays below ``LIMIT`` however long the strings and however many the rows that it is given.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -22,11 +20,12 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from haclient.analysis.report import charts, lag_charts, text
+from haclient.analysis.report import actions, baseline, charts, detail_charts, findings, library, text
+from haclient.analysis.report.queries import queries
 from haclient.analysis.report.text import Row, Rows
 
-LIMIT = 300_000
-"""Bytes of a report."""
+LIMIT = 1_500_000
+"""Bytes of a report; the charting library is 0.9 million of them."""
 
 _STORMS = 3
 _TABLES = {
@@ -37,64 +36,90 @@ _TABLES = {
     "alarms": 50,
     "advice": 20,
     "sites": 12,
+    "away": 20,
+    "service": 20,
+    "lost_reasons": 20,
+    "actions": 40,
+    "hit": 400,
+    "deploys": 30,
+    "promotions": 30,
 }
+_MOST = 3000  # rows of any table that are looked at
 _HALVED = 6  # times that the rows are halved until the page is small enough
-_POINTS = 400
 _COLUMNS = 120
 _BUCKETS = 720  # rows of a storm's timeline: 120 columns of six colours
+_ATTRIBUTES = 8  # that have a chart
 
 
-def render(tables: Mapping[str, Rows], *, title: str, generated_at: datetime) -> str:
+def render(tables: Mapping[str, Rows], *, title: str, generated_at: datetime, slo: float = 0.999) -> str:
     """The report as HTML.
 
     :param tables: as ``data.report_tables`` gives them; a table that is missing is taken for empty.
     :param title: what was looked at, for the top of the page.
     :param generated_at: when the analysis ran.
+    :param slo: share of the time that connections should be usable, from 0 to 1.
     """
     page = ""
+    known = {name: [_lenient(row) for row in rows[:_MOST]] for name, rows in tables.items()}
+    given: dict[str, Rows] = {**known, "actions": actions.actions(known)}
     for halved in range(_HALVED):
-        shown = {
-            name: [_lenient(row) for row in list(tables.get(name, ()))[: limit >> halved]]
-            for name, limit in _TABLES.items()
-        }
-        page = _render(tables, shown, title, generated_at)
+        shown = {name: given.get(name, ())[: limit >> halved] for name, limit in _TABLES.items()}
+        page = _render(given, shown, title, generated_at, slo)
         if len(page.encode()) < LIMIT:
             break
     return page
 
 
-def _render(tables: Mapping[str, Rows], shown: Mapping[str, Rows], title: str, generated_at: datetime) -> str:
+def _render(
+    tables: Mapping[str, Rows], shown: Mapping[str, Rows], title: str, generated_at: datetime, slo: float
+) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= text.FILTERS
-    headline = _lenient(text.first(tables.get("headline", ())))
+    headline = text.first(tables.get("headline", ())) or _lenient({})
+    former = text.first(tables.get("baseline", ()))
+    compared = baseline.compared(text.first(tables.get("summary", ())), former["summary"]) if former else []
     totals = {row["table"]: row["rows"] for row in tables.get("totals", ())}
     counts = {name: max(totals.get(name, 0), len(tables.get(name, ()))) for name in shown}
-    script = _text("theme.js")
-    return environment.from_string(_text("template.html.j2")).render(
+    drawn: dict[str, Any] = {}
+    parts: dict[str, Any] = {
+        "storm_charts": _storms(tables, shown["storms"], drawn),
+        "lags": _lags(shown["sites"], drawn),
+        "histograms": _histograms(tables.get("jitter_histogram", ()), drawn),
+        "attributes": _attributes(shown["hit"], drawn),
+    }
+    _answers(tables, headline, former, drawn)
+    width = int(text.first(tables.get("timeline", ())).get("width") or 60)
+    scripts = library.scripts(drawn)
+    return environment.from_string(_template()).render(
         title=title,
         generated_at=f"{generated_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
-        style=Markup(_text("style.css")),  # noqa: S704 - a file of this package
-        script=Markup(script),  # noqa: S704 - a file of this package
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=Markup(library.style()),  # noqa: S704 - a file of this package
+        policy=library.policy(),
+        scripts=scripts,
+        drawn=drawn,
         headline=headline,
-        summary=text.summary(headline),
-        tiles=text.tiles(headline, counts["alarms"]),
+        answers=findings.answers(tables, compared, tables["actions"], slo),
         hidden={name: counts[name] - len(rows) for name, rows in shown.items()},
         quarantined=totals.get("quarantine", 0),
-        ecdf=_ecdf(tables.get("ecdf", ()), headline),
-        drawn=_storms(tables, shown["storms"]),
-        lags=_lags(shown["sites"]),
-        levels=[(colour, level) for level, colour in reversed(lag_charts.LEVELS)],
-        histograms=_histograms(tables.get("jitter_histogram", ())),
+        width=width,
+        slo=slo,
+        budgets=findings.budgets([headline, *shown["service"]], slo) if headline["connections"] else [],
+        former=former,
+        compared=compared,
+        results=findings.RESULTS,
+        meanings=findings.MEANINGS,
+        when=actions.SEVERITIES,
+        queries=queries(width=width, slo=slo, baseline=former.get("folder") or "FORMER"),
         **shown,
+        **parts,
     )
 
 
-def _text(name: str) -> str:
+def _template() -> str:
     """A file of this package, also from within a zip."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return files(__package__).joinpath("template.html.j2").read_text(encoding="utf-8")
 
 
 def _lenient(row: Row) -> Row:
@@ -102,53 +127,85 @@ def _lenient(row: Row) -> Row:
     return defaultdict(lambda: None, row)
 
 
-def _ecdf(points: Rows, headline: Row) -> Markup | None:
-    points = [point for point in points if point["downtime"] is not None]
-    thin = points[:: len(points) // _POINTS + 1]
-    return charts.ecdf([*thin, *points[-1:]], headline) if points else None
+def _answers(tables: Mapping[str, Rows], headline: Row, former: Row, drawn: dict[str, Any]) -> None:
+    """The charts of the answers; what there is nothing to draw of is left out."""
+    if tables.get("timeline"):
+        drawn["chart-timeline"] = charts.timeline(tables)
+    points = [point for point in tables.get("ecdf", ()) if point["downtime"] is not None]
+    if points:
+        drawn["chart-ecdf"] = charts.ecdf(points, former.get("ecdf") or [], headline)
+    failed = findings.failures(tables.get("members", ()))
+    if failed:
+        drawn["chart-failures"] = charts.failures(failed)
 
 
-def _storms(tables: Mapping[str, Rows], storms: Rows) -> list[dict[str, Any]]:
-    """The storms that are drawn, each with its chart and what belongs beside it."""
-    drawn: list[dict[str, Any]] = []
-    for number, storm in enumerate(storms):
+def _attributes(rows: Rows, drawn: dict[str, Any]) -> list[dict[str, Any]]:
+    """The attributes that are drawn: name, id of the chart, and how many values have no bar."""
+    found = []
+    for number, (name, values) in enumerate(list(charts.attributes(rows).items())[:_ATTRIBUTES]):
+        element = f"chart-hit-{number}"
+        drawn[element] = charts.hit(values)
+        found.append({"name": name, "chart": element, "hidden": len(values) - charts.VALUES})
+    return found
+
+
+def _storms(tables: Mapping[str, Rows], storms: Rows, drawn: dict[str, Any]) -> list[dict[str, Any]]:
+    """The storms that are drawn, each with its charts and what belongs beside them."""
+    found: list[dict[str, Any]] = []
+    for storm in storms:
         buckets, marks, reasons = (
             [row for row in tables.get(name, ()) if row["storm_id"] == storm["storm_id"]]
             for name in ("storm_timeline", "storm_marks", "storm_reasons")
         )
-        if buckets and len(drawn) < _STORMS:
-            drawn.append(
-                {
-                    "row": storm,
-                    "chart": charts.storm(f"storm-{number}", storm, buckets[:_BUCKETS], marks[:2]),
-                    "legend": _legend(buckets[:_BUCKETS]),
-                    "reasons": reasons[:6],
-                    "after": text.not_drawn(storm, buckets[:_BUCKETS]),
-                }
-            )
-    return drawn
+        if not buckets or len(found) >= _STORMS:
+            continue
+        panels = []
+        for series, name in detail_charts.SERIES:
+            element = f"chart-storm-{len(found)}-{series}"
+            drawn[element] = detail_charts.storm(series, storm, buckets[:_BUCKETS], marks[:2])
+            panels.append((name, element))
+        found.append(
+            {
+                "row": storm,
+                "panels": panels,
+                "reasons": reasons[:6],
+                "after": _after(storm, buckets[:_BUCKETS]),
+            }
+        )
+    return found
 
 
-def _legend(buckets: Rows) -> list[tuple[str, str]]:
-    members = charts.members_of(buckets)
-    return [(charts.colour(members, member), member) for member in members]
+def _after(storm: Row, buckets: Rows) -> str:
+    """What of a storm is right of its drawing."""
+    attempts = (storm.get("attempts") or 0) - sum(bucket["attempts"] for bucket in buckets)
+    if attempts <= 0:
+        return ""
+    end = max(bucket["second"] + bucket["width"] for bucket in buckets)
+    return f"After {text.seconds(end)}, not drawn: {text.counted(attempts, 'attempt')}."
 
 
-def _lags(streams: Rows) -> list[tuple[Row, Markup]]:
-    """The streams that are drawn, each with its chart."""
-    drawn = [stream for stream in streams if stream["columns"] and stream["lag_seconds_max"] is not None]
-    return [
-        (stream, lag_charts.lag(f"lag-{number}", stream, stream["columns"][:_COLUMNS]))
-        for number, stream in enumerate(drawn[:_STORMS])
-    ]
+def _lags(streams: Rows, drawn: dict[str, Any]) -> list[tuple[Row, list[str]]]:
+    """The streams that are drawn, each with the ids of its charts."""
+    found: list[tuple[Row, list[str]]] = []
+    for stream in [each for each in streams if each["columns"] and each["lag_seconds_max"] is not None]:
+        if len(found) < _STORMS:
+            elements = []
+            for unit in ("seconds", "events"):
+                if stream[f"lag_{unit}_max"] is not None:
+                    elements.append(f"chart-lag-{len(found)}-{unit}")
+                    drawn[elements[-1]] = detail_charts.lag(unit, stream["columns"][:_COLUMNS])
+            found.append((stream, elements))
+    return found
 
 
-def _histograms(cells: Rows) -> list[tuple[str, Markup]]:
-    """Strategy and chart."""
+def _histograms(cells: Rows, drawn: dict[str, Any]) -> list[tuple[str, str]]:
+    """Strategy, and the id of its chart."""
     strategies: dict[str, list[Row]] = {}
     for cell in cells:
         strategies.setdefault(str(cell["strategy"]), []).append(cell)
-    return [
-        (name, charts.jitter(f"jitter-{number}", rows))
-        for number, (name, rows) in enumerate(list(strategies.items())[:_STORMS])
-    ]
+    found = []
+    for number, (name, rows) in enumerate(list(strategies.items())[:_STORMS]):
+        element = f"chart-jitter-{number}"
+        drawn[element] = detail_charts.jitter(rows)
+        found.append((name, element))
+    return found

@@ -1,108 +1,95 @@
-"""The report's text: the sentence on top, the headline values, and how values are written."""
+"""How the report writes values: durations, counts, shares, times, and whatever came with telemetry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-
-from haclient.analysis.report import svg
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 
+BLANK = "\N{EN DASH}"
+"""What stands for a value that is not known."""
+
+OTHERS = "others"
+"""The members without a colour of their own."""
+
+LABEL = 40
+"""Characters of a value in a chart."""
+
 _LONGEST = 120  # characters of a value that came with telemetry
 _PAIRS = 5
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
-def first(rows: Rows) -> Row:
-    """The only row of a table, or an empty one."""
-    return next(iter(rows), {})
+# -- durations, counts, shares --------------------------------------------------------------------
 
 
-def summary(headline: Row) -> str:
-    """What happened, in one or two sentences."""
-    outages = headline.get("outages") or 0
-    if not outages:
-        return " ".join(["No connection was lost.", *_unhappy(headline)])
-    clients = counted(headline.get("clients_hit"), "connection")
-    text = f"{counted(outages, 'outage')} hit {clients}."
-    if headline.get("p50") is not None:
-        text += f" The median downtime is {downtime(headline, 'p50')}, the 99th percentile"
-        text += f" {downtime(headline, 'p99')}."
-    return " ".join([text, *(_unhappy(headline) or ["None was left behind."])])
+def seconds(value: float | None) -> str:
+    """A duration in the unit that suits it."""
+    if value is None:
+        return BLANK
+    if value < 1:
+        return f"{value * 1000:.3g} ms"
+    if value < 2 * _MINUTE:
+        return f"{value:.3g} s"
+    if value < 2 * _HOUR:
+        return f"{value / _MINUTE:.3g} min"
+    if value < 2 * _DAY:
+        return f"{value / _HOUR:.3g} h"
+    return f"{value / _DAY:,.3g} days"
 
 
-def _unhappy(headline: Row) -> list[str]:
-    """A sentence for each kind of outage that did not end well."""
-    kinds = {
-        "open": "is still searching|are still searching",
-        "silent": "went silent before it was back|went silent before they were back",
-        "gave_up": "gave up|gave up",
-        "never_connected": "never connected|never connected",
-    }
-    found = []
-    for name, verbs in kinds.items():
-        count = headline.get(name) or 0
-        one, several = verbs.split("|")
-        if count:
-            found.append(f"{counted(count, 'connection')} {one if count == 1 else several}.")
-    return found
+def number(value: float | None) -> str:
+    """A count with separators, or a measure with three digits."""
+    if value is None:
+        return BLANK
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
-def downtime(headline: Row, rank: str) -> str:
-    """A percentile; who is not back has been down for longer."""
-    longer = "over " if headline.get(f"{rank}_is_bound") else ""
-    return f"{longer}{svg.seconds(headline.get(rank))}"
-
-
-def tiles(headline: Row, alarms: int) -> list[tuple[str, str, bool]]:
-    """The headline: label, value, and whether it is bad news."""
-    outages = headline.get("outages") or 0
-    gone = sum(headline.get(name) or 0 for name in ("silent", "gave_up", "never_connected"))
-    of_all = headline.get("connections")
-    return [
-        ("outages", svg.number(outages), False),
-        (
-            f"connections hit{f', of {svg.number(of_all)}' if of_all else ''}",
-            svg.number(headline.get("clients_hit") or 0),
-            False,
-        ),
-        ("downtime, p50", downtime(headline, "p50"), False),
-        ("downtime, p99", downtime(headline, "p99"), False),
-        ("downtime, longest", downtime(headline, "max"), False),
-        ("not recovered", svg.number(gone), gone > 0),
-        ("alarms", svg.number(alarms), alarms > 0),
-    ]
-
-
-def not_drawn(storm: Row, buckets: Rows) -> str:
-    """What of a storm is right of its drawing."""
-    attempts = (storm.get("attempts") or 0) - sum(bucket["attempts"] for bucket in buckets)
-    if attempts <= 0:
-        return ""
-    end = max(bucket["second"] + bucket["width"] for bucket in buckets)
-    return f"After {svg.seconds(end)}, not drawn: {counted(attempts, 'attempt')}."
+def percent(value: float | None) -> str:
+    """A share; never "100 %" for less than all, nor "0 %" for more than none."""
+    if value is None:
+        return BLANK
+    if value in (0, 1) or value > 1:
+        return f"{value * 100:,.0f} %"
+    texts = (f"{value * 100:.{digits}f}" for digits in (1, 2, 3))
+    shown = next((text for text in texts if 0 < float(text) < 100), "")  # noqa: PLR2004 - per cent
+    return f"{shown.removesuffix('.0')} %" if shown else f"{'< 0.001' if value < 1 / 2 else '> 99.999'} %"
 
 
 def counted(count: int | None, noun: str) -> str:
     """``1 outage``, ``2 outages``."""
-    return f"{svg.number(count or 0)} {noun}{'' if count == 1 else 's'}"
+    plural = f"{noun}{'es' if noun.endswith('s') else 's'}"
+    return f"{number(count or 0)} {noun if count == 1 else plural}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """The parts with commas and an ``and``."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 # -- values in tables -----------------------------------------------------------------------------
 
 
-def text(value: Any) -> str:
+def text(value: Any, longest: int = _LONGEST) -> str:
     """Any value, cut to a bearable length."""
     if value is None or value == "":
-        return svg.BLANK
+        return BLANK
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return svg.number(value)
+        return number(value)
     shown = str(value)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def label(value: Any) -> str:
+    """A value in a chart: short."""
+    return text(value, LABEL)
 
 
 def moment(value: Any) -> str:
@@ -110,6 +97,17 @@ def moment(value: Any) -> str:
     if isinstance(value, datetime):
         value = value.isoformat(" ", "milliseconds").partition("+")[0]
     return text(value)
+
+
+def minute(value: Any) -> str:
+    """A time in UTC to the second."""
+    return moment(value)[:19]
+
+
+def clock(value: Any) -> str:
+    """The time of day of a time in UTC, to the second."""
+    shown = minute(value)
+    return shown[11:] or shown
 
 
 def endpoint(row: Row) -> str:
@@ -121,14 +119,14 @@ def pairs(value: Any) -> str:
     """Counts by name, the largest first."""
     counts = dict(value or {})
     order = sorted(counts, key=lambda name: (-counts[name], name))
-    shown = [f"{text(name)} {svg.number(counts[name])}" for name in order[:_PAIRS]]
-    return ", ".join([*shown, *(["…"] if len(order) > _PAIRS else [])]) or svg.BLANK
+    shown = [f"{text(name)} {number(counts[name])}" for name in order[:_PAIRS]]
+    return ", ".join([*shown, *(["…"] if len(order) > _PAIRS else [])]) or BLANK
 
 
 def listed(value: Any) -> str:
     """The parts of a list with commas."""
-    parts = value if isinstance(value, list | tuple) else [value]
-    return ", ".join(text(part) for part in parts[:_PAIRS]) or svg.BLANK
+    parts: Iterable[Any] = value if isinstance(value, list | tuple) else [value]
+    return ", ".join(text(part) for part in list(parts)[:_PAIRS]) or BLANK
 
 
 def stream(row: Row) -> str:
@@ -139,15 +137,21 @@ def stream(row: Row) -> str:
 
 def times(value: float | None) -> str:
     """A ratio."""
-    return svg.BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
+    return BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
+
+
+def first(rows: Rows) -> Row:
+    """The only row of a table, or an empty one."""
+    return next(iter(rows), {})
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "seconds": svg.seconds,
-    "number": svg.number,
-    "percent": svg.percent,
+    "seconds": seconds,
+    "number": number,
+    "percent": percent,
     "text": text,
     "moment": moment,
+    "minute": minute,
     "endpoint": endpoint,
     "pairs": pairs,
     "listed": listed,

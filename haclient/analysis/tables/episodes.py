@@ -57,7 +57,7 @@ COLUMNS = (
     *("attempts", "redirects", "members_tried", "reasons", "lost_reason"),
     *("retry_after_honored", "backoffs", "backoff_total", "generation_before", "generation_after"),
     *("endpoint_before", "endpoint_after", "unsettled", "replayed", "episode_result"),
-    *("longer_than", "never_connected", "resource"),
+    *("longer_than", "never_connected", "resource", "last_event_at"),
 )
 
 

@@ -54,6 +54,18 @@ _ALARMS = 10  # that are printed
 @click.option("--until", type=Moment(), help="Lines before this time.")
 @click.option("--cluster", help="Connections of this cluster only.")
 @click.option(
+    "--slo",
+    type=click.FloatRange(0, 100),
+    default=99.9,
+    show_default=True,
+    help="Share of the time that connections should be usable, in per cent.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Results of a former run, which the report compares with.",
+)
+@click.option(
     "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_downtime>5."
 )
 @click.option(
@@ -139,6 +151,8 @@ def _analyze(given: Mapping[str, Any]) -> None:
         since=given["since"],
         until=given["until"],
         cluster=given["cluster"],
+        slo=given["slo"] / 100,
+        baseline=given["baseline"],
     )
     if not given["follow"]:
         local_source(job)  # before Spark starts, which takes seconds

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.report import data, lag
-from haclient.analysis.report.data import BUCKETS, MEMBERS, OTHERS, STORMS
+from haclient.analysis.report import data, lag, period, storm_rows
+from haclient.analysis.report.storm_rows import BUCKETS, MEMBERS, STORMS
+from haclient.analysis.report.text import OTHERS
 from haclient.analysis.tables.summary import of_episodes
 
 _AT = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
@@ -110,20 +111,17 @@ def test_first_connects_and_what_the_application_closed_are_not_in_the_curve(spa
     assert points == [{"downtime": 0.0, "share": 1.0}]
 
 
-def _headline(episodes: DataFrame) -> dict[str, Any]:
+def _percentiles(episodes: DataFrame) -> dict[str, Any]:
     [found] = _dicts(of_episodes(episodes.withColumn("attempts", sf.lit(1))))
-    [row] = _dicts(data.headline(episodes, found))
-    return row
+    return data.headline({}, found)
 
 
 def test_the_headline_counts_outages_and_their_exact_percentiles(spark: SparkSession) -> None:
     first = _episodes(spark, [100.0]).withColumn("first_connect", sf.expr("true"))
-    episodes = _episodes(spark, [float(number) for number in range(101)] + [None])
-    row = _headline(episodes.union(first))
-    assert (row["outages"], row["clients_hit"], row["connections"]) == (102, 102, 102)
+    row = _percentiles(_episodes(spark, [float(number) for number in range(101)] + [None]).union(first))
     assert [round(row[rank], 6) for rank in ("p50", "p90", "p99", "max")] == [50.5, 90.9, 99.99, 600.0]
     assert [row[f"{rank}_is_bound"] for rank in ("p50", "p90", "p99", "max")] == [0, 0, 0, 1]
-    assert (row["silent"], row["gave_up"], row["back"]) == (1, 0, 101)
+    assert (row["outages"], row["silent"], row["gave_up"], row["back"]) == (102, 1, 0, 101)
 
 
 @pytest.mark.parametrize(
@@ -150,14 +148,181 @@ def test_who_is_not_back_counts_in_the_percentiles(
     if gone:
         away = sf.when(sf.col("downtime").isNull(), sf.get(sf.array(*map(sf.lit, gone)), number - 1))
         found = found.withColumn("longer_than", away)
-    row = _headline(found)
+    row = _percentiles(found)
     assert [round(row[rank], 6) for rank in ("p50", "p90", "p99", "max")] == percentiles
     assert [row[f"{rank}_is_bound"] for rank in ("p50", "p90", "p99", "max")] == bounds
 
 
-def test_the_headline_of_nothing_is_zeros_and_blanks(spark: SparkSession) -> None:
-    row = _headline(_episodes(spark, [1.0]).limit(0))
-    assert (row["outages"], row["p50"], row["max"]) == (0, None, None)
+# -- the period -----------------------------------------------------------------------------------
+
+_LIVES = (
+    "client_id string, instance string, connection long, service string, cluster string, resource long, "
+    "first_connect boolean, never_connected boolean, began double, back double, downtime double, "
+    "longer_than double, last double, episode_result string, generation_before long, generation_after long, "
+    "endpoint_before string, endpoint_after string, lost_reason string, reasons map<string,bigint>"
+)
+_RESOURCE = "resource long, service_version string, client_version string"
+
+
+@pytest.fixture(scope="module")
+def lives(spark: SparkSession) -> DataFrame:
+    """An hour: a and b lose their primary, b stays away; c never connects, d is closed; e is fine.
+
+    Times are seconds after two o'clock.
+    """
+
+    def row(client: str, service: str, number: int, /, **facts: Any) -> tuple[Any, ...]:
+        usual = {
+            "client_id": client,
+            "instance": client,
+            "connection": 1,
+            "service": service,
+            "cluster": "orders",
+            "resource": 1,
+            "first_connect": number == 1,
+            "never_connected": False,
+            "last": 3600.0,
+            "episode_result": "back",
+        }
+        known = usual | facts
+        return tuple(known.get(name.split()[0]) for name in _LIVES.split(", "))
+
+    lost = {"generation_before": 4, "endpoint_before": "x:1", "lost_reason": "reset"}
+    rows = [
+        row("a", "shop", 1, began=0.0, back=1.0, last=1799.0),
+        row(
+            "a",
+            "shop",
+            2,
+            began=1800.0,
+            back=1830.0,
+            downtime=30.0,
+            generation_after=5,
+            endpoint_after="y:1",
+            **lost,
+        ),
+        row("b", "shop", 1, began=0.0, back=1.0, last=1799.0),
+        row(
+            "b",
+            "shop",
+            2,
+            began=1800.5,
+            longer_than=1799.5,
+            episode_result="open",
+            reasons={"refused": 3, "timed-out": 7},
+            **lost,
+        ),
+        row(
+            "c",
+            "billing",
+            1,
+            began=3000.0,
+            longer_than=600.0,
+            never_connected=True,
+            episode_result="silent",
+            last=3100.0,
+            cluster=None,
+            resource=2,
+            reasons={"authentication": 9, "redirected": 30},
+        ),
+        row("d", "billing", 1, began=0.0, back=1.0, last=599.0),
+        row("d", "billing", 2, began=600.0, episode_result="closed", last=620.0, **lost),
+        row("e", "billing", 1, began=0.0, back=1.0),
+    ]
+    frame = spark.createDataFrame(rows, _LIVES)
+    base = _AT.timestamp()
+    times = {"began_at": "began", "back_at": "back", "last_event_at": "last"}
+    return frame.withColumns(
+        {name: sf.timestamp_micros(((sf.col(of) + base) * 1e6).cast("bigint")) for name, of in times.items()}
+    ).cache()
+
+
+def test_lost_time_is_counted_for_the_fleet_each_service_and_each_cluster(lives: DataFrame) -> None:
+    """By hand: a 30 s of 3600, b 1799.5 of 3600, c 600 of 600, d nothing of 620, e nothing of 3600."""
+    found = {
+        (row["grouped"], row["service"], row["cluster"]): (
+            row["connections"],
+            row["clients_hit"],
+            row["away"],
+            round(row["seconds"], 3),
+            round(row["lost"], 3),
+        )
+        for row in _dicts(period.groups(lives))
+    }
+    assert found == {
+        ("everyone", None, None): (5, 4, 2, 12_020.0, 2429.5),
+        ("service", "shop", None): (2, 2, 1, 7200.0, 1829.5),
+        ("service", "billing", None): (3, 2, 1, 4820.0, 600.0),
+        ("cluster", None, "orders"): (4, 3, 1, 11_420.0, 1829.5),
+        ("cluster", None, None): (1, 1, 1, 600.0, 600.0),
+    }
+
+
+def test_the_timeline_has_who_was_lost_and_who_came_back_in_each_column(
+    spark: SparkSession, lives: DataFrame
+) -> None:
+    storm = [("orders", _AT + timedelta(seconds=1799), _AT + timedelta(seconds=1801))]
+    storms = spark.createDataFrame(storm, "cluster string, started_at timestamp, ended_at timestamp")
+    first = int(_AT.timestamp())
+    found = [
+        (row["at"] - first, row["lost"], row["in_storm"], row["never"], row["ended"])
+        for row in _dicts(period.columns(lives, storms, 60))
+    ]
+    assert found == [(600, 1, 0, 0, 1), (1800, 2, 2, 0, 1), (3000, 1, 0, 1, 0)]
+
+
+def test_who_is_away_is_grouped_with_the_error_they_meet_most(lives: DataFrame) -> None:
+    rows = _dicts(period.unrecovered(lives))
+    assert [
+        (row["service"], row["result"], row["error"], row["endpoint"], row["connections"]) for row in rows
+    ] == [
+        ("shop", "open", "timed-out", "x:1", 1),
+        ("billing", "never_connected", "authentication", None, 1),
+    ]
+    [reason] = _dicts(period.lost_reasons(lives))
+    assert reason == {"endpoint": "x:1", "reason": "reset", "outages": 3}
+
+
+def test_promotions_and_deploys_are_found_with_their_times(spark: SparkSession, lives: DataFrame) -> None:
+    [promotion] = data.collect(period.promotions(lives))
+    assert promotion == {
+        "at": "2026-11-21 02:30:30.000",
+        "cluster": "orders",
+        "generation": 5,
+        "endpoint": "y:1",
+    }
+    resources = spark.createDataFrame([(1, "2.4.0", "0.1.0"), (2, "2.5.0", "0.1.0")], _RESOURCE)
+    [deploy] = data.collect(period.deploys(lives, resources))
+    assert deploy == {
+        "service": "billing",
+        "attribute": "service.version",
+        "value": "2.5.0",
+        "before": "2.4.0",
+        "at": "2026-11-21 02:50:00.000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "width"),
+    [(0, 1), (3600, 30), (86_400, 600), (7 * 86_400, 7200), (86_400 * 3650, 86_400 * 23)],
+)
+def test_the_timeline_has_at_most_so_many_columns_at_round_times(seconds: int, width: int) -> None:
+    assert period.width(0, seconds) == width
+    assert seconds / width + 1 <= period.COLUMNS
+
+
+def test_who_never_connected_is_hit_and_away() -> None:
+    counts = dict.fromkeys(("open", "silent", "gave_up"), 0)
+    row = {
+        "attribute": "service.version",
+        "value": "2.5.0",
+        "values": 1,
+        "connections": 9,
+        "connections_hit": 3,
+    }
+    others = {**row, **counts, "open": 2, "never_connected": 4}
+    [found] = data.hit({"cluster": []}, [others, {**others, "attribute": "service.instance.id"}])
+    assert (found["connections"], found["hit"], found["away"]) == (9, 7, 6)
 
 
 def test_delays_are_counted_by_their_share_of_the_base(spark: SparkSession) -> None:
@@ -173,14 +338,14 @@ def test_delays_that_a_server_asked_for_are_not_judged(spark: SparkSession) -> N
 
 
 def test_only_the_biggest_storms_are_drawn(spark: SparkSession) -> None:
-    largest = data.biggest(_storms(spark, 3, 50, 7, 9, 20))
+    largest = storm_rows.biggest(_storms(spark, 3, 50, 7, 9, 20))
     assert {row["storm_id"] for row in largest.collect()} == {"s1", "s4", "s3"}
     assert largest.count() == STORMS
 
 
 def test_a_short_storm_keeps_its_tenths_of_a_second(spark: SparkSession) -> None:
     buckets = _buckets(spark, (0.0, "a", 5, 0), (0.1, "a", 3, 1), (0.3, "b", 4, 4))
-    drawn = _dicts(data.timeline(buckets, data.biggest(_storms(spark, 9))))
+    drawn = _dicts(storm_rows.timeline(buckets, storm_rows.biggest(_storms(spark, 9))))
     assert [(row["second"], row["width"], row["member"], row["attempts"]) for row in drawn] == [
         (0.0, 0.1, "a:5672", 5),
         (0.1, 0.1, "a:5672", 3),
@@ -190,7 +355,7 @@ def test_a_short_storm_keeps_its_tenths_of_a_second(spark: SparkSession) -> None
 
 def test_a_long_storm_is_drawn_in_few_columns_and_loses_no_attempt(spark: SparkSession) -> None:
     rows = [(place / 10, f"m{place % 9}", 2, 1) for place in range(3000)]
-    drawn = _dicts(data.timeline(_buckets(spark, *rows), data.biggest(_storms(spark, 9))))
+    drawn = _dicts(storm_rows.timeline(_buckets(spark, *rows), storm_rows.biggest(_storms(spark, 9))))
     assert len({row["second"] for row in drawn}) <= BUCKETS
     assert len({row["member"] for row in drawn}) == MEMBERS + 1
     assert OTHERS in {row["member"] for row in drawn}
@@ -201,7 +366,9 @@ def test_a_long_storm_is_drawn_in_few_columns_and_loses_no_attempt(spark: SparkS
 def test_a_straggler_does_not_squeeze_the_storm(spark: SparkSession) -> None:
     rows = [(place / 10, "a", 10, 10) for place in range(20)]
     drawn = _dicts(
-        data.timeline(_buckets(spark, *rows, (3600.0, "a", 1, 1)), data.biggest(_storms(spark, 9)))
+        storm_rows.timeline(
+            _buckets(spark, *rows, (3600.0, "a", 1, 1)), storm_rows.biggest(_storms(spark, 9))
+        )
     )
     assert {row["width"] for row in drawn} == {0.1}
     assert max(row["second"] for row in drawn) < 3
@@ -209,7 +376,9 @@ def test_a_straggler_does_not_squeeze_the_storm(spark: SparkSession) -> None:
 
 def test_a_storm_that_nobody_came_back_from_is_drawn_to_its_end(spark: SparkSession) -> None:
     drawn = _dicts(
-        data.timeline(_buckets(spark, (0.0, "a", 1, 0), (5.0, "a", 1, 0)), data.biggest(_storms(spark, 9)))
+        storm_rows.timeline(
+            _buckets(spark, (0.0, "a", 1, 0), (5.0, "a", 1, 0)), storm_rows.biggest(_storms(spark, 9))
+        )
     )
     assert max(row["second"] for row in drawn) == 5.0
 
@@ -217,8 +386,8 @@ def test_a_storm_that_nobody_came_back_from_is_drawn_to_its_end(spark: SparkSess
 def test_the_primary_s_return_is_marked_from_its_own_line_and_from_the_first_client(
     spark: SparkSession,
 ) -> None:
-    largest = data.biggest(_storms(spark, 9))
-    drawn = data.timeline(_buckets(spark, (0.0, "a", 1, 0), (2.4, "b", 1, 1)), largest)
+    largest = storm_rows.biggest(_storms(spark, 9))
+    drawn = storm_rows.timeline(_buckets(spark, (0.0, "a", 1, 0), (2.4, "b", 1, 1)), largest)
     events = _roles(
         spark,
         (-5.0, "orders", "a", "primary"),
@@ -226,7 +395,7 @@ def test_the_primary_s_return_is_marked_from_its_own_line_and_from_the_first_cli
         (2.1, "orders", "b", "primary"),
         (2.0, "other", "x", "primary"),
     )
-    found = _dicts(data.marks(events, largest, drawn))
+    found = _dicts(storm_rows.marks(events, largest, drawn))
     assert [(row["event"], round(row["second"], 3), row["member"]) for row in found] == [
         ("promoted", 2.1, "b"),
         ("first back", 2.4, None),
@@ -236,7 +405,7 @@ def test_the_primary_s_return_is_marked_from_its_own_line_and_from_the_first_cli
 def test_reasons_are_summed_over_the_storm_the_most_frequent_first(spark: SparkSession) -> None:
     rows = [("s0", float(second), f"e{second % 9}", second) for second in range(30)]
     frame = spark.createDataFrame(rows, "storm_id string, second double, error_type string, failures long")
-    found = _dicts(data.reasons(frame, data.biggest(_storms(spark, 9))))
+    found = _dicts(storm_rows.reasons(frame, storm_rows.biggest(_storms(spark, 9))))
     assert len(found) == 6
     assert found[0] == {"storm_id": "s0", "error_type": "e2", "failures": 2 + 11 + 20 + 29}
 

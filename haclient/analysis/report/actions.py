@@ -1,0 +1,124 @@
+"""What to do: one row for each thing that somebody should look at, the most urgent first.
+
+Rules
+-----
+* Each row has a ``severity``, what is wrong, and the next action.
+* An alarm has its own severity and next action (``analysis.alarms``).
+* Nothing is advised that the rows of the report do not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from haclient.analysis.report import findings, text
+from haclient.analysis.report.text import Row, Rows, counted, number
+
+SEVERITIES = {
+    "critical": "now",
+    "warning": "today",
+    "consider": "consider",
+    "notice": "it is over",
+}
+"""Those of the alarms, and ``consider`` for advice; with when to act on each."""
+
+_LONGEST = 400  # characters of an action
+
+_ERRORS = {
+    "authentication": "Check the credentials that they use; those were refused for good.",
+    "authentication-temporary": "Check the broker's source of credentials, and whether tokens have expired.",
+    "tls-verification": "Check the certificate of the broker, and the authorities that these clients trust.",
+    "tls-failed": "Compare the TLS versions and ciphers of these clients and of the broker.",
+    "unresolved": "Check the name in their cluster URL, and DNS where they run.",
+    "refused": "Check that a broker listens at the endpoints in their cluster URL.",
+    "unreachable": "Check the route and firewalls between them and the broker.",
+    "timed-out": "Check the route and firewalls between them and the broker, and whether it is overloaded.",
+    "closed": "Read the broker's log for why it closes their connections: limits, permissions, virtual host.",
+    "ended": "Read the log of the broker, or of the proxy before it: it closes sockets during the setup.",
+    "not-amqp": "Check the port in their cluster URL: something else answers there.",
+    "redirected": "Check that a primary is there: members only redirect.",
+}
+
+
+def actions(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
+    """Everything to do: ``severity``, ``what``, ``action``, ``basis``."""
+    rows = [
+        *_for_the_lost(tables),
+        *_for_alarms(tables.get("alarms", ())),
+        *_advised(tables.get("advice", ())),
+    ]
+    return sorted(rows, key=lambda row: list(SEVERITIES).index(row["severity"]))
+
+
+def _row(severity: str, what: str, action: str, basis: str) -> dict[str, Any]:
+    return {
+        "severity": severity if severity in SEVERITIES else "warning",
+        "what": what,
+        "action": action,
+        "basis": basis,
+    }
+
+
+def _for_the_lost(tables: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
+    headline = text.first(tables.get("headline", ()))
+    lost = headline.get("away") or 0
+    if not lost:
+        return
+    what = f"{counted(lost, 'connection')} away"
+    same = findings.shared(tables.get("hit", ()), "away")
+    version = next((one for one in same if one.attribute.endswith("version")), None)
+    if version is not None:
+        yield _row("critical", what, *_roll_back(version, tables))
+    errors = {row.get("error"): row for row in reversed(list(tables.get("away", ())))}
+    for error, row in errors.items():
+        if error in _ERRORS:
+            who = text.joined([text.label(row[name]) for name in ("service", "cluster") if row.get(name)])
+            yield _row(
+                "critical", f"{what}{f', of {who}' if who else ''}", _ERRORS[error], f"error.type {error}"
+            )
+    if version is None and not errors.keys() & _ERRORS.keys():
+        yield _row("critical", what, *_inspect(headline, same))
+
+
+def _roll_back(version: findings.Shared, tables: Mapping[str, Rows]) -> tuple[str, str]:
+    deploy = next((row for row in tables.get("deploys", ()) if row["value"] == version.value), {})
+    before = f" to {text.label(deploy['before'])}" if deploy.get("before") else ""
+    service = f" of {text.label(deploy['service'])}" if deploy.get("service") else ""
+    action = (
+        f"Roll {version.attribute} {text.label(version.value)}{service} back{before}, or stop its roll-out."
+    )
+    return action, " ".join(findings.common(tables.get("hit", ()), "away")[:1])
+
+
+def _inspect(headline: Row, same: list[findings.Shared]) -> tuple[str, str]:
+    where = f" with {same[0].attribute} {text.label(same[0].value)}" if same else ""
+    if headline.get("silent"):
+        action = (
+            f"Look whether the processes{where} still run, and restart those that hang: they write no lines."
+        )
+        return action, f"{number(headline['silent'])} silent"
+    if headline.get("gave_up"):
+        action = f"Restart the clients{where} that gave up: they do not try again."
+        return action, f"{number(headline['gave_up'])} gave up"
+    return f"See what the clients{where} try: endpoints and errors are below.", ""
+
+
+def _for_alarms(alarms: Rows) -> Iterator[dict[str, Any]]:
+    for row in alarms:
+        where = f" in {text.label(row['cluster'])}" if row.get("cluster") else ""
+        detail = f"{text.minute(row.get('at'))} UTC: {text.text(row.get('detail'))}"
+        action = text.text(
+            row.get("action") or row.get("meaning") or "Look at the detail of the alarm.", _LONGEST
+        )
+        yield _row(str(row.get("severity")), f"{text.text(row['kind'])}{where}", action, detail)
+
+
+def _advised(advice: Rows) -> Iterator[dict[str, Any]]:
+    for row in advice:
+        if row.get("proposed") is None:
+            continue
+        name, reason = text.text(row.get("parameter")), text.text(row.get("reason"))
+        now = f" (now {text.text(row['current'])})" if row.get("current") is not None else ""
+        action = f"Set {name} to {text.text(row['proposed'])}{now}: {reason}."
+        yield _row("consider", name, action, text.text(row.get("basis")))

@@ -1,0 +1,364 @@
+"""What the rows say in words: the seven answers that the report gives, in their order.
+
+Rules
+-----
+* One sentence or a few for each question, with the counts; nothing is said that the rows do not show.
+* What those who are away, or those who were hit, have in common is the value of an attribute that nearly
+  all of them have, and that makes being one of them at least ``LIFT`` times as likely as without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from haclient.analysis.report import text
+from haclient.analysis.report.text import Row, Rows, counted, number, percent, seconds
+
+LIFT = 3.0
+_NEARLY_ALL = 0.9
+_NOTED = 2  # what the hit have in common, and changes, that a sentence names
+
+RESULTS = {
+    "open": "still searching",
+    "silent": "silent since the loss",
+    "gave_up": "gave up",
+    "never_connected": "never connected",
+}
+"""What became of those who are away, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One of the seven.
+
+    :param section: id of its section in the page.
+    :param bad: whether it is bad news.
+    """
+
+    section: str
+    question: str
+    answer: str
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A value of an attribute that those in question have in common.
+
+    :param of: how many of those in question have it.
+    :param everyone: how many are in question.
+    :param connections: that have it at all.
+    :param others: in question without it.
+    :param rest: connections without it.
+    """
+
+    attribute: str
+    value: str
+    of: int
+    everyone: int
+    connections: int
+    others: int
+    rest: int
+
+    @property
+    def lift(self) -> float:
+        """How many times as likely with it as without; infinite where none without it is one of them."""
+        return (self.of / self.connections) / (self.others / self.rest) if self.others else float("inf")
+
+
+def shared(rows: Rows, name: str) -> list[Shared]:
+    """What those in the column ``name`` (``away`` or ``hit``) have in common, the most telling first.
+
+    :param rows: ``attribute``, ``value``, ``connections``, ``hit``, ``away``; all values of an attribute.
+    """
+    everyone: dict[str, int] = {}
+    fleet: dict[str, int] = {}
+    for row in rows:
+        everyone[row["attribute"]] = everyone.get(row["attribute"], 0) + row[name]
+        fleet[row["attribute"]] = fleet.get(row["attribute"], 0) + row["connections"]
+    found = []
+    for row in rows:
+        total, connections = everyone[row["attribute"]], fleet[row["attribute"]]
+        rest = connections - row["connections"]
+        if row["value"] is None or not rest or row[name] < _NEARLY_ALL * total or not row[name]:
+            continue
+        one = Shared(
+            row["attribute"], str(row["value"]), row[name], total, row["connections"], total - row[name], rest
+        )
+        if one.lift >= LIFT:
+            found.append(one)
+    return sorted(found, key=lambda one: (-one.lift, one.connections, one.attribute))
+
+
+def answers(tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: float) -> list[Answer]:
+    """The seven, in their order.
+
+    :param compared: of ``baseline.compared``.
+    :param actions: of ``actions.actions``.
+    :param slo: share of the time that connections should be usable.
+    """
+    headline = text.first(tables.get("headline", ()))
+    lost = headline.get("away") or 0
+    return [
+        Answer("away", "Is anybody away now?", who_is_lost(tables), lost > 0),
+        Answer("happened", "What happened?", happened(tables)),
+        Answer("hit", "Who was hit?", whos_hit(tables)),
+        Answer("long", "How long?", how_long(headline, slo), _burnt(headline, slo) > 1),
+        Answer("why", "Why?", causes(tables)),
+        Answer("compared", "Compared with a former run?", _compared(compared, tables), _worse(compared)),
+        Answer("do", "What to do?", _do(actions), bool(actions) and actions[0]["severity"] == "critical"),
+    ]
+
+
+# -- who is away, and who was hit -----------------------------------------------------------------
+
+
+def who_is_lost(tables: Mapping[str, Rows]) -> str:
+    """Who is away at the end of the period."""
+    headline = text.first(tables.get("headline", ()))
+    lost = headline.get("away") or 0
+    if not lost:
+        if headline.get("outages"):
+            return "No. Every connection that was lost is back, was closed, or was replaced by a new process."
+        return "No. No connection was lost."
+    connections = headline.get("connections") or lost
+    parts = [f"{number(headline[name])} {said}" for name, said in RESULTS.items() if headline.get(name)]
+    share = f"Yes: {number(lost)} of {counted(connections, 'connection')} ({percent(lost / connections)})"
+    since = min((row["since"] for row in tables.get("away", ()) if row.get("since")), default=None)
+    when = f", the first since {text.minute(since)} UTC" if since else ""
+    return " ".join([f"{share}{when}: {text.joined(parts)}.", *common(tables.get("hit", ()), "away")])
+
+
+def common(rows: Rows, name: str) -> list[str]:
+    """Sentences about what they have in common; none where there is nothing."""
+    verb = {"away": "away", "hit": "hit"}[name]
+    found = []
+    for one in shared(rows, name)[:_NOTED]:
+        who = "All" if one.others == 0 else f"{number(one.of)} of {number(one.everyone)}"
+        others = "none" if one.others == 0 else number(one.others)
+        found.append(
+            f"{who} that {'are' if name == 'away' else 'were'} {verb} have {one.attribute} "
+            f"{text.label(one.value)} ({number(one.of)} of its {counted(one.connections, 'connection')}; "
+            f"{others} of the other {number(one.rest)})."
+        )
+    return found
+
+
+def whos_hit(tables: Mapping[str, Rows]) -> str:
+    """How many lost their connection, and what they have in common."""
+    headline = text.first(tables.get("headline", ()))
+    hit, connections = headline.get("clients_hit") or 0, headline.get("connections") or 0
+    if not hit:
+        return "Nobody."
+    if hit >= connections:
+        return f"Everybody: all {counted(hit, 'connection')}, in {outages(headline)}."
+    share = f"{number(hit)} of {counted(connections, 'connection')} ({percent(hit / connections)})"
+    said = f"{share}, in {outages(headline)}."
+    rows = tables.get("hit", ())
+    same = common(rows, "hit")
+    if rows and not same:
+        same = ["They have nothing in common that the others have not."]
+    return " ".join([said, *same])
+
+
+def outages(headline: Row) -> str:
+    """``2,013 outages``, and first connects that never succeeded."""
+    never = headline.get("never_connected") or 0
+    parts = [counted(headline["outages"], "outage")] if headline.get("outages") or not never else []
+    return text.joined(
+        [*parts, *([f"{counted(never, 'first connect')} that never succeeded"] if never else [])]
+    )
+
+
+# -- what happened --------------------------------------------------------------------------------
+
+
+def happened(tables: Mapping[str, Rows]) -> str:
+    """Storms, single losses, promotions and deploys of the period."""
+    headline = text.first(tables.get("headline", ()))
+    storms = tables.get("storms", ())
+    total = max(_total(tables, "storms"), len(storms))
+    lost = sum(row["lost"] for row in tables.get("timeline", ()))
+    never = headline.get("never_connected") or 0
+    single = lost - never - sum(row["in_storm"] for row in tables.get("timeline", ()))
+    if not lost and not headline.get("outages"):
+        return "Nothing: no connection was lost."
+    parts = []
+    if total:
+        largest = max(storms, key=lambda row: row.get("clients_hit") or 0, default={})
+        which = "" if total == 1 else ", the largest"
+        at, size = text.minute(largest.get("started_at")), counted(largest.get("clients_hit"), "connection")
+        parts.append(
+            f"{counted(total, 'storm')} (a whole cluster lost at once){which} at {at} UTC, of {size}"
+        )
+    if single:
+        parts.append(f"{counted(single, 'single loss')}")
+    if never:
+        parts.append(f"{counted(never, 'first connect')} that never succeeded")
+    for name, noun in (("promotions", "promotion"), ("deploys", "deploy")):
+        rows = tables.get(name, ())
+        if rows:
+            parts.append(counted(len(rows), noun))
+    said = "; ".join(parts)
+    return " ".join([f"{said[:1].upper()}{said[1:]}.", *map(deploy, tables.get("deploys", ())[:_NOTED])])
+
+
+def deploy(row: Row) -> str:
+    """A version that changed."""
+    before = f" after {text.label(row['before'])}" if row.get("before") else ""
+    who, what = text.label(row.get("service")), f"{text.text(row['attribute'])} {text.label(row['value'])}"
+    return f"{who} began to run {what}{before} at {text.minute(row['at'])} UTC."
+
+
+def _total(tables: Mapping[str, Rows], name: str) -> int:
+    return next((int(row["rows"]) for row in tables.get("totals", ()) if row["table"] == name), 0)
+
+
+# -- how long -------------------------------------------------------------------------------------
+
+
+def downtime(headline: Row, rank: str) -> str:
+    """A percentile; who is not back has been down for longer."""
+    longer = "over " if headline.get(f"{rank}_is_bound") else ""
+    return f"{longer}{seconds(headline.get(rank))}"
+
+
+def how_long(headline: Row, slo: float) -> str:
+    """Percentiles of the downtime, and the time that was lost against the objective."""
+    parts = []
+    if headline.get("p50") is not None:
+        parts.append(
+            f"The median downtime is {downtime(headline, 'p50')}, the 99th percentile "
+            f"{downtime(headline, 'p99')}, the longest {downtime(headline, 'max')}."
+        )
+    lost, observed = headline.get("lost") or 0.0, headline.get("seconds") or 0.0
+    if lost and observed:
+        allowed = (1 - slo) * observed
+        used = f"{percent(_burnt(headline, slo))} of that" if allowed else "it allows none"
+        parts.append(
+            f"{minutes(lost)} connection-minutes were lost of {minutes(observed)} "
+            f"({percent(lost / observed)}); an objective of {percent(slo)} allows {minutes(allowed)}: {used}."
+        )
+    return " ".join(parts) or "No time was lost."
+
+
+def minutes(value: float) -> str:
+    """Seconds as minutes."""
+    return number(round(value / 60, 3))
+
+
+def _burnt(row: Row, slo: float) -> float:
+    """Lost time over the time that the objective allows."""
+    lost, allowed = row.get("lost") or 0.0, (1 - slo) * (row.get("seconds") or 0.0)
+    return lost / allowed if allowed else (float("inf") if lost else 0.0)
+
+
+def budgets(services: Rows, slo: float) -> list[dict[str, Any]]:
+    """Each service's time: observed, lost, allowed, and the share of the allowed that is used."""
+    return [
+        {
+            **row,
+            "seconds": row.get("seconds") or 0.0,
+            "lost": row.get("lost") or 0.0,
+            "allowed": (1 - slo) * (row.get("seconds") or 0.0),
+            "used": _burnt(row, slo),
+            "usable": 1 - (row.get("lost") or 0.0) / row["seconds"] if row.get("seconds") else None,
+        }
+        for row in services
+    ]
+
+
+# -- why ------------------------------------------------------------------------------------------
+
+
+def causes(tables: Mapping[str, Rows]) -> str:
+    """Why connections were lost, and why attempts failed then."""
+    parts = []
+    lost = _sums(tables.get("lost_reasons", ()), "reason", "outages")
+    everyone = sum(lost.values())
+    if lost:
+        reason = max(lost, key=lambda name: lost[name])
+        shown = "without a reason" if reason is None else f"with “{text.text(reason)}”"
+        parts.append(f"{number(lost[reason])} of {counted(everyone, 'loss')} were {shown}.")
+    stuck = _sums(tables.get("away", ()), "error", "connections")
+    if any(name for name in stuck):
+        error = max((name for name in stuck if name), key=lambda name: stuck[name])
+        parts.append(
+            f"The attempts of {number(stuck[error])} that are away fail mostly with {text.text(error)}: "
+            f"{MEANINGS.get(error, 'see the table')}."
+        )
+    failed = failures(tables.get("members", ()))
+    if failed:
+        total = sum(row["failures"] for row in failed)
+        most = failed[0]
+        parts.append(
+            f"{number(most['failures'])} of {counted(total, 'failed attempt')} were "
+            f"{text.text(most['error'])} at {text.text(most['endpoint'])}."
+        )
+    return " ".join(parts) or "No connection was lost, and no attempt failed."
+
+
+MEANINGS = {
+    "unresolved": "the name has no address",
+    "refused": "nothing listens at the address",
+    "unreachable": "no route to the host",
+    "timed-out": "no answer in time",
+    "ended": "the broker, or something before it, closed the socket during the setup",
+    "not-amqp": "something else than AMQP answered",
+    "tls-failed": "no common version or cipher of TLS",
+    "tls-verification": "the certificate is not trusted, or of another name",
+    "authentication": "wrong credentials",
+    "authentication-temporary": "the broker cannot check credentials now, or they have expired",
+    "closed": "the broker refuses the connection",
+    "redirected": "the member is not the primary",
+    "redirect-refused": "a redirect to an endpoint that is not allowed",
+    "stale-primary": "the member's generation is old",
+}
+"""What an ``error.type`` means, in plain words."""
+
+
+def failures(members: Rows) -> list[dict[str, Any]]:
+    """Failed attempts by endpoint and reason, the most frequent first."""
+    found = [
+        {"endpoint": text.endpoint(row), "error": error, "failures": count}
+        for row in members
+        for error, count in dict(row.get("failures") or {}).items()
+        if count
+    ]
+    return sorted(found, key=lambda row: (-row["failures"], row["endpoint"], row["error"]))
+
+
+def _sums(rows: Rows, name: str, count: str) -> dict[Any, int]:
+    sums: dict[Any, int] = {}
+    for row in rows:
+        sums[row.get(name)] = sums.get(row.get(name), 0) + row[count]
+    return sums
+
+
+# -- compared, and what to do ---------------------------------------------------------------------
+
+
+def _worse(compared: Rows) -> bool:
+    return any(row["verdict"] == "worse" for row in compared)
+
+
+def _compared(compared: Rows, tables: Mapping[str, Rows]) -> str:
+    if not tables.get("baseline"):
+        return "No former run was given; --baseline DIR compares with one."
+    verdicts = {"worse": [], "better": []}  # type: dict[str, list[str]]
+    for row in compared:
+        if row["verdict"] in verdicts:
+            verdicts[row["verdict"]].append(f"{row['name']} {row['now']}, was {row['before']}")
+    said = [f"{word.capitalize()}: {'; '.join(rows)}." for word, rows in verdicts.items() if rows]
+    return " ".join(said) or "Nothing is worse or better than in the former run."
+
+
+def _do(actions: Rows) -> str:
+    urgent = [row for row in actions if row["severity"] != "notice"]
+    if not urgent:
+        return "Nothing." if not actions else "Nothing: what happened is over."
+    rest = len(urgent) - 1
+    more = f" ({number(rest)} more below)" if rest else ""
+    return f"{urgent[0]['action']}{more}"

@@ -1,0 +1,159 @@
+"""The charting library inside the page: Vega from vl-convert, the charts' data, and the script that draws.
+
+Rules
+-----
+* A chart is an Altair chart; the page has its Vega-Lite specification as JSON, and draws it when it opens.
+* JSON is data to the browser: every ``<``, ``>`` and ``&`` of it is written as an escape, so that no value
+  ends the element that it is in.
+* Vega's expressions are interpreted and not compiled: the page's policy lets nothing but its two scripts run,
+  each named by its hash, and fetches nothing.
+* Colours are custom properties of the style, so that light and dark need no second drawing.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import altair as alt
+import vl_convert
+from markupsafe import Markup
+
+from haclient.analysis.report.text import Rows
+
+COLOURS = tuple(f"var(--m{number})" for number in range(5))
+OTHER, INK, SOFT, BAD, GRID = (f"var(--{name})" for name in ("others", "ink", "soft", "bad", "grid"))
+
+ZOOM = "zoom"
+"""The parameter of a chart that can be zoomed; the script's buttons and the wheel (with Ctrl) set it."""
+
+_TIMES = {
+    "year": "%Y",
+    "quarter": "%b %Y",
+    "month": "%b %Y",
+    "week": "%b %d",
+    "date": "%b %d",
+    "day": "%b %d",
+    "hours": "%H:%M",
+    "minutes": "%H:%M",
+    "seconds": "%H:%M:%S",
+    "milliseconds": "%S.%L",
+}
+_LONG = 1e9  # a time in milliseconds keeps its digits
+_ESCAPED = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+@functools.cache
+def bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script: 0.9 MB, and a second to make."""
+    return vl_convert.javascript_bundle(None)  # type: ignore[arg-type]  # no snippet: all of it
+
+
+@functools.cache
+def script() -> str:
+    """What draws the charts, and switches between light and dark."""
+    return files(__package__).joinpath("page.js").read_text(encoding="utf-8")
+
+
+@functools.cache
+def style() -> str:
+    """The style of a page with charts."""
+    return files(__package__).joinpath("style.css").read_text(encoding="utf-8")
+
+
+def policy() -> str:
+    """The page's Content-Security-Policy: its two scripts and its style, and nothing from anywhere."""
+    hashes = " ".join(f"'sha256-{_digest(text)}'" for text in (bundle(), script()))
+    sources = f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}"
+    return f"{sources}; base-uri 'none'; form-action 'none'"
+
+
+def scripts(charts: Mapping[str, Figure]) -> Markup:
+    """The elements at the end of a page: its charts, by the ids of their elements, and the scripts."""
+    specifications = {name: chart.specification() for name, chart in charts.items()}
+    data = json.dumps(specifications, separators=(",", ":"), default=str).translate(_ESCAPED)
+    parts = (
+        f'<script type="application/json" id="charts">{data}</script>',
+        f"<script>{bundle()}</script><script>{script()}</script>",
+    )
+    return Markup("".join(parts))  # noqa: S704 - escaped above; the scripts are of the library and this package
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+# -- parts that charts share ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart, and the rows that its layers name (``named``).
+
+    Altair checks each row that is inside a chart against its schema, several times; those beside it cost
+    nothing.
+    """
+
+    chart: alt.TopLevelMixin
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+
+    def specification(self) -> dict[str, Any]:
+        """The chart as Vega-Lite, without a theme of its own."""
+        found: dict[str, Any] = self.chart.to_dict()
+        found.pop("config", None)
+        found.pop("$schema", None)
+        named_rows = {name: [dict(_short(row)) for row in rows] for name, rows in self.rows.items()}
+        return {**found, "datasets": {**found.get("datasets", {}), **named_rows}}
+
+
+def figure(*layers: alt.Chart, height: int, **rows: Rows) -> Figure:
+    """Layers on top of each other, as wide as the page.
+
+    :param rows: by the names that the layers have for them.
+    """
+    return Figure(alt.layer(*layers).properties(width="container", height=height), rows)
+
+
+def named(name: str) -> alt.NamedData:
+    """Rows that the figure has under this name."""
+    return alt.NamedData(name=name)
+
+
+def data(rows: Rows) -> alt.InlineData:
+    """A few rows, inside the chart."""
+    return alt.InlineData(values=[dict(_short(row)) for row in rows])
+
+
+def _short(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Numbers as short as they can be seen."""
+    for name, value in row.items():
+        yield name, float(f"{value:.5g}") if isinstance(value, float) and abs(value) < _LONG else value
+
+
+def zoom() -> alt.Parameter:
+    """Along the time axis: drag moves, the wheel with Ctrl (and two fingers on a touchpad) zooms."""
+    wheel = "wheel![event.ctrlKey || event.metaKey]"
+    return alt.selection_interval(name=ZOOM, bind="scales", encodings=["x"], zoom=wheel)
+
+
+def utc_axis(**options: Any) -> dict[str, Any]:
+    """The arguments of a time axis in UTC: 24 hours, and dates where a day begins."""
+    axis = alt.Axis(format=_TIMES, labelOverlap=True, **options)
+    return {"scale": alt.Scale(type="utc"), "title": "time (UTC)", "axis": axis}
+
+
+def count_axis(**options: Any) -> alt.Axis:
+    """An axis of counts."""
+    shown = "datum.value < 10000 ? format(datum.value, ',~r') : format(datum.value, '~s')"
+    return alt.Axis(labelExpr=shown, tickCount=4, **options)
+
+
+def legend(**options: Any) -> alt.Legend:
+    """A legend above the chart, in as many rows as a phone needs."""
+    return alt.Legend(orient="top", title=None, labelLimit=160, **{"columns": 2, **options})

@@ -1,0 +1,39 @@
+"""A query for each figure of the report, ready for DuckDB in the folder of the results (``queries.sql``).
+
+They compute what the figure shows from the stored tables, by themselves: a second way to the same numbers,
+and the place to go on from.  Times are in UTC.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from string import Template
+
+_BLOCK = re.compile(r"^-- (part|query): (\w+)\n", re.MULTILINE)
+
+
+def queries(*, width: int = 60, slo: float = 0.999, baseline: str = "FORMER") -> dict[str, str]:
+    """The queries by the names of their figures.
+
+    :param width: of the timeline's columns, in seconds.
+    :param slo: share of the time that connections should be usable.
+    :param baseline: folder of a former run.
+    """
+    parts, texts = _texts()
+    former = baseline.rstrip("/").replace("'", "''")
+    values = {"width": width, "slo": f"{slo:g}", "baseline": former, **parts}
+    return {name: Template(text).substitute(values) for name, text in texts.items()}
+
+
+@functools.cache
+def _texts() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What several queries begin with, and the queries; with the names of their values."""
+    text = files(__package__).joinpath("queries.sql").read_text(encoding="utf-8")
+    blocks = _BLOCK.split(text)[1:]
+    found: dict[str, dict[str, str]] = {"part": {}, "query": {}}
+    for kind, name, body in zip(blocks[::3], blocks[1::3], blocks[2::3], strict=True):
+        found[kind][name] = body.strip()
+    return found["part"], found["query"]

@@ -1,0 +1,129 @@
+"""From the tables of storms to what the report draws of the biggest ones.
+
+A storm is drawn in at most ``BUCKETS`` columns, and ``MEMBERS`` members have a colour of their own.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sf
+
+from haclient.analysis.report.text import OTHERS
+from haclient.telemetry.schema import Kind
+
+STORMS = 3
+"""Storms that are drawn; the table of storms has more."""
+
+BUCKETS = 120
+"""Columns of a storm's drawing: more than two pixels each on a phone."""
+
+MEMBERS = 5
+"""Members with a colour of their own in a storm's drawing; more are hard to distinguish."""
+
+_REASONS = 6
+_DRAWN = (
+    0.99  # of the connection setups: a straggler an hour later must not squeeze the storm into one column
+)
+_MARGIN = 1.25  # what is drawn beyond them
+
+
+def biggest(storms: DataFrame) -> DataFrame:
+    """The storms that are drawn."""
+    order = (sf.desc("clients_hit"), sf.desc("attempts"), sf.asc("storm_id"))
+    return storms.orderBy(*order).limit(STORMS).select("storm_id", "cluster", "started_at", "ended_at")
+
+
+def timeline(storm_timeline: DataFrame, largest: DataFrame) -> DataFrame:
+    """What is drawn of the biggest storms: at most ``BUCKETS`` columns and ``MEMBERS`` colours each.
+
+    Columns: storm_id, second (start of the bucket), width (s), member, attempts, failures, connected.
+    The drawing ends a little after 99 % of the connection setups.
+    """
+    buckets = storm_timeline.join(sf.broadcast(largest.select("storm_id")), "storm_id").withColumn(
+        "member", sf.concat_ws(":", "server_address", "server_port")
+    )
+    width = sf.greatest(sf.lit(1), sf.ceil(sf.col("end") * 10 / BUCKETS))
+    framed = (
+        buckets.join(sf.broadcast(_drawn_until(buckets)), "storm_id")
+        .where("second < end")
+        .withColumn("tenths", width)
+    )
+    coloured = framed.join(sf.broadcast(_coloured(framed)), ["storm_id", "member"], "left").withColumn(
+        "member", sf.coalesce("colour", sf.lit(OTHERS))
+    )
+    bucket = sf.floor(sf.rint(sf.col("second") * 10) / sf.col("tenths")) * sf.col("tenths") / 10
+    return (
+        coloured.groupBy("storm_id", bucket.alias("second"), (sf.col("tenths") / 10).alias("width"), "member")
+        .agg(*(sf.sum(name).alias(name) for name in ("attempts", "failures", "connected")))
+        .orderBy("storm_id", "second", "member")
+    )
+
+
+def _drawn_until(buckets: DataFrame) -> DataFrame:
+    """Per storm the second where its drawing ends."""
+    storm = Window.partitionBy("storm_id")
+    so_far = sf.sum("connected").over(storm.orderBy("second"))
+    share = so_far / sf.nullif(sf.sum("connected").over(storm), sf.lit(0))
+    seconds = buckets.select("storm_id", "second", share.alias("share"))
+    back = sf.min(sf.when(sf.col("share") >= _DRAWN, sf.col("second")))
+    last = sf.max("second") + 0.1
+    end = sf.coalesce(sf.least(last, (back + 0.1) * _MARGIN), last)
+    return seconds.groupBy("storm_id").agg(end.alias("end"))
+
+
+def _coloured(buckets: DataFrame) -> DataFrame:
+    """The members with the most attempts and connection setups of each storm."""
+    busy = buckets.groupBy("storm_id", "member").agg(
+        (sf.sum("attempts") + sf.sum("connected")).alias("busy"),
+    )
+    rank = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("busy"), "member"))
+    return (
+        busy.withColumn("rank", rank)
+        .where(sf.col("rank") <= MEMBERS)
+        .select("storm_id", "member", sf.col("member").alias("colour"))
+    )
+
+
+def marks(events: DataFrame, largest: DataFrame, drawn: DataFrame) -> DataFrame:
+    """The primary's return in the biggest storms: storm_id, second, event, member.
+
+    ``promoted`` is a member's own line, where the members write telemetry; ``first back`` is the first
+    bucket with a connection setup.  The primary's death is second 0, the first loss.
+    """
+    storms = sf.broadcast(largest.withColumnRenamed("cluster", "in_cluster"))
+    promoted = events.where((sf.col("type") == Kind.MEMBER_ROLE.value) & (sf.col("role") == "primary")).join(
+        storms,
+        sf.col("cluster").eqNullSafe(sf.col("in_cluster"))
+        & sf.col("t").between(sf.col("started_at"), sf.coalesce("ended_at", sf.col("t"))),
+    )
+    second = sf.col("t").cast("double") - sf.col("started_at").cast("double")
+    first = promoted.groupBy("storm_id").agg(sf.min(sf.struct(second.alias("second"), "member")).alias("at"))
+    back = drawn.where("connected > 0").groupBy("storm_id").agg(sf.min("second").alias("second"))
+    return (
+        first.select("storm_id", "at.second", sf.lit("promoted").alias("event"), "at.member")
+        .unionByName(
+            back.select(
+                "storm_id",
+                "second",
+                sf.lit("first back").alias("event"),
+                sf.lit(None).cast("string").alias("member"),
+            )
+        )
+        .orderBy("storm_id", "second", "event")
+    )
+
+
+def reasons(storm_reasons: DataFrame, largest: DataFrame) -> DataFrame:
+    """Failures of the biggest storms by reason, the most frequent first."""
+    sums = (
+        storm_reasons.join(sf.broadcast(largest.select("storm_id")), "storm_id")
+        .groupBy("storm_id", "error_type")
+        .agg(sf.sum("failures").alias("failures"))
+    )
+    rank = sf.row_number().over(Window.partitionBy("storm_id").orderBy(sf.desc("failures"), "error_type"))
+    return (
+        sums.withColumn("rank", rank)
+        .where(sf.col("rank") <= _REASONS)
+        .drop("rank")
+        .orderBy("storm_id", sf.desc("failures"), "error_type")
+    )
