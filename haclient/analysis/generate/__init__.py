@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from haclient.analysis.generate import truth
 from haclient.analysis.generate.fault_injection import CLEAN, USUAL, Faults
 from haclient.analysis.generate.fleet import Fleet
 from haclient.analysis.generate.lines import events, flat, text
-from haclient.analysis.generate.truth import truth
 from haclient.analysis.io import ingest
 
 __all__ = ["CLEAN", "Faults", "Generated", "generate", "write"]
@@ -32,14 +32,15 @@ class Generated:
 
     :param events: the columns of ``ingest``, without copies and what is no line.
     :param lines: JSON text in the column ``value``, with copies, cut and bad lines.
-    :param truth: one row for each episode of each connection: ``client_id``, ``connection``, ``outage``,
-        ``cluster``, ``downtime`` (s, null if not back), ``attempts``, ``episode_result`` and ``lost_lines``
-        (how many of its lines are missing).
+    :param truth: of episodes; ``storms``, ``flapping`` and ``clocks``: of those; ``truth`` has their columns.
     """
 
     events: DataFrame
     lines: DataFrame
     truth: DataFrame
+    storms: DataFrame
+    flapping: DataFrame
+    clocks: DataFrame
 
 
 def generate(
@@ -50,12 +51,23 @@ def generate(
     seed: int = 0,
     faults: Faults = USUAL,
     clusters: int = 3,
+    name: str = "",
 ) -> Generated:
-    """Make a fleet; about 15 lines for each client and outage."""
-    fleet = Fleet(clients, outages, seed, faults, clusters)
+    """Make a fleet; about 15 lines for each client and outage.
+
+    :param name: what the names of its clients and clusters begin with.
+    """
+    fleet = Fleet(clients, outages, seed, faults, clusters, name)
     episodes = fleet.episodes_of(spark)
     made = events(fleet, episodes)
-    return Generated(flat(made), text(made), truth(fleet, episodes))
+    return Generated(
+        flat(made),
+        text(made),
+        truth.episodes(fleet, episodes),
+        truth.storms(episodes),
+        truth.flapping(episodes),
+        truth.clocks(episodes),
+    )
 
 
 def write(generated: Generated, path: str, *, form: str = "json", files: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Fault injection for generated lines: it changes the lines, never the truth."""
+"""What goes wrong in a generated fleet: what becomes of its clients, and what is wrong with its lines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ class Faults:
     :param dying: clients that die while reconnecting; the last line of each is cut short.
     :param giving_up: clients that give up in an outage.
     :param closing: clients whose application closes the connection.
+    :param leaving: clients whose application closes it while they are reconnecting.
+    :param restarting: clients that die while reconnecting, and begin again as a new process.
+    :param searching: clients that search from the last outage to the end.
+    :param never: clients that never connect.
     :param skew: seconds by which the wall clock of a client may be wrong, in either direction.
     :param stepping: clients whose wall clock jumps, by up to 10 s in either direction, in one outage.
+    :param fast: how many clients have a wall clock that is an hour fast; one at most is no more than a rank.
     :param busy: outages of the client with very many of them.
     :param split: a few clients see another primary of the same generation, or an older one.
     """
@@ -27,8 +32,13 @@ class Faults:
     dying: float = 0.02
     giving_up: float = 0.01
     closing: float = 0.02
+    leaving: float = 0.005
+    restarting: float = 0.005
+    searching: float = 0.005
+    never: float = 0.005
     skew: float = 1.0
     stepping: float = 0.01
+    fast: int = 0
     busy: int = 1000
     split: bool = True
 
@@ -41,6 +51,10 @@ CLEAN = Faults(
     dying=0.0,
     giving_up=0.0,
     closing=0.0,
+    leaving=0.0,
+    restarting=0.0,
+    searching=0.0,
+    never=0.0,
     skew=0.0,
     stepping=0.0,
     busy=0,

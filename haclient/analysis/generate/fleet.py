@@ -4,6 +4,8 @@
 * The primary of a cluster dies ``outages`` times.  All its clients lose it within 0.2 s, and try again with
   full jitter: delay n is drawn evenly from 0 to ``min(CAP, BASE * 2**n)``.  The new primary takes over after
   ``FAILOVER`` seconds and sets up clients at an even rate; the last slot is ``RECOVERY`` seconds later.
+* A few clients die, give up, are closed, or search to the end; of some a new process begins a little later,
+  and some never connect (``Faults``).
 * The last client is alone in a cluster of its own and loses its connection ``Faults.busy`` times.
 """
 
@@ -26,6 +28,11 @@ ALIVE = 60.0  # s
 ATTEMPT_TIME = 0.02  # s, the longest attempt
 REFUSED, FORCED = 0.5, 0.3  # shares of the failed attempts; the rest is redirected
 FIRST_SHARE = 0.8  # of the clients, in the first cluster
+AGAIN = 30.0  # s from a loss until the new process of a client begins, which died meanwhile
+HOUR = 3600.0  # s
+
+FAILING = ("dies", "restarts", "gives up", "leaves", "searches", "never")
+"""Ends of episodes without a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class Fleet:
     """What was asked for, and from it what every client goes through.
 
     :param outages: deaths of the primary of each cluster.
+    :param name: what the names of its clients and clusters begin with.
     """
 
     clients: int
@@ -40,6 +48,12 @@ class Fleet:
     seed: int
     faults: Faults
     clusters: int
+    name: str = ""
+
+    @property
+    def until(self) -> float:
+        """When the last lines are written, in seconds from the start."""
+        return (self.outages + 1.25) * INTERVAL
 
     def prng(self, salt: str, *of: str | Column) -> Column:
         """A pseudo-random number, uniform in [0, 1), the same for the same columns."""
@@ -48,10 +62,8 @@ class Fleet:
         return sf.shiftrightunsigned(drawn, 11) / sf.lit(float(2**53))
 
     def _clients(self, spark: SparkSession) -> DataFrame:
-        """One row a client."""
+        """One row a process: a client, and again each that begins a second life."""
         faults, span = self.faults, self.outages
-        fate = self.prng("fate", "id")
-        doomed = faults.dying + faults.giving_up
         cluster_number = sf.when(self.prng("cluster", "id") < FIRST_SHARE, 0).otherwise(
             sf.floor(self.prng("cluster 2", "id") * self.clusters)
         )
@@ -60,44 +72,81 @@ class Fleet:
             "id",
             sf.when(busy, self.clusters).otherwise(cluster_number).cast("bigint").alias("cluster_number"),
             busy.alias("busy"),
-            sf.when(busy, "lives")
-            .when(fate < faults.dying, "dies")
-            .when(fate < doomed, "gives up")
-            .when(fate < doomed + faults.closing, "closes")
-            .otherwise("lives")
-            .alias("fate"),
-            (2 + sf.floor(self.prng("fate at", "id") * span)).alias("fate_at"),
-            (sf.signum(self.prng("skew", "id") - 0.5) * self.prng("skew 2", "id") * faults.skew).alias(
-                "skew"
-            ),
+            sf.when(busy | (sf.col("id") < faults.fast), "lives").otherwise(self._fate()).alias("fate"),
+            (2 + sf.floor(self.prng("fate at", "id") * span)).alias("some_outage"),
+            self._skew().alias("skew"),
             sf.when(
                 self.prng("step", "id") < faults.stepping, 2 + sf.floor(self.prng("step at", "id") * span)
             ).alias("step_at"),
             ((self.prng("step 2", "id") - 0.5) * 20).alias("step"),
-            sf.round(self.prng("uptime", "id") * 1e6, 3).alias("uptime"),
+            sf.col("id").alias("number"),
+            sf.format_string(f"{self.name}client-%07d", "id").alias("client_id"),
         )
-        return rows.select(
+        last = sf.when(sf.col("fate") == "searches", span + 1).otherwise(sf.col("some_outage"))
+        rows = rows.withColumn("fate_at", sf.when(sf.col("fate") == "never", 1).otherwise(last))
+        return self._lives(rows).select(
             "*",
-            sf.format_string("client-%07d", "id").alias("client_id"),
+            sf.round(self.prng("uptime", "id") * 1e6, 3).alias("uptime"),
+            sf.concat(sf.lit(f"{self.name}cluster-"), "cluster_number").alias("cluster_name"),
             sf.concat(sf.lit("instance-"), sf.hex(sf.xxhash64(sf.lit(self.seed), "id"))).alias("instance"),
+        )
+
+    def _fate(self) -> Column:
+        faults, drawn = self.faults, self.prng("fate", "id")
+        shares = {
+            "dies": faults.dying,
+            "gives up": faults.giving_up,
+            "closes": faults.closing,
+            "leaves": faults.leaving,
+            "restarts": faults.restarting,
+            "searches": faults.searching,
+            "never": faults.never,
+        }
+        fate, below = sf.lit("lives"), sum(shares.values())
+        for name, share in reversed(shares.items()):
+            fate = sf.when(drawn < below, sf.when(drawn >= below - share, name).otherwise(fate)).otherwise(
+                fate
+            )
+            below -= share
+        return fate
+
+    def _skew(self) -> Column:
+        drawn = sf.signum(self.prng("skew", "id") - 0.5) * self.prng("skew 2", "id") * self.faults.skew
+        return sf.when(sf.col("id") < self.faults.fast, HOUR).otherwise(drawn)
+
+    def _lives(self, rows: DataFrame) -> DataFrame:
+        """``earlier``: deaths of the primary before a process began; ``id`` is that of the process."""
+        again = sf.when(sf.col("fate") == "restarts", sf.array(sf.lit(0), sf.lit(1)))
+        rows = rows.withColumn("life", sf.explode(again.otherwise(sf.array(sf.lit(0)))))
+        second = sf.col("life") == 1
+        return rows.withColumns(
+            {
+                "id": sf.col("id") + sf.col("life") * self.clients,
+                "earlier": sf.when(second, sf.col("fate_at") - 1).otherwise(0),
+                "fate": sf.when(second, "lives").otherwise(sf.col("fate")),
+            }
         )
 
     def _began(self, number: Column) -> Column:
         """When an outage begins, in seconds from the start."""
         every = self.outages * INTERVAL / max(self.faults.busy, 1)
-        storm = (number - 1) * INTERVAL + self.prng("death", "cluster_number", number) * (INTERVAL / 4)
+        death = number + sf.col("earlier")
+        storm = (death - 1) * INTERVAL + self.prng("death", "cluster_number", death) * (INTERVAL / 4)
+        again = sf.when(sf.col("earlier") > 0, storm + AGAIN).otherwise(0.0)
+        first = again + self.prng("start", "id") * 10
         storm = storm + self.prng("lost", "id", number) * 0.2
-        first = self.prng("start", "id") * 10
         return sf.when(number == 1, first).when(sf.col("busy"), 10 + (number - 1) * every).otherwise(storm)
 
     def _episodes(self, spark: SparkSession) -> DataFrame:
         """One row for each outage of each client, with its waits, starts and last attempt."""
-        usual = sf.when(sf.col("fate") == "lives", self.outages + 1).otherwise(sf.col("fate_at"))
+        all_of_them = self.outages + 1 - sf.col("earlier")
+        usual = sf.when(sf.col("fate") == "lives", all_of_them).otherwise(sf.col("fate_at"))
         count = sf.when(sf.col("busy"), self.faults.busy + 1).otherwise(usual)
         rows = self._clients(spark).withColumn("outage", sf.explode(sf.sequence(sf.lit(1), count)))
         k = sf.col("outage")
         ready = FAILOVER + self.prng("slot", "id", "outage") * RECOVERY
-        ready = sf.when((k == 1) | sf.col("busy"), 0.0).otherwise(ready)
+        at_once = ((k == 1) & (sf.col("fate") != "never")) | sf.col("busy")
+        ready = sf.when(at_once, 0.0).otherwise(ready)
         rows = rows.select(
             "*",
             sf.round(self._began(k), 6).alias("began"),
@@ -122,13 +171,13 @@ class Fleet:
     def _steps(self) -> Column:
         """The lines of an outage: struct of ``kind``, ``n`` (attempt from 0, or alive) and ``at`` (s)."""
         lost = sf.array(sf.when(sf.col("outage") > 1, _step(Kind.LOST, sf.lit(0), sf.lit(0.0))))
-        return sf.array_compact(sf.concat(lost, self._tries(), _ending()))
+        return sf.array_compact(sf.concat(lost, self._tries(), self._ending()))
 
     def _tries(self) -> Column:
         fails = self.prng("kind", sf.col("id"), sf.col("outage"), sf.lit(0))
-        failing = sf.col("end").isin("dies", "gives up")
-        stop = sf.when(sf.col("end") == "dies", sf.floor(fails * sf.col("last")).cast("int")).otherwise(
-            sf.when(failing, sf.greatest(sf.col("last") - 1, sf.lit(0))).otherwise(sf.col("last"))
+        dying = sf.col("end").isin("dies", "restarts")
+        stop = sf.when(dying, sf.floor(fails * sf.col("last")).cast("int")).otherwise(
+            sf.when(fails_to_connect(), sf.greatest(sf.col("last") - 1, sf.lit(0))).otherwise(sf.col("last"))
         )
         return sf.flatten(sf.transform(sf.sequence(sf.lit(0), stop), self._try))
 
@@ -140,6 +189,20 @@ class Fleet:
             sf.when(waits, _step(Kind.BACKOFF, n, start - sf.get("waits", n))),
             _step(Kind.ATTEMPT, n, start + ATTEMPT_TIME),
             sf.when(redirected, _step(Kind.REDIRECT, n, start + ATTEMPT_TIME)),
+        )
+
+    def _ending(self) -> Column:
+        """The lines after the last attempt of an outage."""
+        back, zero = end("last"), sf.lit(0)
+        connected = _step(Kind.CONNECTED, zero, back)
+        ends = sf.col("end")
+        return (
+            sf.when(ends.isin("dies", "restarts"), sf.array(_nothing()))
+            .when(ends == "gives up", sf.array(_step(Kind.GAVE_UP, zero, back)))
+            .when(ends == "leaves", sf.array(_step(Kind.CLOSED, zero, back)))
+            .when(ends.isin("searches", "never"), _alive(back, sf.lit(self.until)))
+            .when(ends == "closes", sf.array(connected, _step(Kind.CLOSED, zero, back + 1)))
+            .otherwise(sf.concat(sf.array(connected), _alive(back, sf.col("next") - 1)))
         )
 
     def error(self, n: Column) -> Column:
@@ -169,20 +232,14 @@ def _step(kind: Kind, n: Column, at: Column) -> Column:
     )
 
 
-def _ending() -> Column:
-    """The lines after the last attempt of an outage."""
-    back, zero = end("last"), sf.lit(0)
-    connected = _step(Kind.CONNECTED, zero, back)
-    return (
-        sf.when(sf.col("end") == "dies", sf.array(_nothing()))
-        .when(sf.col("end") == "gives up", sf.array(_step(Kind.GAVE_UP, zero, back)))
-        .when(sf.col("end") == "closes", sf.array(connected, _step(Kind.CLOSED, zero, back + 1)))
-        .otherwise(sf.concat(sf.array(connected), _alive(back)))
-    )
+def fails_to_connect() -> Column:
+    """Whether an episode ends without a connection."""
+    return sf.col("end").isin(*FAILING)
 
 
-def _alive(back: Column) -> Column:
-    count = sf.greatest(sf.floor((sf.col("next") - sf.col("began") - back - 1) / ALIVE), sf.lit(0))
+def _alive(back: Column, until: Column) -> Column:
+    """``alive`` lines each minute after ``back``, which is in seconds from the loss, to ``until``."""
+    count = sf.greatest(sf.floor((until - sf.col("began") - back) / ALIVE), sf.lit(0))
     numbers = sf.slice(sf.sequence(sf.lit(0), count.cast("int")), 2, 1_000_000)
     return sf.transform(numbers, lambda number: _step(Kind.ALIVE, number, back + number * ALIVE))
 
@@ -200,8 +257,3 @@ def _start(n: Column) -> Column:
 def end(number: str) -> Column:
     """When the attempt in that column ends."""
     return sf.get("starts", sf.col(number)) + ATTEMPT_TIME
-
-
-def cluster() -> Column:
-    """The name of a client's cluster."""
-    return sf.concat(sf.lit("cluster-"), "cluster_number")

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-from haclient.analysis.generate.fleet import ATTEMPT_TIME, BASE, CAP, Fleet, cluster
+from haclient.analysis.generate.fleet import ATTEMPT_TIME, BASE, CAP, Fleet, fails_to_connect
+from haclient.analysis.generate.truth import START
 from haclient.telemetry.schema import DATA, DATASCHEMA, ENVELOPE, KEYS, Kind
 
-START = 1_780_000_000  # s since the epoch; 2026-05-28
-
-_WITH_ENDPOINT = (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE)
+_WITH_ENDPOINT = (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT)
 
 
 def events(fleet: Fleet, rows: DataFrame) -> DataFrame:
@@ -89,19 +88,21 @@ class _Line:
         }
 
     def _connection(self) -> dict[str, Column]:
-        known = (sf.col("outage") > 1) | _is(Kind.CONNECTED, Kind.ALIVE, Kind.CLOSED)
+        known = (sf.col("outage") > 1) | _is(Kind.CONNECTED, Kind.CLOSED) | _serves()
         return {
             "client_id": sf.col("client_id"),
-            "service": sf.concat(sf.lit("service-"), sf.pmod("id", sf.lit(5))),
+            "service": sf.concat(sf.lit("service-"), sf.pmod("number", sf.lit(5))),
             "instance": sf.col("instance"),
             "connection": sf.lit(1),
             "sequence": sf.col("sequence"),
             "monotonic": sf.round(sf.col("uptime") + sf.col("began") + sf.col("line.at"), 6),
-            "cluster": sf.when(known, cluster()),
+            "cluster": sf.when(known, sf.col("cluster_name")),
             "outage_id": sf.concat("client_id", sf.lit("/1/"), "outage"),
             "outage": sf.col("outage"),
-            "generation": sf.when(_is(Kind.CONNECTED, Kind.ALIVE, Kind.LOST), self._generation()),
-            "state": sf.when(_is(Kind.ALIVE), sf.lit("connected")),
+            "generation": sf.when(_is(Kind.CONNECTED, Kind.LOST) | _serves(), self._generation()),
+            "state": sf.when(
+                _is(Kind.ALIVE), sf.when(fails_to_connect(), "reconnecting").otherwise("connected")
+            ),
         }
 
     def _attempt(self) -> dict[str, Column]:
@@ -125,13 +126,13 @@ class _Line:
             .when(_is(Kind.ATTEMPT) & ~_won() | _is(Kind.REDIRECT), parity)
             .otherwise(primary)
         )
-        index = sf.when(_is(*_WITH_ENDPOINT), member)
+        index = sf.when(_is(*_WITH_ENDPOINT) | _serves(), member)
         redirect = _is(Kind.REDIRECT)
         return {
             "server_address": sf.when(index == 0, _member("-a")).when(index == 1, _member("-b")),
             "server_port": sf.when(index.isNotNull(), 5672),
             "redirect_address": sf.when(
-                redirect, sf.concat(cluster(), sf.when(parity == 0, "-b").otherwise("-a"))
+                redirect, sf.concat("cluster_name", sf.when(parity == 0, "-b").otherwise("-a"))
             ),
             "redirect_port": sf.when(redirect, sf.lit(5672)),
             "redirect_followed": sf.when(redirect, sf.lit(True)),
@@ -142,6 +143,7 @@ class _Line:
         base = sf.least(sf.lit(CAP), BASE * sf.pow(sf.lit(2.0), n))
         return {
             "backoff_base": sf.when(backoff, base),
+            "backoff_floor": sf.when(backoff, 0.0),
             "backoff_delay": sf.when(backoff, sf.get("waits", n)),
             "backoff_round": sf.when(backoff, n),
             "backoff_strategy": sf.when(backoff, sf.lit("full")),
@@ -161,11 +163,11 @@ class _Line:
 
     def _primary(self) -> Column:
         """Which of the two members the client finds to be primary."""
-        right = sf.pmod(sf.col("outage"), sf.lit(2))
+        right = sf.pmod(_era(), sf.lit(2))
         return sf.when(self._sees_split(3, 7), 1 - right).otherwise(right)
 
     def _generation(self) -> Column:
-        reported = sf.col("outage") - sf.when(_is(Kind.LOST), 1).otherwise(0)
+        reported = _era() - sf.when(_is(Kind.LOST), 1).otherwise(0)
         return sf.when(self._sees_split(4, 11) & ~_is(Kind.LOST), 1).otherwise(reported)
 
     def _sees_split(self, outage: int, rest: int) -> Column:
@@ -180,11 +182,21 @@ def _is(*kinds: Kind) -> Column:
 
 def _won() -> Column:
     """Whether it is of the attempt that made the connection."""
-    return (sf.col("line.n") == sf.col("last")) & ~sf.col("end").isin("dies", "gives up")
+    return (sf.col("line.n") == sf.col("last")) & ~fails_to_connect()
+
+
+def _serves() -> Column:
+    """Whether it is an ``alive`` line of a connection that is there."""
+    return _is(Kind.ALIVE) & ~fails_to_connect()
+
+
+def _era() -> Column:
+    """The generation of the primary that ends an outage."""
+    return sf.col("outage") + sf.col("earlier")
 
 
 def _member(ending: str) -> Column:
-    return sf.concat(cluster(), sf.lit(ending))
+    return sf.concat("cluster_name", sf.lit(ending))
 
 
 def _event_id(seed: int) -> Column:
