@@ -68,7 +68,7 @@ def _spark_queries(spark: Any, form: str, folder: Path) -> Iterator[Stage]:
     if form == "parquet":
         events = spark.read.parquet(str(folder))
     else:
-        events = ingest.events_of(ingest.parse(spark.read.text(str(folder))))
+        events = ingest.events_of(ingest.flat(ingest.parse(spark.read.text(str(folder)))))
     events.createOrReplaceTempView("events")
     for name, query in peers.BASELINE_SQL.items():
         sql = query.replace("epoch(", "unix_micros(").replace("GROUP BY ALL)", "GROUP BY cluster, second)")

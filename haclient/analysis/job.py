@@ -49,6 +49,7 @@ SLO = 0.999
 """Share of the time that connections should be usable, if nobody says otherwise: 43 minutes away a month."""
 
 _DRAWS = ("jinja2", "altair", "vl_convert")  # what a report needs
+_NOT_ASKED = "{}: no line of the time and the cluster that are asked for"
 _LIGHT_LIMIT = 32 * 2**20  # bytes of JSON lines: 50,000 of them
 _PACKED = {".gz": 15, ".parquet": 20}  # bytes of JSON lines in one of such a file
 
@@ -109,7 +110,7 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
     everything = clock.placed(read_)
     events = narrowed(everything, job)
     if events is not everything and not _any(events):
-        raise InputError(f"{job.source}: no line of the time and the cluster that are asked for")
+        raise InputError(_NOT_ASKED.format(job.source))
     made = compute(events, quarantine, output(spark, job.base, remote=job.remote), progress=progress)
     try:
         return conclude(made, events, job)
@@ -122,11 +123,14 @@ def read(spark: SparkSession, job: Job) -> tuple[DataFrame, DataFrame]:
 
     :raises InputError: when there is no line that could be read.
     """
-    found = ingest.read(spark, local_source(job))
-    events = _stored(spark, found.events, job)
+    found = ingest.read(spark, local_source(job), ingest.Period(job.since, job.until))
+    events, quarantine = _stored(spark, found.events, job), found.quarantine
+    if found.parsed is not None:
+        quarantine = quarantine.localCheckpoint()
+        found.parsed.unpersist()
     if not _any(events):
-        raise InputError(_empty_error(found.quarantine, job.source))
-    return events, found.quarantine
+        raise InputError(_empty_error(quarantine, job))
+    return events, quarantine
 
 
 def _any(events: DataFrame) -> bool:
@@ -169,13 +173,16 @@ def is_light(job: Job) -> bool:
     return sum(sizes) < _LIGHT_LIMIT
 
 
-def _empty_error(quarantine: DataFrame, source: str) -> str:
+def _empty_error(quarantine: DataFrame, job: Job) -> str:
+    if job.since is not None or job.until is not None:
+        return _NOT_ASKED.format(job.source)
     bad = quarantine.count()
     if not bad:
-        return f"{source}: no line of telemetry in it"
+        return f"{job.source}: no line of telemetry in it"
     first = quarantine.select("file", "error").first()
     assert first is not None
-    return f"{source}: none of its {bad} lines is telemetry; the first, in {first['file']}: {first['error']}"
+    where = f"the first, in {first['file']}: {first['error']}"
+    return f"{job.source}: none of its {bad} lines is telemetry; {where}"
 
 
 def narrowed(events: DataFrame, job: Job) -> DataFrame:

@@ -30,7 +30,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -72,11 +71,13 @@ class Round:
     :param lines: whether there were new ones.
     :param alerts: the new alerts.
     :param summary: of the tables, when they were made again.
+    :param given_up: losses that the stream waits for no longer; the tables have them.
     """
 
     lines: bool
-    alerts: list[dict[str, Any]]
+    alerts: list[unmatched.Alert]
     summary: Summary | None
+    given_up: int = 0
 
 
 class Stream:
@@ -105,24 +106,28 @@ class Stream:
         nothing = self._read([str(self._segments)])
         self._events = Batches(spark, self._state / "events", nothing.events.schema)
         self._quarantine = Batches(spark, self._state / "quarantine", nothing.quarantine.schema)
+        _forget(nothing)
         self._unmatched = Batches(
             spark, self._state / "away", unmatched.unmatched_events(nothing.events, now()).schema
         )
         self._alerts = unmatched.Alerts(job.out / "alerts.jsonl")
         self._has_new = False
+        self._given_up = 0
         self._stale = True
         self._refreshed = float("-inf")
 
     def round(self, *, refresh: bool = False) -> Round:
         """Take what is new; make tables when it is time, or when ``refresh`` asks for it."""
-        self._has_new = False
+        self._has_new, self._given_up = False, 0
         self._tail.copy()
         self._take()
         if self._has_new:
             self._tidy()
         self._stale |= self._has_new
         due = refresh or time.monotonic() - self._refreshed >= self._pace.refresh
-        return Round(self._has_new, self._alert(), self._refresh() if self._stale and due else None)
+        alerts = self._alert()
+        summary = self._refresh() if self._stale and due else None
+        return Round(self._has_new, alerts, summary, self._given_up)
 
     def _take(self) -> None:
         query = (
@@ -147,9 +152,13 @@ class Stream:
         events = found.events.persist()
         self._events.write(batch, self._events.fresh(batch, events))
         events.unpersist()
+        _forget(found)
         previous, now = self._unmatched.last(before=batch), self._now()
         unmatched_rows = unmatched.unmatched_events(self._events.of(batch), now)
-        self._unmatched.write(batch, unmatched.merged(self._unmatched.of(previous), unmatched_rows, now))
+        before = self._unmatched.of(previous)
+        kept = unmatched.bounded(before)
+        self._given_up += unmatched.losses_given_up(before, kept, now)
+        self._unmatched.write(batch, unmatched.merged(kept, unmatched_rows, now))
         self._has_new = True
 
     def _read(self, paths: list[str]) -> ingest.Ingested:
@@ -164,11 +173,11 @@ class Stream:
         if last is not None:
             self._unmatched.drop(before=last)
 
-    def _alert(self) -> list[dict[str, Any]]:
+    def _alert(self) -> list[unmatched.Alert]:
         if self._pace.alert_after is None:
             return []
         since = self._now() - timedelta(seconds=self._pace.alert_after)
-        return self._alerts.record(unmatched.down_since(self._unmatched.of(self._unmatched.last()), since))
+        return self._alerts.of(self._unmatched.of(self._unmatched.last()), since)
 
     def _refresh(self) -> Summary | None:
         """Make tables, summary and report of all events so far; ``None`` while there are none."""
@@ -230,6 +239,12 @@ def at_source(quarantine: DataFrame, folder: Path) -> DataFrame:
     name = sf.replace(sf.replace(segment, sf.lit("%25"), sf.lit("%")), sf.lit("%2F"), sf.lit("/"))
     home = folder.resolve().as_uri().replace("file:///", "file:/", 1)  # as Hadoop writes it
     return quarantine.withColumn("file", sf.concat(sf.lit(f"{home}/"), name)).select(*quarantine.columns)
+
+
+def _forget(found: ingest.Ingested) -> None:
+    """What was read is stored."""
+    if found.parsed is not None:
+        found.parsed.unpersist()
 
 
 def _put(fresh: Path, out: Path) -> None:

@@ -4,9 +4,16 @@ Rules
 -----
 * The state holds unmatched events of outages: a loss whose end was not seen, or an end whose loss was not.
   Whichever arrives first waits for the other, for the files of a fleet arrive in no order.
-* An end without its loss is dropped a day after it was read: the loss was among lost telemetry.  The day is
-  the reader's: one client whose clock is fast must not make the stream forget the ends of all others.
-* A line whose time was taken away, because it is not plausible, is as old as its reading.
+* A newer process with the client's id, or with its instance's, replaces the older one: its losses are down no
+  more, unless it is heard again, as in the batch job (``episodes``, rule 4).  The beginning of a process
+  waits for losses that arrive later.
+* The state has bounds.  An end, a beginning, and an outage that has ended or was replaced are forgotten
+  ``FORGET`` after they were read; a copy of its loss under another time is no new outage until then.  A
+  loss without an end is given up ``GIVE_UP`` after it was read.  Of more than ``MOST`` losses, or of more
+  than ``MOST`` others, the oldest go.  Only alerts depend on the state: no table lacks what is given up.
+* Both ages are the reader's: one client whose clock is fast must not make the stream forget the ends of
+  all others.  A loss that claims to be later than its reading happened when it was read, and so did a
+  line whose time was taken away, because it is not plausible.
 * The wall clock decides whether a client is down for too long.  When all clients are down, no line
   arrives that could move a clock of events.
 * One alert for an outage.  ``alerts.jsonl`` is the record of it, and is read back at a start.
@@ -21,64 +28,165 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables.episodes import SILENCE
 from haclient.telemetry.schema import Kind
 
-OUTAGE = ("client_id", "connection", "outage_id", "instance")
+PROCESS = ("client_id", "instance", "source")
+OUTAGE = ("client_id", "connection", "outage_id", "instance", "source")
 """The key of an outage: a restarted process counts its own from 1 again."""
 
 FORGET = timedelta(days=1)
-_MOST = 100_000  # alerts of one round; more follow in the next one
+GIVE_UP = timedelta(days=7)  # a client that is down for that long has had its alert
+MOST = 1_000_000  # losses, and as many others: a whole fleet at once, some hundred MB of Parquet
+_PAGE = 100_000  # outages that one round looks at for alerts; the next round goes on after them
+_SOURCE = "/haclient/"  # with the instance: the source of a state that was written without one
+_FACTS = ("cluster", "service", "server_address", "server_port", "reason")
+Alert = dict[str, Any]
+Outage = tuple[Any, ...]
+
+_PLACE = {"lost_at": "timestamp"} | dict.fromkeys(OUTAGE, "string") | {"connection": "bigint"}
 
 
 def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
     """One row per outage that ``events`` have a loss or an end of: when, and where it was lost.
 
+    One more per connection, without ``outage_id``: when it was last heard, and when its process began.
+
     :param now: when they were read.
     """
-    time = sf.coalesce("time", sf.lit(now).cast("timestamp"))
+    read_at = sf.lit(now).cast("timestamp")
+    time = sf.coalesce(sf.least("time", read_at), read_at)
     lost = sf.col("type") == Kind.LOST.value
     over = sf.col("type").isin(Kind.CONNECTED.value, Kind.GAVE_UP.value, Kind.CLOSED.value)
-    return (
-        events.where((lost | over) & (sf.col("outage") > 1))
+    number = sf.when(sf.col("client_id").isNotNull(), sf.concat_ws("/", "client_id", "connection", "outage"))
+    named = events.withColumn("outage_id", sf.coalesce("outage_id", number))
+    nothing = sf.lit(None).cast("timestamp")
+    outages = (
+        named.where((lost | over) & (sf.col("outage") > 1) & sf.col("outage_id").isNotNull())
         .groupBy(*OUTAGE)
         .agg(
             sf.min(sf.when(lost, time)).alias("lost_at"),
             sf.min(sf.when(over, time)).alias("over_at"),
-            sf.min(sf.lit(now).cast("timestamp")).alias("read_at"),
-            *(
-                sf.min(sf.when(lost, sf.col(name))).alias(name)
-                for name in ("cluster", "service", "server_address", "server_port", "reason")
-            ),
+            sf.min(read_at).alias("read_at"),
+            *(sf.min(sf.when(lost, sf.col(name))).alias(name) for name in _FACTS),
+        )
+        .withColumns(dict.fromkeys(("heard_at", "began_at", "replaced_at"), nothing))
+    )
+    connections = (
+        events.where(sf.col("connection").isNotNull())
+        .groupBy(*PROCESS, "connection")
+        .agg(
+            sf.max(time).alias("heard_at"),
+            sf.min(sf.when(sf.col("outage") == 1, time)).alias("began_at"),
+            sf.min(read_at).alias("read_at"),
         )
     )
+    return outages.unionByName(connections, allowMissingColumns=True)
 
 
 def merged(before: DataFrame, rows: DataFrame, now: datetime) -> DataFrame:
     """The state after a batch: the events that are still unmatched.
 
-    :param before: the state before it; a former version wrote none of ``read_at``.
+    :param before: the state before it; former versions wrote no ``read_at``, or no ``source``.
     :param rows: of ``unmatched_events``.
     :param now: when they were read.
     """
-    known = sf.coalesce("read_at", sf.lit(now).cast("timestamp"))
-    everything = before.withColumn("read_at", known).unionByName(rows)
-    rest = [name for name in everything.columns if name not in OUTAGE]
-    whole = everything.groupBy(*OUTAGE).agg(*(sf.min(name).alias(name) for name in rest))
-    waiting = sf.col("lost_at").isNull() & (sf.col("read_at") > sf.lit(now - FORGET))
-    return whole.where(sf.col("over_at").isNull() | waiting)
+    known = {
+        "read_at": sf.coalesce("read_at", sf.lit(now).cast("timestamp")),
+        "source": sf.coalesce("source", sf.concat(sf.lit(_SOURCE), "instance")),
+    }
+    everything = before.withColumns(known).unionByName(rows)
+    rest = [name for name in everything.columns if name not in (*OUTAGE, "heard_at")]
+    whole = everything.groupBy(*OUTAGE).agg(
+        *(sf.min(name).alias(name) for name in rest), sf.max("heard_at").alias("heard_at")
+    )
+    return _with_successors(whole, now).select(*before.columns).where(_remembered(now))
 
 
-def down_since(state: DataFrame, time: datetime) -> list[dict[str, Any]]:
-    """The outages that began before ``time`` and have not ended, the oldest first."""
+def _remembered(now: datetime) -> Column:
+    waits = sf.col("read_at") > sf.lit(now - FORGET)
+    useful = sf.col("outage_id").isNotNull() | sf.col("began_at").isNotNull()
+    return sf.when(_open(), sf.col("read_at") > sf.lit(now - GIVE_UP)).otherwise(waits & useful)
+
+
+def _open() -> Column:
+    ended = sf.coalesce("over_at", "replaced_at")
+    return sf.col("lost_at").isNotNull() & ended.isNull()
+
+
+def _with_successors(whole: DataFrame, now: datetime) -> DataFrame:
+    """``whole``, with the time when the process of a loss was replaced."""
+    connections = whole.where("outage_id IS NULL")
+    its = connections.select(
+        *(sf.col(name).alias(f"its_{name}") for name in (*PROCESS, "connection")),
+        sf.col("heard_at").alias("its_heard_at"),
+    )
+    same = [sf.col(name).eqNullSafe(sf.col(f"its_{name}")) for name in (*PROCESS, "connection")]
+    begun = connections.groupBy(*PROCESS).agg(sf.min("began_at").alias("began_at"))
+    clients = begun.groupBy("client_id").agg(sf.max("began_at").alias("client_began"))
+    processes = begun.groupBy("instance", "source").agg(sf.min("began_at").alias("began_at"))
+    instances = processes.groupBy("instance").agg(sf.max("began_at").alias("instance_began"))
+    joined = (
+        whole.join(its, same, "left").join(clients, "client_id", "left").join(instances, "instance", "left")
+    )
+    heard = sf.greatest("heard_at", "its_heard_at", "lost_at")
+    newest = sf.greatest("client_began", "instance_began", "replaced_at")
+    silent = heard < sf.lit(now - timedelta(seconds=SILENCE))
+    replaced = (newest > heard) | (silent & (newest > sf.col("lost_at")))
+    return joined.withColumns({"replaced_at": sf.when(replaced, newest), "heard_at": heard})
+
+
+def bounded(state: DataFrame) -> DataFrame:
+    """What was read last of a stored state: at most ``MOST`` losses and ``MOST`` others, and a batch."""
+    if state.count() <= MOST:
+        return state
+    read_at = sf.unix_micros("read_at").alias("read_at")
+    batches = state.groupBy(_open().alias("open"), read_at).agg(sf.count("*").alias("rows")).collect()
+    oldest = {
+        losses: _oldest([(row["read_at"], row["rows"]) for row in batches if row["open"] == losses])
+        for losses in (True, False)
+    }
+    first = sf.when(_open(), sf.lit(oldest[True])).otherwise(sf.lit(oldest[False]))
+    return state.where(sf.unix_micros("read_at") >= first)
+
+
+def _oldest(batches: list[tuple[int, int]]) -> int:
+    """Since when so many rows were read as may stay; the newest batch stays in any case."""
+    oldest = total = 0
+    for read_at, rows in sorted(batches, reverse=True):
+        total += rows
+        if total > MOST and oldest:
+            break
+        oldest = read_at
+    return oldest
+
+
+def losses_given_up(before: DataFrame, kept: DataFrame, now: datetime) -> int:
+    """How many losses of a stored state go without an end.
+
+    :param kept: of ``bounded``.
+    """
+    return before.where(_open()).count() - kept.where(_open() & _remembered(now)).count()
+
+
+def down_since(state: DataFrame, time: datetime, after: Alert | None = None) -> list[Alert]:
+    """The outages that began before ``time`` and have not ended, the oldest first; at most a page of them.
+
+    :param after: the last one of the page before this one.
+    """
+    place = sf.struct(*_PLACE)
+    down = state.where(_open() & (sf.col("lost_at") < sf.lit(time)))
+    if after is not None:
+        key = [sf.lit(after[name]).cast(kind).alias(name) for name, kind in _PLACE.items()]
+        down = down.where(place > sf.struct(*key))
     rows = (
-        state.where(sf.col("over_at").isNull() & (sf.col("lost_at") < sf.lit(time)))
+        down.orderBy(place)
+        .limit(_PAGE)
         .withColumn("lost_at", sf.date_format("lost_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
-        .drop("over_at", "read_at")
-        .orderBy("lost_at", *OUTAGE)
-        .limit(_MOST)
+        .select(*OUTAGE, "lost_at", *_FACTS)
     )
     return [row.asDict() for row in rows.collect()]
 
@@ -89,9 +197,25 @@ class Alerts:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._recorded = {_outage(alert) for alert in _read(path)}
+        self._seen: set[Outage] = set()
+        self._last: Alert | None = None
 
-    def record(self, down: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Record those that have no alert yet; returns them."""
+    def of(self, state: DataFrame, time: datetime) -> list[Alert]:
+        """Those outages that began before ``time`` and have no alert yet; they have one from now on.
+
+        A page of the state in a call; what has left the state needs no memory.
+        """
+        down = down_since(state, time, self._last)
+        self._last = down[-1] if len(down) == _PAGE else None
+        self._seen.update(map(_outage, down))
+        new = self._record(down)
+        if self._last is None:
+            if len(self._recorded) > MOST:
+                self._recorded &= self._seen
+            self._seen = set()
+        return new
+
+    def _record(self, down: list[Alert]) -> list[Alert]:
         new = [outage for outage in down if _outage(outage) not in self._recorded]
         if new:
             with self._path.open("a", encoding="utf-8") as file:
@@ -102,16 +226,21 @@ class Alerts:
         return new
 
 
-def _outage(alert: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(alert[name] for name in OUTAGE)
+def _outage(alert: Alert) -> Outage:
+    """Its key; alerts of former versions have no source."""
+    source = alert.get("source") or f"{_SOURCE}{alert['instance']}"
+    return (*(alert[name] for name in OUTAGE if name != "source"), source)
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def _read(path: Path) -> Iterator[Alert]:
     """The alerts in the file; a line that a kill cut off is removed, and written again."""
     if not path.exists():
         return
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
-    yield from map(json.loads, whole.splitlines())
+    whole = 0
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                whole += len(line)
+                yield json.loads(line)
+    if whole < path.stat().st_size:
+        os.truncate(path, whole)

@@ -52,6 +52,7 @@ class Reason(enum.StrEnum):
     OTHER_VERSION = "a version of the format that this release does not know"
     IMPLAUSIBLE = "a time before 2000, or more than a day ahead of the time when it was read"
     CUT_SHORT = "the compressed file is cut short or damaged; lines are missing"
+    GONE = "the file went away before it was read; lines may be missing"
     VIOLATION = "a reader takes it, but it is not as the schema of its type says"
     TOO_LONG = "longer than a line may be"
 

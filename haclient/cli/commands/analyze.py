@@ -203,6 +203,8 @@ def _follow(session: SparkSession, job: Job, given: Mapping[str, Any]) -> Mappin
                 markup=False,
                 highlight=False,
             )
+        if result.given_up:
+            ERRORS.print(f"waits no longer for the end of {result.given_up} losses: too old, or too many")
         if result.summary is not None:
             last = result.summary
             if not given["as_json"]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import Phase, given, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
@@ -13,7 +14,7 @@ from pyspark.testing import assertDataFrameEqual
 from haclient.analysis.io import ingest
 from haclient.telemetry.contract.check import check
 from haclient.telemetry.schema import Kind, Reason
-from tests.analysis.stories import framed, rows
+from tests.analysis.stories import START, framed, rows
 from tests.telemetry.mutations import mutated, vectors
 
 
@@ -54,6 +55,58 @@ def test_a_compressed_file_that_is_cut_short_does_not_stop_the_others(
     ids = {row["event_id"] for row in found.events.select("event_id").collect()}
     assert {"whole", "plain"} < ids
     assert len(ids) < 20_000
+
+
+def test_each_file_is_read_once_and_each_line_parsed_once(spark: SparkSession, tmp_path: Path) -> None:
+    """What is gone from the disk after the first look is there for the second."""
+    line = '{{"id": "{}", "type": "t", "time": "2026-11-21T02:00:00Z"}}\n'
+    (tmp_path / "some.jsonl").write_text(line.format(1) + "no telemetry\n" + line.format(1) + "\n \n")
+    (tmp_path / "more.jsonl.gz").write_bytes(gzip.compress(f"\n{line.format(2)}bad\n\n".encode()))
+    (tmp_path / "empty.jsonl").touch()
+    found = ingest.read(spark, str(tmp_path))
+    assert {row["event_id"] for row in found.events.collect()} == {"1", "2"}
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert {row["line"] for row in found.quarantine.collect()} == {"no telemetry", "bad"}
+
+
+def test_a_file_that_goes_away_does_not_stop_the_job_and_is_in_the_quarantine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    line = '{{"id": "{}", "type": "t", "time": "2026-11-21T02:00:00Z"}}\n'
+    for name in ("stays", "goes"):
+        (tmp_path / f"{name} 1%.jsonl").write_text(line.format(name))
+    found = ingest.read(spark, str(tmp_path))
+    (tmp_path / "goes 1%.jsonl").rename(tmp_path / "goes.1")
+    assert [row["event_id"] for row in found.events.collect()] == ["stays"]
+    (bad,) = found.quarantine.collect()
+    assert (bad["line"], bad["error"]) == (None, Reason.GONE.value)
+    assert "goes" in bad["file"]
+
+
+def test_of_a_store_only_the_dates_near_the_period_are_opened(spark: SparkSession, tmp_path: Path) -> None:
+    days = [START + timedelta(days=day) for day in range(6)]
+    lines = [(Kind.LOST, 0.0, {"event_id": f"{day:%d}", "time": day}) for day in days]
+    lost_time = (Kind.LOST, 0.0, {"event_id": "no time", "time": None})
+    store = tmp_path / "store"
+    ingest.store(framed(spark, rows("store", [*lines, lost_time])), str(store))
+    for path in store.rglob(f"date={days[5].date()}/*.parquet"):
+        path.write_bytes(b"whoever opens it fails")
+    period = ingest.Period(days[2], days[3])
+    events = ingest.read(spark, str(store), period).events
+    found = {row["event_id"] for row in events.collect()}
+    assert found == {*(f"{day:%d}" for day in days[1:5]), "no time"}
+    with pytest.raises(Exception, match=r"not a Parquet file|FAILED_READ_FILE"):
+        ingest.read(spark, str(store)).events.collect()
+
+
+def test_of_lines_only_those_near_the_period_stay(spark: SparkSession, tmp_path: Path) -> None:
+    line = '{{"id": "{0}", "type": "t", "time": "2026-11-{0}T02:00:00Z"}}\n'
+    (tmp_path / "some.jsonl").write_text("".join(line.format(day) for day in range(10, 20)) + "bad\n")
+    since = datetime(2026, 11, 15, tzinfo=UTC)
+    found = ingest.read(spark, str(tmp_path), ingest.Period(since, since + timedelta(days=1)))
+    assert sorted(row["event_id"] for row in found.events.collect()) == ["14", "15", "16"]
+    assert found.quarantine.count() == 1
 
 
 def four_lines(spark: SparkSession) -> DataFrame:
@@ -99,7 +152,7 @@ def test_the_quarantine_is_what_the_contract_says(spark: SparkSession, tmp_path:
     collect()
     distinct = list(dict.fromkeys(texts))
     (tmp_path / "some.jsonl").write_text("\n".join(distinct) + "\n")
-    rows = ingest.quarantine_of(ingest.parse(spark.read.text(str(tmp_path)))).collect()
+    rows = ingest.quarantine_of(ingest.flat(ingest.parse(spark.read.text(str(tmp_path))))).collect()
     quarantined = {row["line"]: row["error"] for row in rows}
     for text in distinct:
         verdict = check(text, NOW)
