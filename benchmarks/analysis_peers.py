@@ -127,13 +127,17 @@ TABLES_SQL = {
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest
             FROM events WHERE generation IS NOT NULL) WHERE generation < highest""",
     "not_recovered": """
+        WITH ends AS (SELECT source, max(time) AS ended FROM events GROUP BY source),
+        last_heard AS (  -- by all but 1 % of the processes, or by all but one
+            SELECT min(ended) AS as_of FROM (FROM ends QUALIFY row_number() OVER (ORDER BY ended DESC)
+                <= least(greatest(2, ceil(0.01 * (SELECT count(*) FROM ends))), (SELECT count(*) FROM ends))))
         SELECT e.client_id, e.connection, max(e.time) AS last_seen, arg_max(e.type, e.time) AS last_type,
             arg_max(e.error_type, e.time) AS last_error, arg_max(e.server_address, e.time) AS last_endpoint
         FROM events e SEMI JOIN (
             SELECT client_id, connection FROM (
                 FROM episodes QUALIFY outage = max(outage) OVER (PARTITION BY client_id, connection))
             WHERE back_at IS NULL AND NOT closed AND (gave_up
-            OR last_at < (SELECT max(time) FROM events) - INTERVAL 120 SECONDS))
+            OR last_at < (SELECT as_of FROM last_heard) - INTERVAL 120 SECONDS))
             USING (client_id, connection)
         GROUP BY ALL""",
 }
@@ -405,7 +409,9 @@ def _polars_absent(events: Any, episodes: Any) -> Any:
     import polars as pl  # noqa: PLC0415
 
     keys = ["client_id", "connection"]
-    as_of = events.select(pl.col("time").max().alias("as_of"))
+    ends = events.group_by("source").agg(pl.col("time").max().alias("ended"))
+    rank = pl.min_horizontal(pl.max_horizontal(2, (pl.len() * 0.01).ceil()), pl.len())
+    as_of = ends.select(pl.col("ended").sort(descending=True).get(rank.cast(pl.Int64) - 1).alias("as_of"))
     silent = (
         episodes.filter(pl.col("outage") == pl.col("outage").max().over(keys))
         .join(as_of, how="cross")

@@ -105,7 +105,7 @@ def each(
     yield jitter_rows
     named = dictionary.dictionary(rolled_up)
     flaps = materialize(flapping.flapping(rows, named))
-    yield members.members(rolled_up, members.connects(events), rows, flaps)
+    yield members.members(rolled_up, members.connects(events, rolled_up), rows, flaps)
     missing = members.gaps(known).localCheckpoint()
     dropped = materialize(members.drops(events, missing))
     yield alarms.together(

@@ -26,11 +26,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from haclient.analysis.tables.dictionary import name_hash
-from haclient.analysis.tables.rollup import micros
+from haclient.analysis.tables.rollup import checkpoint, micros
 
 TOLERANCE = 0.25  # s; NTP steps a clock that is off by more than 0.128 s, and slews both clocks below that
 LONGEST = 1e10  # s; no machine is up for longer, and sums of microseconds stay in 64 bits
-BROADCAST = 1_000_000  # pieces that each task holds: about 60 MB
+BROADCAST = 500_000  # pieces that each task holds: about 30 MB
 SHARE, FEWEST = 0.01, 2  # of the processes may be ahead of ``as_of``
 
 AHEAD = 60.0  # s; the interval of the `alive` lines: nobody who is there was heard longer ago
@@ -44,8 +44,7 @@ def placed(events: DataFrame) -> DataFrame:
 
     :param events: distinct lines; best of a store: three of their columns are read once more.
     """
-    found = pieces(events)
-    few = found.count() <= BROADCAST
+    found, few = pieces(events)
     lines = events.withColumns({"_process": name_hash("source"), "_monotonic": _monotonic()})
     same = (sf.col("_process") == sf.col("process")) & (sf.col("_monotonic") >= sf.col("begin"))
     same &= sf.col("_monotonic") < sf.col("end")
@@ -54,20 +53,30 @@ def placed(events: DataFrame) -> DataFrame:
     return joined.withColumn("t", t).where("t IS NOT NULL").select(*events.columns, "t")
 
 
-def pieces(events: DataFrame) -> DataFrame:
-    """``process`` (hash), ``begin`` and ``end`` by its monotonic clock, ``offset``; microseconds."""
+def pieces(events: DataFrame) -> tuple[DataFrame, bool]:
+    """``process`` (hash), ``begin`` and ``end`` by its monotonic clock, ``offset``; microseconds.
+
+    Also whether they are few.
+    """
     lines = _lines(events)
+    # Spark sorts what it takes percentiles of, and counts numbers in a hash table: most offsets are equal.
+    counted = lines.groupBy("process", "offset").agg(sf.count("*").alias("lines"))
     width = sf.max("offset") - sf.min("offset")
-    spread = lines.groupBy("process").agg(_median().alias("offset"), width.alias("spread")).localCheckpoint()
+    spread = counted.groupBy("process").agg(_median(sf.col("lines")).alias("offset"), width.alias("spread"))
     # closer together than any two that do not agree, so that no line of them begins a piece
     steady = sf.col("spread") <= _TOLERANCE
+    spread, found = checkpoint(spread, processes=sf.count("*"), others=sf.count_if(~steady))
     whole = spread.where(steady).select(
         "process", sf.lit(-_ALWAYS).alias("begin"), sf.lit(_ALWAYS).alias("end"), "offset"
     )
+    if not found["others"]:
+        return whole, found["processes"] <= BROADCAST
     others = spread.where(~steady).select("process")
-    if others.isEmpty():
-        return whole
-    return whole.unionByName(_stepping(lines.join(others, "process", "left_semi"))).localCheckpoint()
+    if found["others"] <= BROADCAST:
+        others = sf.broadcast(others)
+    stepping = _stepping(lines.join(others, "process", "left_semi"))
+    made, found = checkpoint(whole.unionByName(stepping), pieces=sf.count("*"))
+    return made, found["pieces"] <= BROADCAST
 
 
 _TOLERANCE = int(TOLERANCE * 1e6)
@@ -88,8 +97,8 @@ def _lines(events: DataFrame) -> DataFrame:
     return known.select("process", "monotonic", (sf.col("time") - sf.col("monotonic")).alias("offset"))
 
 
-def _median() -> Column:
-    return sf.rint(sf.percentile("offset", sf.lit(0.5))).cast("bigint")
+def _median(lines: Column | int = 1) -> Column:
+    return sf.rint(sf.percentile("offset", sf.lit(0.5), lines)).cast("bigint")
 
 
 def _stepping(lines: DataFrame) -> DataFrame:

@@ -1,7 +1,8 @@
 """What the clients saw of each member, and how much of the telemetry there is.
 
 Percentiles are exact, of durations in whole microseconds, which is how they are written: a member
-that sees everything has few different values then, however many attempts.
+that sees everything has few different values then, however many attempts.  Where they may be more than
+``percentiles.EXACT``, they are of a sketch.
 """
 
 from __future__ import annotations
@@ -11,20 +12,33 @@ from pyspark.sql import functions as sf
 
 from haclient.analysis.tables.dictionary import endpoint_hash, name_hash
 from haclient.analysis.tables.episodes import CONNECTION
+from haclient.analysis.tables.percentiles import EXACT, percentiles
 from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
 
 ENDPOINT = ("server_address", "server_port")
+_SHARES = (0.5, 0.9, 0.99)
 _SEEN = tuple(kind.value for kind in (Kind.ATTEMPT, Kind.CONNECTED, Kind.LOST, Kind.REDIRECT, Kind.ALIVE))
 
 
-def connects(events: DataFrame) -> DataFrame:
-    """How many attempts that succeeded took so many microseconds, by endpoint."""
+def connects(events: DataFrame, rolled_up: DataFrame) -> DataFrame:
+    """Percentiles of the microseconds that attempts took which succeeded, by ``endpoint_hash``: ``times``.
+
+    :param rolled_up: of ``rollup.roll_up``.
+    """
     won = (sf.col("type") == Kind.ATTEMPT.value) & sf.col("error_type").isNull()
-    lines = events.where(won & sf.col("server_address").isNotNull())
-    return lines.groupBy(*ENDPOINT, micros("attempt_duration").alias("micros")).agg(
-        sf.count("*").alias("attempts")
-    )
+    known = won & sf.col("server_address").isNotNull()
+    counted = rolled_up.where(known).groupBy(*ENDPOINT).agg(sf.sum("lines").alias("lines"))
+    row = counted.agg(sf.max("lines").alias("most")).first()
+    most = row["most"] or 0 if row is not None else 0
+    took = micros("attempt_duration").alias("micros")
+    lines = events.where(known).select(endpoint_hash().alias("endpoint_hash"), took)
+    if most > EXACT:
+        return lines.groupBy("endpoint_hash").agg(percentiles("micros", _SHARES, most).alias("times"))
+    # exact ones are of few rows for each endpoint, so that most of the work is counting numbers
+    cells = lines.groupBy("endpoint_hash", "micros").agg(sf.count("*").alias("attempts"))
+    times = sf.percentile("micros", list(_SHARES), sf.col("attempts"))
+    return cells.groupBy("endpoint_hash").agg(times.alias("times"))
 
 
 def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame, flaps: DataFrame) -> DataFrame:
@@ -57,10 +71,10 @@ def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame, flaps: D
         sf.max("generation_max").alias("generation_max"),
     )
     rows = rows.withColumn("endpoint_hash", endpoint_hash())
-    rows = rows.join(sf.broadcast(_times(took)), "endpoint_hash", "left")
+    rows = rows.join(took, "endpoint_hash", "left")
     rows = rows.withColumn("endpoint", sf.concat_ws(":", *ENDPOINT))
-    rows = rows.join(sf.broadcast(_losses(episodes)), "endpoint", "left")
-    rows = rows.join(sf.broadcast(flaps.select("endpoint", "score")), "endpoint", "left")
+    rows = rows.join(_losses(episodes), "endpoint", "left")
+    rows = rows.join(flaps.select("endpoint", "score"), "endpoint", "left")
     successes = sf.col("attempts") - sf.col("refusals")
     times = [(sf.col("times")[at] / 1e6).alias(f"connect_p{p}") for at, p in enumerate((50, 90, 99))]
     return rows.select(
@@ -74,12 +88,6 @@ def members(rolled_up: DataFrame, took: DataFrame, episodes: DataFrame, flaps: D
         sf.coalesce("losses", sf.lit(0)).alias("losses"),
         sf.coalesce("score", sf.lit(0)).alias("flapping_score"),
         *("generation_min", "generation_max"),
-    )
-
-
-def _times(took: DataFrame) -> DataFrame:
-    return took.groupBy(endpoint_hash().alias("endpoint_hash")).agg(
-        sf.percentile("micros", [0.5, 0.9, 0.99], sf.col("attempts")).alias("times")
     )
 
 

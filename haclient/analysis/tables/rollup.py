@@ -6,18 +6,23 @@ Rules
 * ``seen_values`` is what expressions over lines are built from: which errors and which endpoints there are.
 * Small tables are materialized: Spark goes through the whole plan of a frame at each step that is added
   to it, and a plan that uses another one several times grows by as much; a checkpoint has no plan.  One
-  partition is grouped, joined and sorted where it is; otherwise each of these steps is a shuffle.
+  partition is grouped, joined and sorted where it is; otherwise each of these steps is a shuffle.  A table
+  that turns out to be large stays as it is: no task puts more than ``FEW`` rows of it in order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as sf
 
 from haclient.analysis.tables.dictionary import endpoint_hash
 from haclient.telemetry.schema import Kind
+
+FEW = 50_000
+"""Rows that one task takes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +52,23 @@ def micros(seconds: str | Column) -> Column:
     return sf.rint(column * 1e6).try_cast("bigint")
 
 
+def checkpoint(frame: DataFrame, **figures: Column) -> tuple[DataFrame, Mapping[str, int]]:
+    """A checkpoint of ``frame``, and aggregates of its rows; they need no query, unless Spark is remote."""
+    named = [figure.alias(name) for name, figure in figures.items()]
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        kept = frame.localCheckpoint()
+        row = kept.agg(*named).first()
+        assert row is not None
+        return kept, row.asDict()
+    seen = Observation()
+    kept = frame.observe(seen, *named).localCheckpoint()
+    return kept, seen.get
+
+
 def materialize(frame: DataFrame) -> DataFrame:
-    """A checkpoint of ``frame`` in one partition: for tables that one task reads at once."""
-    return frame.localCheckpoint().coalesce(1)
+    """A checkpoint of ``frame``, in one partition where it is small: for tables that are read at once."""
+    kept, found = checkpoint(frame, rows=sf.count("*"))
+    return kept.coalesce(1) if found["rows"] <= FEW else kept
 
 
 def roll_up(events: DataFrame) -> DataFrame:
