@@ -156,9 +156,9 @@ class Stream:
         previous, now = self._unmatched.last(before=batch), self._now()
         unmatched_rows = unmatched.unmatched_events(self._events.of(batch), now)
         before = self._unmatched.of(previous)
-        kept = unmatched.bounded(before)
-        self._given_up += unmatched.losses_given_up(before, kept, now)
-        self._unmatched.write(batch, unmatched.merged(kept, unmatched_rows, now))
+        remaining = unmatched.bounded(before)
+        self._given_up += unmatched.losses_given_up(before, remaining, now)
+        self._unmatched.write(batch, unmatched.merged(remaining, unmatched_rows, now))
         self._has_new = True
 
     def _read(self, paths: list[str]) -> ingest.Ingested:

@@ -47,7 +47,7 @@ _FACTS = ("cluster", "service", "server_address", "server_port", "reason")
 Alert = dict[str, Any]
 Outage = tuple[Any, ...]
 
-_PLACE = {"lost_at": "timestamp"} | dict.fromkeys(OUTAGE, "string") | {"connection": "bigint"}
+_POSITION = {"lost_at": "timestamp"} | dict.fromkeys(OUTAGE, "string") | {"connection": "bigint"}
 
 
 def unmatched_events(events: DataFrame, now: datetime) -> DataFrame:
@@ -164,12 +164,12 @@ def _oldest(batches: list[tuple[int, int]]) -> int:
     return oldest
 
 
-def losses_given_up(before: DataFrame, kept: DataFrame, now: datetime) -> int:
+def losses_given_up(before: DataFrame, remaining: DataFrame, now: datetime) -> int:
     """How many losses of a stored state go without an end.
 
-    :param kept: of ``bounded``.
+    :param remaining: of ``bounded``.
     """
-    return before.where(_open()).count() - kept.where(_open() & _remembered(now)).count()
+    return before.where(_open()).count() - remaining.where(_open() & _remembered(now)).count()
 
 
 def down_since(state: DataFrame, time: datetime, after: Alert | None = None) -> list[Alert]:
@@ -177,13 +177,13 @@ def down_since(state: DataFrame, time: datetime, after: Alert | None = None) -> 
 
     :param after: the last one of the page before this one.
     """
-    place = sf.struct(*_PLACE)
+    position = sf.struct(*_POSITION)
     down = state.where(_open() & (sf.col("lost_at") < sf.lit(time)))
     if after is not None:
-        key = [sf.lit(after[name]).cast(kind).alias(name) for name, kind in _PLACE.items()]
-        down = down.where(place > sf.struct(*key))
+        key = [sf.lit(after[name]).cast(kind).alias(name) for name, kind in _POSITION.items()]
+        down = down.where(position > sf.struct(*key))
     rows = (
-        down.orderBy(place)
+        down.orderBy(position)
         .limit(_PAGE)
         .withColumn("lost_at", sf.date_format("lost_at", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
         .select(*OUTAGE, "lost_at", *_FACTS)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.tables.percentiles import percentiles
 from haclient.analysis.thresholds import BOUNDS
 from haclient.telemetry.schema import RESOURCE
 
@@ -54,7 +55,7 @@ def hit_by(rows: DataFrame, known: DataFrame) -> DataFrame:
     :param known: of ``resources``; best it is stored.
     """
     combinations = _with_attributes(_combinations(rows), known).localCheckpoint()
-    present = _present(combinations)
+    present, outages = _present(combinations)
     sums = [sf.sum(name).alias(name) for name in _COUNTS]
     spread = _spread(combinations, present, *_COUNTS)
     counted = _ranked(spread.groupBy("number", "value").agg(*sums)).localCheckpoint()
@@ -66,7 +67,7 @@ def hit_by(rows: DataFrame, known: DataFrame) -> DataFrame:
     named = sf.when(sf.col("kind") == _NAMED, sf.col("value")).alias("value")
     table = kinds.groupBy("number", "kind", named).agg(sf.count("value").alias("values"), *sums)
     times = _placed(_spread(_with_attributes(_times(rows), known), present, "seconds", "lasting"), shown)
-    return _published(_joined(table, _percentiles(times)))
+    return _published(_joined(table, _percentiles(times, outages)))
 
 
 def _combinations(rows: DataFrame) -> DataFrame:
@@ -91,11 +92,12 @@ def _with_attributes(rows: DataFrame, known: DataFrame) -> DataFrame:
     return rows.join(its, sf.col("resource") == sf.col("its_resource"), "left").drop("its_resource")
 
 
-def _present(combinations: DataFrame) -> list[str]:
-    """The attributes that there are."""
-    row = combinations.agg(*(sf.max(sf.col(name).isNotNull()).alias(name) for name in COLUMNS)).first()
+def _present(combinations: DataFrame) -> tuple[list[str], int]:
+    """The attributes that there are, and how many outages."""
+    there = [sf.max(sf.col(name).isNotNull()).alias(name) for name in COLUMNS]
+    row = combinations.agg(*there, sf.coalesce(sf.sum("outages"), sf.lit(0)).alias("outages")).first()
     assert row is not None
-    return [name for name in COLUMNS if row[name]]
+    return [name for name in COLUMNS if row[name]], row["outages"]
 
 
 def _spread(rows: DataFrame, present: list[str], *columns: str) -> DataFrame:
@@ -141,9 +143,9 @@ def _placed(spread: DataFrame, shown: DataFrame) -> DataFrame:
     )
 
 
-def _percentiles(times: DataFrame) -> DataFrame:
-    """The percentiles of each group, and whether they are bounds."""
-    ranks = sf.percentile("seconds", list(PERCENTILES.values()))
+def _percentiles(times: DataFrame, most: int) -> DataFrame:
+    """The percentiles of each group, and whether they are bounds; no group has more than ``most`` outages."""
+    ranks = percentiles("seconds", list(PERCENTILES.values()), most)
     found = times.groupBy(*_GROUP).agg(ranks.alias("found"), sf.max("lasting").alias("any"))
     found = found.select(
         *_GROUP, "any", *(sf.col("found")[at].alias(name) for at, name in enumerate(PERCENTILES))

@@ -52,23 +52,23 @@ def micros(seconds: str | Column) -> Column:
     return sf.rint(column * 1e6).try_cast("bigint")
 
 
-def checkpoint(frame: DataFrame, **figures: Column) -> tuple[DataFrame, Mapping[str, int]]:
+def checkpoint(frame: DataFrame, **aggregates: Column) -> tuple[DataFrame, Mapping[str, int]]:
     """A checkpoint of ``frame``, and aggregates of its rows; they need no query, unless Spark is remote."""
-    named = [figure.alias(name) for name, figure in figures.items()]
+    named = [aggregate.alias(name) for name, aggregate in aggregates.items()]
     if type(frame).__module__.startswith("pyspark.sql.connect"):
-        kept = frame.localCheckpoint()
-        row = kept.agg(*named).first()
+        checkpointed = frame.localCheckpoint()
+        row = checkpointed.agg(*named).first()
         assert row is not None
-        return kept, row.asDict()
+        return checkpointed, row.asDict()
     seen = Observation()
-    kept = frame.observe(seen, *named).localCheckpoint()
-    return kept, seen.get
+    checkpointed = frame.observe(seen, *named).localCheckpoint()
+    return checkpointed, seen.get
 
 
 def materialize(frame: DataFrame) -> DataFrame:
     """A checkpoint of ``frame``, in one partition where it is small: for tables that are read at once."""
-    kept, found = checkpoint(frame, rows=sf.count("*"))
-    return kept.coalesce(1) if found["rows"] <= FEW else kept
+    checkpointed, found = checkpoint(frame, rows=sf.count("*"))
+    return checkpointed.coalesce(1) if found["rows"] <= FEW else checkpointed
 
 
 def roll_up(events: DataFrame) -> DataFrame:
