@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables import members, percentiles, rollup, summary
+from haclient.analysis import percentiles
+from haclient.analysis.tables import members, rollup, summary
 from haclient.telemetry.schema import Kind
 from tests.analysis.stories import framed, rows
 

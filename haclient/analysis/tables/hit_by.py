@@ -20,7 +20,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from haclient.analysis.tables.percentiles import percentiles
+from haclient.analysis.percentiles import percentiles
 from haclient.analysis.thresholds import BOUNDS
 from haclient.telemetry.schema import RESOURCE
 

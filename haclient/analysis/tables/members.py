@@ -10,9 +10,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from haclient.analysis.percentiles import EXACT, percentiles
 from haclient.analysis.tables.dictionary import endpoint_hash, name_hash
 from haclient.analysis.tables.episodes import CONNECTION
-from haclient.analysis.tables.percentiles import EXACT, percentiles
 from haclient.analysis.tables.rollup import micros, only
 from haclient.telemetry.schema import Kind
 

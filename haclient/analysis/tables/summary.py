@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from haclient.analysis.alarms import Severity
-from haclient.analysis.tables.percentiles import percentiles
+from haclient.analysis.percentiles import percentiles
 from haclient.analysis.thresholds import BOUNDS, METRICS
 
 _RESULTS = ("back", "gave_up", "closed", "replaced", "open", "silent")
