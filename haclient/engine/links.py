@@ -12,7 +12,7 @@ Rules
   Detach gave up the source as well (section 2.6.6).
 * Sending never blocks and never checks credit: the owner asks ``credit`` first.
 * What a sender forgets is settled after the peer: Broker-J 10.1.0 drops the connection if it commits what the
-  sender has settled.  Of more than ``_MOST_FORGOTTEN`` the oldest is settled at once, for their memory.
+  sender has settled.  Beyond ``_MOST_FORGOTTEN``, a default window, the oldest is settled now, for memory.
 * In rcv-settle-mode *second* the receiver gives an outcome, the sender settles it when that has taken effect,
   and the receiver after that.  The sender keeps the delivery until then, even if the peer settles it before.
 
