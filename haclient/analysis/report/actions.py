@@ -70,15 +70,18 @@ def _for_the_lost(tables: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
     version = next((one for one in same if one.attribute.endswith("version")), None)
     if version is not None:
         yield _row("critical", what, *_roll_back(version, tables))
-    errors = {row.get("error"): row for row in reversed(list(tables.get("away", ())))}
-    for error, row in errors.items():
-        if error in _ERRORS:
-            who = text.joined([text.label(row[name]) for name in ("service", "cluster") if row.get(name)])
-            yield _row(
-                "critical", f"{what}{f', of {who}' if who else ''}", _ERRORS[error], f"error.type {error}"
-            )
-    if version is None and not errors.keys() & _ERRORS.keys():
+    errors = findings.sums(tables.get("away", ()), "error", "connections")
+    known = sorted((error for error in errors if error in _ERRORS), key=lambda error: (-errors[error], error))
+    for error in known:
+        who = f"{number(errors[error])} that are away{_with(same)}"
+        yield _row("critical", what, f"{_ERRORS[error]} This is for the {who}.", f"error.type {error}")
+    if version is None and not known:
         yield _row("critical", what, *_inspect(headline, same))
+
+
+def _with(same: list[findings.Shared]) -> str:
+    """What nearly all of them share, if anything."""
+    return f" with {same[0].attribute} {text.label(same[0].value)}" if same else ""
 
 
 def _roll_back(version: findings.Shared, tables: Mapping[str, Rows]) -> tuple[str, str]:
@@ -92,7 +95,7 @@ def _roll_back(version: findings.Shared, tables: Mapping[str, Rows]) -> tuple[st
 
 
 def _inspect(headline: Row, same: list[findings.Shared]) -> tuple[str, str]:
-    where = f" with {same[0].attribute} {text.label(same[0].value)}" if same else ""
+    where = _with(same)
     if headline.get("silent"):
         action = (
             f"Look whether the processes{where} still run, and restart those that hang: they write no lines."

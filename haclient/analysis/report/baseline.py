@@ -23,16 +23,19 @@ LEAST = 0.05
 
 _DURATIONS = ("p50_downtime", "p90_downtime", "p99_downtime", "max_downtime")
 _SHOWN = {
-    "outages": "outages",
-    **{name: name.replace("_", " ") for name in _DURATIONS},
     "open": "still searching",
     "silent": "silent",
     "gave_up": "gave up",
     "never_connected": "never connected",
+    **{
+        name: name.replace("_", " ")
+        for name in ("p99_downtime", "p50_downtime", "p90_downtime", "max_downtime")
+    },
+    "outages": "outages",
     "storms": "storms",
     "max_ratio_to_ideal": "longest storm, times the best possible",
     "attempts_per_outage": "attempts per outage",
-    "alarms": "alarms",
+    "alarms": "alarms to act on",
     "lost_lines": "lost lines",
     "bad_lines": "bad lines",
     "events": "lines",

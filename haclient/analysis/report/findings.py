@@ -18,6 +18,7 @@ from haclient.analysis.report.text import Row, Rows, counted, number, percent, s
 
 LIFT = 3.0
 _NEARLY_ALL = 0.9
+_COMPARED = 4  # metrics that a sentence compares
 _NOTED = 2  # what the hit have in common, and changes, that a sentence names
 
 RESULTS = {
@@ -276,13 +277,13 @@ def budgets(services: Rows, slo: float) -> list[dict[str, Any]]:
 def causes(tables: Mapping[str, Rows]) -> str:
     """Why connections were lost, and why attempts failed then."""
     parts = []
-    lost = _sums(tables.get("lost_reasons", ()), "reason", "outages")
+    lost = sums(tables.get("lost_reasons", ()), "reason", "outages")
     everyone = sum(lost.values())
     if lost:
         reason = max(lost, key=lambda name: lost[name])
         shown = "without a reason" if reason is None else f"with “{text.text(reason)}”"
         parts.append(f"{number(lost[reason])} of {counted(everyone, 'loss')} were {shown}.")
-    stuck = _sums(tables.get("away", ()), "error", "connections")
+    stuck = sums(tables.get("away", ()), "error", "connections")
     if any(name for name in stuck):
         error = max((name for name in stuck if name), key=lambda name: stuck[name])
         parts.append(
@@ -330,11 +331,12 @@ def failures(members: Rows) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (-row["failures"], row["endpoint"], row["error"]))
 
 
-def _sums(rows: Rows, name: str, count: str) -> dict[Any, int]:
-    sums: dict[Any, int] = {}
+def sums(rows: Rows, name: str, count: str) -> dict[Any, int]:
+    """The sums of a column by the values of another."""
+    found: dict[Any, int] = {}
     for row in rows:
-        sums[row.get(name)] = sums.get(row.get(name), 0) + row[count]
-    return sums
+        found[row.get(name)] = found.get(row.get(name), 0) + row[count]
+    return found
 
 
 # -- compared, and what to do ---------------------------------------------------------------------
@@ -351,8 +353,13 @@ def _compared(compared: Rows, tables: Mapping[str, Rows]) -> str:
     for row in compared:
         if row["verdict"] in verdicts:
             verdicts[row["verdict"]].append(f"{row['name']} {row['now']}, was {row['before']}")
-    said = [f"{word.capitalize()}: {'; '.join(rows)}." for word, rows in verdicts.items() if rows]
+    said = [f"{word.capitalize()}: {_most(rows)}." for word, rows in verdicts.items() if rows]
     return " ".join(said) or "Nothing is worse or better than in the former run."
+
+
+def _most(rows: list[str]) -> str:
+    more = [f"{number(len(rows) - _COMPARED)} more"] if len(rows) > _COMPARED else []
+    return "; ".join([*rows[:_COMPARED], *more])
 
 
 def _do(actions: Rows) -> str:
