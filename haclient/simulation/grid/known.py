@@ -18,6 +18,7 @@ Key = tuple[int, Kind, int, float]
 
 KNOWN: Mapping[Key, str] = MappingProxyType(
     {
+        (3, "reset", 2000, 3.0): "the last clients are late; the cause is not known",
         (1, "silent", 700, 3.0): "one poll in 0.6 s makes each client dial before a backlog of 128 has room",
     }
 )
