@@ -32,6 +32,8 @@ class Process:
         self.outage = 1
         self.lines: list[str] = []
         self.number = 0
+        self._began: float | None = None
+        self._attempts = 0
 
     def line(self, at: float, kind: str, **facts: Any) -> None:
         """Write one; names of facts have ``_`` for ``.``."""
@@ -62,17 +64,32 @@ class Process:
 
     def failed(self, at: float, host: str) -> None:
         """An attempt that was refused."""
-        there = {"server_address": host, "server_port": 5672}
-        self.line(at, "attempt", error_type="refused", haclient_attempt_duration=0.01, **there)
+        self._attempt(at, host, error_type="refused")
 
     def connected(self, at: float, host: str) -> None:
+        self._attempt(at, host)
+        self.line(
+            at,
+            "connected",
+            haclient_attempt_number=self._attempts,
+            haclient_outage_duration=round(at - (self._began or 0.0), 6),
+            haclient_replayed=0,
+            server_address=host,
+            server_port=5672,
+        )
+
+    def _attempt(self, at: float, host: str, **facts: Any) -> None:
+        self._attempts += 1
+        self._began = at if self._began is None else self._began
         there = {"server_address": host, "server_port": 5672}
-        self.line(at, "attempt", haclient_attempt_duration=0.01, **there)
-        self.line(at, "connected", **there)
+        number = {"haclient_attempt_number": self._attempts, "haclient_attempt_duration": 0.01}
+        self.line(at, "attempt", **number, **there, **facts)
 
     def lost(self, at: float, host: str) -> None:
         self.outage += 1
-        self.line(at, "lost", server_address=host, server_port=5672, haclient_close_reason="it was killed")
+        self._attempts, self._began = 0, at
+        there = {"server_address": host, "server_port": 5672}
+        self.line(at, "lost", haclient_unsettled=0, haclient_close_reason="it was killed", **there)
 
     def alive(self, at: float, state: str = "connected") -> None:
         self.line(at, "alive", haclient_state=state)
@@ -109,7 +126,7 @@ def ends() -> Iterator[Process]:
     back.number += 2  # two lines are missing
     back.alive(990.0)
     gave_up.failed(121.0, "ends-a")
-    gave_up.line(180.0, "gave_up")
+    gave_up.line(180.0, "gave_up", haclient_outage_duration=60.0, haclient_attempt_number=1)
     closed.line(170.0, "closed")
     replaced.failed(165.0, "ends-a")
     again = Process("ends-replaced-again", cluster="ends", client="ends-replaced")

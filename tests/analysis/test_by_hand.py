@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
 
 from haclient.analysis import job
+from haclient.telemetry.contract.check import check
+from haclient.telemetry.schema import Reason
 from tests.analysis import by_hand, stored
 
 Rows = list[dict[str, Any]]
@@ -36,6 +40,12 @@ def _without_report(patch: pytest.MonkeyPatch) -> None:
     from haclient.analysis.report import data
 
     patch.setattr(data, "report_tables", lambda *_: {})
+
+
+def test_the_second_producer_keeps_the_contract_of_telemetry() -> None:
+    lines = [line for file in by_hand.files() for line in file]
+    verdicts = Counter(check(line, by_hand.EIGHT + timedelta(hours=5)).reason for line in lines)
+    assert verdicts == {None: len(lines) - 3, Reason.NOT_JSON: 2, Reason.IMPLAUSIBLE: 1}
 
 
 def where(rows: Rows, holds: Callable[[dict[str, Any]], bool]) -> Rows:

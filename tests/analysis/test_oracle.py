@@ -6,7 +6,9 @@ storms, flapping and ends are exactly the true ones.  Clocks of the third are wr
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,8 @@ from haclient.analysis.io import ingest
 from haclient.analysis.tables import clock
 from haclient.analysis.tables.build import all_tables
 from haclient.analysis.tables.dictionary import name_hash
+from haclient.telemetry.contract.check import check
+from haclient.telemetry.schema import Reason
 from tests.analysis import oracle
 
 pytestmark = pytest.mark.timeout(900)  # the first test makes the fleet and all tables
@@ -181,6 +185,13 @@ def test_clocks_are_set_where_they_truly_were(fleet: Fleet) -> None:
     )
     assert len(rows) == 40
     assert sum(step > 0 for step in found.values()) > 10
+
+
+def test_the_lines_keep_the_contract_of_telemetry(fleet: Fleet) -> None:
+    """Those that are whole: the last ones of clients that died are cut."""
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    verdicts = Counter(check(row["value"], now).reason for row in fleet.ends.lines.collect())
+    assert verdicts.keys() == {None, Reason.NOT_JSON}
 
 
 @pytest.mark.parametrize("form", ["json.gz", "parquet"])

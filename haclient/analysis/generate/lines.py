@@ -110,7 +110,9 @@ class _Line:
         pace = 0.25 + 0.75 * self.fleet.prng("pace", sf.col("id"), sf.col("outage"), n)
         failed = sf.when(_is(Kind.ATTEMPT) & ~_won(), self.fleet.error(n))
         return {
-            "attempt": sf.when(_is(Kind.ATTEMPT, Kind.CONNECTED), n + 1),
+            "attempt": sf.when(_is(Kind.ATTEMPT, Kind.CONNECTED), n + 1).when(
+                _is(Kind.GAVE_UP), sf.greatest("last", sf.lit(1))
+            ),
             "attempt_duration": sf.when(_is(Kind.ATTEMPT), sf.round(ATTEMPT_TIME * pace, 6)),
             "error_type": failed,
             "condition": sf.when(failed == "closed", "amqp:connection:forced").when(
@@ -158,7 +160,7 @@ class _Line:
             "outage_duration": sf.when(_is(Kind.CONNECTED, Kind.GAVE_UP), at),
             "reason": sf.when(_is(Kind.LOST), sf.lit("the peer closed the connection")),
             "unsettled": sf.when(_is(Kind.LOST), unsettled),
-            "replayed": sf.when(_is(Kind.CONNECTED) & (sf.col("outage") > 1), unsettled),
+            "replayed": sf.when(_is(Kind.CONNECTED), sf.when(sf.col("outage") > 1, unsettled).otherwise(0)),
         }
 
     def _primary(self) -> Column:
