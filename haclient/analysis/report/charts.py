@@ -312,7 +312,8 @@ _SECONDS = (
 
 
 def _thin(points: Rows) -> Rows:
-    return [*points[:: len(points) // POINTS + 1], *points[-1:]]
+    thin = points[:: len(points) // POINTS + 1]
+    return thin if thin[-1:] == points[-1:] else [*thin, points[-1]]
 
 
 # -- why ------------------------------------------------------------------------------------------

@@ -71,6 +71,16 @@
     }
     place.after(row);
   };
+  // a finger does not hover: what is tapped shows its values, until something else is
+  const shown = (point) => {
+    const tip = document.getElementById("vg-tooltip-element");
+    if (tip) tip.classList.remove("visible");
+    if (point.pointerType !== "touch" || !point.target.closest(".chart svg")) return;
+    const { clientX, clientY } = point;
+    point.target.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX, clientY }));
+  };
+  document.addEventListener("click", shown);
+
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const drawn = Object.entries(charts).map(([id, spec]) => {
     const place = document.getElementById(id);

@@ -11,7 +11,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
+from haclient.analysis import job
+from haclient.analysis.job import InputError, Job
+from haclient.analysis.report import data
 from tests.analysis.local_job import Done, local  # noqa: F401 - a fixture
 
 Result = list[dict[str, Any]]
@@ -97,3 +101,18 @@ def test_the_curve_and_the_failures_are_those_of_their_queries(report: Report) -
         f"{row['server_address']}:{row['server_port']}": row["failures"] for row in report.found("map_keys")
     }
     assert failed == {row["endpoint"]: row["failures"] for row in report.rows("chart-failures", "bars")}
+
+
+def test_a_former_run_has_its_curve(spark: SparkSession, local: Done, report: Report) -> None:  # noqa: F811
+    curve = data.former_ecdf(spark, local.out)
+    drawn = report.rows("chart-ecdf", "points")
+    assert [point["share"] for point in curve] == pytest.approx([point["share"] for point in drawn], rel=1e-4)
+    assert data.former_ecdf(spark, local.telemetry) == []
+    found = job.former(Job(source="", out=local.out, baseline=local.out))
+    assert found is not None
+    assert found["summary"]["outages"] == local.summary["outages"]
+
+
+def test_a_baseline_that_is_none_is_refused_before_spark_reads_a_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no summary\.json of a former analysis"):
+        job.run(None, Job(source="", out=tmp_path, baseline=tmp_path))  # type: ignore[arg-type]
