@@ -277,12 +277,6 @@ def budgets(services: Rows, slo: float) -> list[dict[str, Any]]:
 def causes(tables: Mapping[str, Rows]) -> str:
     """Why connections were lost, and why attempts failed then."""
     parts = []
-    lost = sums(tables.get("lost_reasons", ()), "reason", "outages")
-    everyone = sum(lost.values())
-    if lost:
-        reason = max(lost, key=lambda name: lost[name])
-        shown = "without a reason" if reason is None else f"with “{text.text(reason)}”"
-        parts.append(f"{number(lost[reason])} of {counted(everyone, 'loss')} were {shown}.")
     stuck = sums(tables.get("away", ()), "error", "connections")
     if any(name for name in stuck):
         error = max((name for name in stuck if name), key=lambda name: stuck[name])
@@ -290,6 +284,12 @@ def causes(tables: Mapping[str, Rows]) -> str:
             f"The attempts of {number(stuck[error])} that are away fail mostly with {text.text(error)}: "
             f"{MEANINGS.get(error, 'see the table')}."
         )
+    lost = sums(tables.get("lost_reasons", ()), "reason", "outages")
+    everyone = sum(lost.values())
+    if lost:
+        reason = max(lost, key=lambda name: lost[name])
+        shown = "have no reason" if reason is None else f"have the reason “{text.text(reason)}”"
+        parts.append(f"{number(lost[reason])} of {counted(everyone, 'loss')} {shown}.")
     failed = failures(tables.get("members", ()))
     if failed:
         total = sum(row["failures"] for row in failed)
