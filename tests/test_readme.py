@@ -40,6 +40,15 @@ def test_a_row_agrees_with_the_attributes_of_the_error(name: str) -> None:
         assert kind.delivered is None
 
 
+def test_what_one_except_clause_catches() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text().split("One `except` clause")[1].split("\n\n")[1]
+    rows = dict(re.findall(r"^\| `(\w+)`.*? \| (.+?) \|$", page, re.MULTILINE))
+    kinds = {name: getattr(errors, name) for name in errors.__all__}
+    for base in (errors.ConnectionGaveUp, TimeoutError, errors.ClusterURLError):
+        caught = {name for name, kind in kinds.items() if issubclass(kind, base)}
+        assert set(re.findall(r"`(\w+)`", rows[base.__name__])) | {base.__name__} == caught | {base.__name__}
+
+
 def test_python_programs_compile() -> None:
     programs = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert programs

@@ -48,20 +48,23 @@ ENTRIES: Mapping[str, Entry] = MappingProxyType(
         ),
         "wrong-thread": Entry(
             "A blocking call was made where it would wait for itself, or after a fork.",
-            "Do not call the blocking API in a callback of haclient, such as `on_event`. After a fork "
+            "Do not call the blocking API in `configure` or in the callback of a future: both run on "
+            "haclient's own thread. `on_event` has another and may call. After a fork "
             "make a new factory in the child.",
         ),
         # -- a search that found no primary
         "no-primary": Entry(
             "No member served as primary. The error lists what each endpoint answered.",
             "Is the cluster up, and is one of its members primary (`haclient members URL`)? Are all "
-            "members in the URL? The options `startup_deadline`, `deadline` and `max_attempts` say how "
-            "long the client searches.",
+            "members in the URL? A `ConnectionGaveUp`: the answers were final, or `max_attempts` was "
+            "reached. A `SendTimeout` or `LinkTimeout`: the call ended during a failover; "
+            "raise its `timeout`.",
         ),
         "deadline-exceeded": Entry(
             "No member served as primary in time. The error lists what each endpoint answered.",
-            "As for no-primary. The time is that of the call, of `startup_deadline` at the first connect, "
-            "or of `deadline` after a loss.",
+            "As for no-primary. The time is the `timeout` of `connect`, or the option `startup_deadline`, "
+            "at the first connect, and the option `deadline` after a loss. "
+            "Raise it if the cluster needs longer.",
         ),
         "not-allowed": Entry(
             "Every member refuses the connection with `amqp:not-allowed`. The text has a member's words.",
