@@ -36,9 +36,10 @@ METRICS = {
     "p99_is_bound": "the same of the 99th percentile",
     "max_is_bound": "the same of the longest",
     "attempts_per_outage": "attempts over outages",
-    "storms": "outages of the cluster that hit several connections at once",
+    "storms": "times that five connections or more, and a tenth of the live ones, were lost within 5 s",
+    "saturated_storms": "storms in which clients waited while others connected as fast as ever",
     "max_amplification": "most attempts per connection in a storm",
-    "max_ratio_to_ideal": "longest storm, in multiples of the best possible time, given the accept rate",
+    "max_ratio_to_ideal": "longest saturated storm over the best possible time, given the accept rate",
     "alarms": "alarms that somebody must act on: critical ones and warnings, no notices",
     "critical_alarms": "those of them for which somebody must act now",
     "lost_lines": "telemetry lines that were dropped or are missing from a connection's sequence",
@@ -52,7 +53,8 @@ BOUNDS: Mapping[str, str] = {f"{rank}_downtime": f"{rank}_is_bound" for rank in 
 
 _OF: Mapping[str, str] = {
     **dict.fromkeys((*BOUNDS, "attempts_per_outage"), "outages"),
-    **dict.fromkeys(("max_amplification", "max_ratio_to_ideal"), "storms"),
+    "max_amplification": "storms",
+    "max_ratio_to_ideal": "saturated_storms",
 }
 """What a metric is measured of: where there is none of that, it is not missing."""
 

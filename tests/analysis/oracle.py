@@ -13,7 +13,6 @@ import duckdb
 from haclient.telemetry.schema import DATA, Type
 
 SILENCE = 120_000_000
-GAP = 5_000_000
 
 _READ = """
 CREATE TABLE text AS
@@ -127,66 +126,147 @@ SELECT cluster, client_id, connection, outage, outage_id, service, instance, out
        END AS longer_than,
        outage = 1 AND NOT back AND as_of - began_at > 60000000 AS never_connected
 FROM ended""",
+    "lives": """
+WITH episode AS (
+  SELECT client_id, instance, source, connection, outage, max(cluster) AS cluster,
+         max(time) FILTER (type = 'lost') AS lost_at, max(time) FILTER (type = 'connected') AS back_at,
+         max(time) FILTER (type = 'closed') AS closed_at, min(time) AS first_at, max(time) AS last_at,
+         coalesce(bool_or(type = 'alive' AND state = 'connected'), false) AS said
+  FROM events WHERE client_id IS NOT NULL GROUP BY ALL),
+ordered AS (
+  SELECT *, max(cluster) OVER (PARTITION BY client_id, instance, source, connection) AS named,
+         lag(outage) OVER life AS former, lead(outage) OVER life AS later,
+         lead(lost_at) OVER life AS lost_next
+  FROM episode WINDOW life AS (PARTITION BY client_id, instance, source, connection ORDER BY outage))
+SELECT client_id, instance, connection, outage, coalesce(cluster, named, '?') AS place,
+       lost_at // 1000 AS lost, lost_next // 1000 AS lost_next,
+       CASE WHEN outage > 1 AND former IS NULL THEN 0 END AS was_there,
+       coalesce(back_at, CASE WHEN said THEN first_at END, CASE WHEN later IS NOT NULL THEN last_at END)
+         // 1000 AS came,
+       CASE WHEN outage > 1 THEN coalesce(lost_at, first_at) // 1000 END AS gone, closed_at // 1000 AS closed
+FROM ordered""",
+    "heavy": """
+WITH change AS (
+  SELECT place, came AS moment, 1 AS live FROM lives WHERE came IS NOT NULL
+  UNION ALL SELECT place, was_there, 1 FROM lives WHERE was_there IS NOT NULL
+  UNION ALL SELECT place, gone + 1, -1 FROM lives WHERE gone IS NOT NULL
+  UNION ALL SELECT place, closed + 1, -1 FROM lives WHERE came <= closed),
+start AS (SELECT DISTINCT place, lost AS moment FROM lives WHERE lost IS NOT NULL),
+counted AS (
+  SELECT *, (SELECT sum(live) FROM change
+             WHERE change.place = start.place AND change.moment <= start.moment) AS live,
+         (SELECT count(DISTINCT (client_id, instance, connection)) FROM lives
+          WHERE lives.place = start.place AND lost >= start.moment AND lost < start.moment + 5000) AS n
+  FROM start)
+SELECT * FROM counted WHERE n >= 5 AND 10 * n >= live""",
     "losses": """
-WITH lost AS (
-  SELECT *, lost_at - lag(lost_at) OVER (PARTITION BY cluster ORDER BY lost_at) AS pause
-  FROM episodes WHERE NOT first_connect AND lost_at IS NOT NULL),
+WITH apart AS (
+  SELECT *, coalesce(moment > 5000 + lag(moment) OVER (PARTITION BY place ORDER BY moment), true) AS begins
+  FROM heavy),
 numbered AS (
-  SELECT *, sum(CASE WHEN pause <= 5000000 THEN 0 ELSE 1 END)
-            OVER (PARTITION BY cluster ORDER BY lost_at ROWS UNBOUNDED PRECEDING) AS number FROM lost),
-runs AS (
-  SELECT cluster, number, quantile_disc(lost_at // 1000, 0.25) AS low,
-         quantile_disc(lost_at // 1000, 0.75) AS high
-  FROM numbered GROUP BY ALL HAVING count(DISTINCT (client_id, instance, connection)) >= 2),
+  SELECT *, count(*) FILTER (begins) OVER (PARTITION BY place ORDER BY moment) AS number FROM apart),
+core AS (
+  SELECT place, number, min(moment) AS begin, max(moment) + 5000 AS until, arg_min(live, moment) AS live
+  FROM numbered GROUP BY ALL),
+hit AS (
+  SELECT core.*, lives.client_id, lives.instance, lives.connection, lives.outage, lost,
+         coalesce(lost_next >= until, true) AS is_last
+  FROM core JOIN lives ON core.place = lives.place AND lost >= begin AND lost < until),
+fence AS (
+  SELECT place, begin, quantile_cont(lost, 0.25) AS low, quantile_cont(lost, 0.75) AS high
+  FROM hit GROUP BY ALL),
+full_row AS (SELECT * FROM hit JOIN fence USING (place, begin)
+             JOIN episodes USING (client_id, instance, connection, outage)),
 storm AS (
-  SELECT cluster, number, min(lost_at) AS started_at FROM numbered JOIN runs USING (cluster, number)
-  WHERE lost_at // 1000 >= low - 1.5 * (high - low) GROUP BY ALL)
-SELECT numbered.*, started_at, coalesce(cluster, '?') || '/' || (started_at // 1000) AS storm_id,
-       coalesce((lost_at - started_at) / 1e6 + downtime, 'infinity'::DOUBLE) AS back_after
-FROM numbered JOIN storm USING (cluster, number)""",
+  SELECT place, begin, min(lost_at) AS started_at FROM full_row
+  WHERE lost >= low - 1.5 * (high - low) GROUP BY ALL)
+SELECT full_row.*, started_at, least(started_at, lost_at) AS zero,
+       place || '/' || (started_at // 1000) AS storm_id,
+       CASE WHEN is_last THEN (lost_at - least(started_at, lost_at)) / 1e6 + downtime END AS back_after,
+       is_last AND episode_result IN ('gave_up', 'open', 'silent') AS lasting
+FROM full_row JOIN storm USING (place, begin)""",
     "extents": """
-WITH clients AS (
-  SELECT storm_id, cluster, started_at, client_id, instance, connection, max(back_after) AS back_after,
-         max(back_at) AS back_at, max(lost_at) AS lost_at, sum(attempts) AS attempts,
+WITH ranked AS (
+  SELECT storm_id, floor(back_after * 1000) AS cell, max(back_after) AS back_after,
+         sum(count(*)) OVER (PARTITION BY storm_id ORDER BY floor(back_after * 1000)) AS so_far
+  FROM losses WHERE back_after IS NOT NULL GROUP BY storm_id, cell),
+whole AS (
+  SELECT storm_id, max(cluster) AS cluster, started_at, max(live) AS live,
+         count(*) FILTER (is_last) AS clients_hit, sum(attempts) AS attempts, max(back_after) AS last_back,
+         count(back_after) + count(*) FILTER (lasting) AS judged,
+         count(*) FILTER (is_last AND episode_result = 'back') AS back,
+         count(*) FILTER (is_last AND episode_result = 'gave_up') AS gave_up,
+         count(*) FILTER (is_last AND episode_result = 'closed') AS closed,
+         count(*) FILTER (is_last AND episode_result = 'replaced') AS replaced,
+         count(*) FILTER (is_last AND episode_result = 'open') AS open,
+         count(*) FILTER (is_last AND episode_result = 'silent') AS silent,
          max(generation_before) AS generation_before, max(generation_after) AS generation_after
-  FROM losses GROUP BY ALL)
-SELECT storm_id, cluster, started_at,
-       CASE WHEN count(back_at) > 0 THEN least(max(back_at), started_at + 86400000000) END AS ended_at,
-       least(max(lost_at), started_at + 86400000000) AS last_loss_at,
-       count(*) AS clients_hit, sum(attempts) AS attempts,
-       quantile_disc(back_after, 0.5) AS back_50, quantile_disc(back_after, 0.9) AS back_90,
-       quantile_disc(back_after, 0.99) AS back_99, max(back_after) AS back_100,
-       max(back_after) FILTER (isfinite(back_after)) AS last_back,
-       count(*) FILTER (isinf(back_after)) AS never_back,
-       max(generation_before) AS generation_before, max(generation_after) AS generation_after
-FROM clients GROUP BY storm_id, cluster, started_at""",
+  FROM losses GROUP BY storm_id, started_at)
+SELECT whole.*, ceil(judged * 99 / 100) AS needed,
+       (SELECT min(back_after) FROM ranked r
+        WHERE r.storm_id = whole.storm_id AND so_far >= ceil(judged * 50 / 100)) AS back_50,
+       (SELECT min(back_after) FROM ranked r
+        WHERE r.storm_id = whole.storm_id AND so_far >= ceil(judged * 90 / 100)) AS back_90,
+       (SELECT min(back_after) FROM ranked r
+        WHERE r.storm_id = whole.storm_id AND so_far >= ceil(judged * 99 / 100)) AS back_99,
+       (SELECT min(back_after) FROM ranked r
+        WHERE r.storm_id = whole.storm_id AND so_far >= judged) AS back_100,
+       judged - (SELECT min(so_far) FROM ranked r
+                 WHERE r.storm_id = whole.storm_id AND so_far >= ceil(judged * 99 / 100)) AS stragglers
+FROM whole""",
     "marks": """
-WITH begun AS (
-  SELECT *, time - CASE WHEN type = 'attempt' THEN CAST(round(attempt_duration * 1e6) AS BIGINT) ELSE 0 END
-            AS moment
-  FROM events WHERE type IN ('attempt', 'connected'))
-SELECT storm_id, started_at, e.type, e.server_address, e.server_port, e.error_type,
-       (moment - started_at) // 100000 AS tenth
-FROM begun e JOIN extents s ON e.cluster IS NOT DISTINCT FROM s.cluster
-                           AND moment BETWEEN started_at AND greatest(ended_at, last_loss_at)""",
+WITH line AS (
+  SELECT *, CASE WHEN type = 'attempt' THEN CAST(round(attempt_duration * 1e6) AS BIGINT) ELSE 0 END AS took
+  FROM events WHERE type IN ('attempt', 'connected')),
+placed AS (
+  SELECT l.storm_id, e.type, e.server_address, e.server_port, e.error_type, e.took,
+         greatest(e.time - e.took - l.zero, 0) AS begun
+  FROM line e JOIN losses l USING (client_id, instance, connection, outage))
+SELECT *, CASE WHEN type = 'connected' THEN greatest((begun + 99999) // 100000 - 1, 0)
+               ELSE begun // 100000 END AS tenth
+FROM placed WHERE tenth <= 864000""",
+    "seconds": """
+WITH serves AS (
+  SELECT storm_id, server_address, server_port FROM marks WHERE type = 'connected' GROUP BY ALL),
+waiting AS (
+  SELECT storm_id, unnest(generate_series(begun // 1000000, CASE WHEN took >= 1000000
+                                          THEN (begun + took) // 1000000 ELSE begun // 1000000 END)) AS second
+  FROM marks JOIN serves USING (storm_id, server_address, server_port)
+  WHERE type = 'attempt' AND (took >= 1000000 OR error_type IS NOT NULL AND error_type NOT IN
+                              ('made-room', 'lost-race', 'stopped'))),
+made AS (SELECT storm_id, tenth // 10 AS second, count(*) FILTER (type = 'attempt') AS attempts,
+                count(*) FILTER (type = 'connected') AS setups FROM marks GROUP BY ALL)
+SELECT *, EXISTS (FROM waiting w WHERE w.storm_id = made.storm_id AND w.second = made.second) AS waits
+FROM made""",
+    "rates": """
+WITH busy AS (
+  SELECT *, second - row_number() OVER (PARTITION BY storm_id ORDER BY second) AS run
+  FROM seconds JOIN (SELECT storm_id, max(setups) AS best FROM seconds GROUP BY ALL) USING (storm_id)
+  WHERE waits AND setups > 0 AND 10 * setups >= 8 * best),
+runs AS (SELECT storm_id, run, sum(setups) AS setups, avg(setups) AS rate FROM busy GROUP BY ALL
+         HAVING count(*) >= 3)
+SELECT storm_id, arg_max(rate, [setups, -run]) AS rate FROM runs GROUP BY ALL""",
     "storms": """
 WITH tenths AS (SELECT storm_id, tenth, count(*) FILTER (type = 'attempt') AS n FROM marks GROUP BY ALL),
-seconds AS (SELECT storm_id, tenth // 10 AS second, count(*) FILTER (type = 'attempt') AS n,
-                   count(*) FILTER (type = 'connected') AS c FROM marks GROUP BY ALL),
-fine AS (SELECT storm_id, max(n) AS peak_attempts_per_100ms FROM tenths GROUP BY ALL),
-coarse AS (SELECT storm_id, max(n) AS peak_attempts_per_second, max(c) AS rate FROM seconds GROUP BY ALL)
-SELECT storm_id, cluster, started_at, ended_at, clients_hit, attempts,
-       coalesce(peak_attempts_per_second, 0) AS peak_attempts_per_second,
-       coalesce(peak_attempts_per_100ms, 0) AS peak_attempts_per_100ms,
-       CASE WHEN isfinite(back_50) THEN back_50 END AS back_50,
-       CASE WHEN isfinite(back_90) THEN back_90 END AS back_90,
-       CASE WHEN isfinite(back_99) THEN back_99 END AS back_99,
-       CASE WHEN isfinite(back_100) THEN back_100 END AS back_100,
-       attempts / clients_hit AS amplification, nullif(rate, 0)::DOUBLE AS setup_rate,
-       clients_hit / nullif(rate, 0) AS ideal,
-       last_back * nullif(rate, 0) / nullif(clients_hit - never_back, 0) AS ratio_to_ideal,
-       last_back, never_back, generation_before, generation_after
-FROM extents LEFT JOIN fine USING (storm_id) LEFT JOIN coarse USING (storm_id)""",
+fine AS (SELECT storm_id, max(n) AS n FROM tenths GROUP BY ALL),
+coarse AS (SELECT storm_id, max(attempts) AS attempts, max(setups) AS setups FROM seconds GROUP BY ALL),
+judged AS (
+  SELECT extents.*, rate, coalesce(fine.n, 0) AS peak_attempts_per_100ms,
+         coalesce(coarse.attempts, 0) AS peak_attempts_per_second,
+         coalesce(coarse.setups, 0) AS peak_setups_per_second,
+         rate IS NOT NULL AND clients_hit >= 50 AND coalesce(back_99 >= needed / rate, true) AS saturated
+  FROM extents LEFT JOIN fine USING (storm_id) LEFT JOIN coarse USING (storm_id)
+  LEFT JOIN rates USING (storm_id))
+SELECT storm_id, cluster, started_at, started_at + CAST(round_even(back_99 * 1e6, 0) AS BIGINT) AS ended_at,
+       live, clients_hit, attempts, peak_attempts_per_second, peak_attempts_per_100ms, peak_setups_per_second,
+       back_50, back_90, back_99, back_100, last_back, stragglers,
+       back, gave_up, closed, replaced, open, silent,
+       attempts / clients_hit AS amplification, saturated,
+       CASE WHEN saturated THEN rate END AS setup_rate,
+       CASE WHEN saturated THEN clients_hit / rate END AS ideal,
+       CASE WHEN saturated THEN back_99 * rate / needed END AS ratio_to_ideal,
+       generation_before, generation_after
+FROM judged""",
     "storm_timeline": """
 SELECT storm_id, tenth / 10 AS second, server_address, server_port,
        count(*) FILTER (type = 'attempt') AS attempts,
@@ -382,13 +462,15 @@ WITH worst AS (SELECT max(clients_hit) AS clients, max(setup_rate) AS rate FROM 
 slow AS (SELECT quantile_cont(downtime, 0.999) AS slow, count(downtime) AS n FROM episodes
          WHERE NOT first_connect)
 SELECT 'accept_rate' AS parameter, NULL::DOUBLE AS current, max(setup_rate) AS proposed FROM storms
+HAVING max(setup_rate) IS NOT NULL
 UNION ALL
 SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff'),
-       ceil(2 * clients / rate) FROM worst
+       ceil(2 * clients / rate) FROM worst WHERE rate IS NOT NULL
 UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM slow""",
 }
 
-STEPS = ("losses", "extents", "marks", "flaps", "steps")  # on the way to the tables
+# on the way to the tables
+STEPS = ("lives", "heavy", "losses", "extents", "marks", "seconds", "rates", "flaps", "steps")
 
 
 def answers(files: str) -> dict[str, list[dict[str, Any]]]:

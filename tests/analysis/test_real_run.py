@@ -85,8 +85,8 @@ def test_every_downtime_is_what_the_client_measured(spark: SparkSession, tmp_pat
         assert found[outage]["attempts"] >= attempts[outage], (found[outage], attempts[outage])
 
     storms = spark.read.parquet(str(tmp_path / "out" / "tables" / "storms")).collect()
-    # two deaths of a primary within `gap` of each other are one storm
+    # two deaths of a primary within seconds of each other are one storm
     assert [storm["clients_hit"] for storm in storms] in ([CLIENTS], [CLIENTS] * KILLS)
-    assert all(storm["never_back"] == 0 for storm in storms)
+    assert all(storm["back"] == CLIENTS for storm in storms)
     quarantine = spark.read.parquet(str(tmp_path / "out" / "tables" / "quarantine"))
     assert quarantine.count() == 0

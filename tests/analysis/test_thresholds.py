@@ -46,7 +46,7 @@ def test_a_threshold_is_broken_when_its_condition_holds() -> None:
 
 
 def test_a_metric_without_anything_to_measure_breaks_nothing() -> None:
-    quiet = {"p99_downtime": None, "outages": 0, "max_ratio_to_ideal": None, "storms": 0}
+    quiet = {"p99_downtime": None, "outages": 0, "max_ratio_to_ideal": None, "saturated_storms": 0}
     assert (
         broken([parse("p99_downtime>5"), parse("p99_downtime<5"), parse("max_ratio_to_ideal>2")], quiet) == []
     )
@@ -56,6 +56,14 @@ def test_a_metric_that_is_missing_breaks_its_threshold() -> None:
     figures = {"p99_downtime": None, "outages": 3}
     assert broken([parse("p99_downtime>5")], figures) == ["p99_downtime is missing, and must not be > 5"]
     assert broken([parse("p99_downtime>5")], {}) == ["p99_downtime is missing, and must not be > 5"]
+
+
+def test_the_ratio_of_storms_is_missing_only_where_one_was_saturated() -> None:
+    ratio = parse("max_ratio_to_ideal>2")
+    assert broken([ratio], {"max_ratio_to_ideal": None, "storms": 2, "saturated_storms": 0}) == []
+    assert broken([ratio], {"max_ratio_to_ideal": None, "storms": 2, "saturated_storms": 1}) == [
+        "max_ratio_to_ideal is missing, and must not be > 2"
+    ]
 
 
 def test_a_bound_breaks_a_threshold_as_it_is() -> None:

@@ -30,7 +30,7 @@ def tables(spark: SparkSession) -> Iterator[Tables]:
     """The tables of all stories."""
     options = Options(as_of=START + timedelta(seconds=AS_OF), silence=SILENCE)
     made = all_tables(STORIES.frame(spark), options)
-    names = ("episodes", "storms", "jitter", "alarms", "not_recovered")
+    names = ("episodes", "jitter", "alarms", "not_recovered")
     found = {name: [row.asDict() for row in made[name].collect()] for name in names}
     of_ends = of_episodes(made["episodes"].where(sf.col("cluster") == ENDS))
     yield found | {"summary of ends": [row.asDict() for row in of_ends.collect()]}
@@ -218,98 +218,6 @@ AGAIN = STORIES.tell(
 
 def test_a_client_that_starts_again_under_its_name_is_another_connection(tables: Tables) -> None:
     assert len(of(tables["episodes"], AGAIN)) == 2
-
-
-def losses(*at: float) -> Iterator[Line]:
-    """Each of another client, which is back 10 s later."""
-    for number, second in enumerate(at):
-        yield Kind.LOST, second, {"client_id": f"client-{number}"}
-        yield Kind.CONNECTED, second + 10, {"client_id": f"client-{number}"}
-
-
-@pytest.mark.parametrize(
-    ("story", "hit"),
-    [
-        (STORIES.tell("each within 5 s of the one before", losses(0.0, 4.0, 9.0)), [3]),
-        (STORIES.tell("two runs", losses(0.0, 1.0, 6.5, 7.0)), [2, 2]),
-        (STORIES.tell("one connection is no storm", losses(0.0, 5.5)), []),
-    ],
-)
-def test_losses_near_each_other_are_one_storm(tables: Tables, story: str, hit: list[int]) -> None:
-    found = sorted(of(tables["storms"], story), key=lambda row: row["started_at"])
-    assert [row["clients_hit"] for row in found] == hit
-
-
-STORIES.tell("no cluster", losses(0.0, 1.0, 2.0), cluster=None)
-
-
-def test_connections_that_know_no_cluster_have_storms_as_well(tables: Tables) -> None:
-    (row,) = of(tables["storms"], None)
-    assert (row["cluster"], row["clients_hit"], row["back_50"], row["back_100"]) == (None, 3, 11.0, 12.0)
-    assert (row["setup_rate"], row["ideal"], row["ratio_to_ideal"]) == (1.0, 3.0, 4.0)
-
-
-GONE = STORIES.tell(
-    "one of two is gone",
-    [
-        (Kind.LOST, 0.0, {"client_id": "gone"}),
-        (Kind.LOST, 1.0, {"client_id": "back"}),
-        (Kind.CONNECTED, 3.0, {"client_id": "back"}),
-    ],
-)
-
-
-def test_a_share_that_never_came_back_has_no_time(tables: Tables) -> None:
-    (row,) = of(tables["storms"], GONE)
-    assert (row["back_50"], row["back_90"], row["never_back"]) == (3.0, None, 1)
-
-
-@pytest.mark.parametrize(
-    "story",
-    [
-        STORIES.tell(f"a clock is {slow} s slow", losses(-slow, *(place / 10 for place in range(10))))
-        for slow in (3.0, 4.5)
-    ],
-)
-def test_a_client_whose_clock_is_slow_does_not_move_the_start_of_a_storm(tables: Tables, story: str) -> None:
-    (row,) = of(tables["storms"], story)
-    assert (row["clients_hit"], row["started_at"].timestamp()) == (11, START.timestamp())
-
-
-YEARS = -25 * 365 * 86_400.0
-NEVER_SET = STORIES.tell(
-    "two devices without a monotonic clock start in 2001, and get the time in an outage",
-    [
-        *((Kind.ATTEMPT, YEARS + number, {"client_id": name}) for name in "ab" for number in range(60)),
-        *((Kind.LOST, YEARS + 60, {"client_id": name}) for name in "ab"),
-        *((Kind.ATTEMPT, number, {"client_id": name}) for name in "ab" for number in range(3)),
-        *((Kind.CONNECTED, 3.0, {"client_id": name, "outage_duration": 9.0}) for name in "ab"),
-    ],
-    monotonic=None,
-)
-
-
-def test_a_storm_has_an_end_where_a_clock_says_that_it_lasted_for_decades(tables: Tables) -> None:
-    (row,) = of(tables["storms"], NEVER_SET)
-    assert row["ended_at"] - row["started_at"] == timedelta(days=1)
-    assert (row["clients_hit"], row["last_back"]) == (2, 9.0)
-
-
-WHO = [{"client_id": f"client-{number}"} for number in range(3)]
-TWO_OF_THREE = STORIES.tell(
-    "two of three are back",
-    [
-        *((Kind.LOST, 0.0, one) for one in WHO),
-        (Kind.CONNECTED, 2.0, WHO[0]),
-        (Kind.CONNECTED, 4.0, WHO[1]),
-    ],
-)
-
-
-def test_the_ratio_to_the_ideal_is_of_those_that_came_back(tables: Tables) -> None:
-    (row,) = of(tables["storms"], TWO_OF_THREE)
-    assert (row["back_100"], row["last_back"], row["never_back"]) == (None, 4.0, 1)
-    assert (row["setup_rate"], row["ideal"], row["ratio_to_ideal"]) == (1.0, 3.0, 2.0)
 
 
 def drawn(name: str, base: float, ratios: list[float]) -> float:

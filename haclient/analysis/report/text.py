@@ -145,6 +145,17 @@ def first(rows: Rows) -> Row:
     return next(iter(rows), {})
 
 
+def not_back(storm: Row) -> int | None:
+    """Connections of a storm that did not come back; ``None`` in older tables."""
+    hit, back = storm.get("clients_hit"), storm.get("back")
+    return None if hit is None or back is None else hit - back
+
+
+def to_ideal(storm: Row) -> str:
+    """How long a storm took, as a multiple of the best possible time, given the accept rate."""
+    return times(storm.get("ratio_to_ideal")) if storm.get("saturated") else "not saturated"
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "seconds": seconds,
     "number": number,
@@ -156,5 +167,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "pairs": pairs,
     "listed": listed,
     "times": times,
+    "to_ideal": to_ideal,
+    "not_back": not_back,
     "stream": stream,
 }

@@ -39,9 +39,10 @@ from haclient.analysis.tables import (
     not_recovered,
     rollup,
     site_lag,
-    storms,
 )
 from haclient.analysis.tables.rollup import materialize
+from haclient.analysis.tables.storms import cores, time_buckets
+from haclient.analysis.tables.storms import table as storms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +50,13 @@ class Options:
     """What the tables depend on besides the lines.
 
     :param as_of: when the question is asked; when the last ones were heard (``clock.as_of``) without it.
-    :param silence: seconds without a line after which a client without a connection counts as never back.
-    :param gap: seconds between two losses of one storm.
-    :param storm_min_clients: connections that make a storm.
+    :param silence: seconds without a line after which a client without a connection is silent.
+    :param storm: when losses are a storm.
     """
 
     as_of: datetime | None = None
     silence: float = episodes.SILENCE
-    gap: float = storms.GAP
-    storm_min_clients: int = storms.LEAST
+    storm: cores.Definition = cores.USUAL
 
 
 NAMES = (
@@ -93,13 +92,13 @@ def each(
     as_of = clock.as_of(lives) if options.as_of is None else clock.microseconds(options.as_of)
     rows = episodes.classified(outages, rest, as_of=as_of, silence=options.silence)
     yield episodes.published(rows)
-    lost = storms.losses(rows, gap=options.gap)
-    found = materialize(storms.extents(lost, least=options.storm_min_clients))
-    buckets = materialize(storms.time_buckets(events, found))
+    hit = cores.losses(rows, options.storm)
+    found = materialize(storms.extents(hit))
+    buckets = materialize(time_buckets.time_buckets(events, hit))
     storm_rows = materialize(storms.summary(found, buckets))
     yield storm_rows
-    yield storms.timeline(buckets)
-    yield storms.reasons(buckets)
+    yield time_buckets.timeline(buckets, found)
+    yield time_buckets.reasons(buckets, found)
     drawn = jitter.delays(events)
     jitter_rows = jitter.statistics(drawn, materialize(jitter.histogram(drawn)))
     yield jitter_rows

@@ -7,7 +7,8 @@ Rules
 * An outage that is open, silent or was given up counts in them as ``longer_than``.  A percentile whose rank
   falls on one of those is only a bound, and ``BOUNDS`` says so: who is not back makes no percentile small.
   What the application closed, or a newer life of the client replaced, has no downtime, and is left out.
-* A metric without anything to measure is null, a count of nothing is 0.
+* A metric without anything to measure is null, a count of nothing is 0.  So is the longest storm while a
+  saturated one has not ended: nobody knows how long it will be.
 * A dropped line leaves a gap in its connection's sequence, so that gaps count it already.  ``coverage`` has
   what a process dropped beyond its gaps: at the end of a connection there is no gap to see.
 """
@@ -92,8 +93,10 @@ def _is_bound(name: str) -> Column:
 
 def of_storms(storms: DataFrame) -> DataFrame:
     """One row: the metrics of storms."""
+    unended = sf.count_if(sf.col("saturated") & sf.col("ratio_to_ideal").isNull())
     return storms.agg(
         sf.count("*").alias("storms"),
+        sf.count_if("saturated").alias("saturated_storms"),
         sf.max("amplification").alias("max_amplification"),
-        sf.max("ratio_to_ideal").alias("max_ratio_to_ideal"),
+        sf.when(unended == 0, sf.max("ratio_to_ideal")).alias("max_ratio_to_ideal"),
     )

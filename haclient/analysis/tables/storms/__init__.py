@@ -1,0 +1,1 @@
+"""Reconnect storms: outages that hit many connections of a cluster together."""
