@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from haclient.analysis import thresholds
+from haclient.analysis.advice import Replay
 from haclient.analysis.io import ingest
 from haclient.analysis.io.output import Output, output
 from haclient.analysis.io.session import AnalysisError, spark_session
@@ -76,6 +77,8 @@ class Job:
     :param cluster: connections of this cluster only.
     :param slo: share of the time that connections should be usable, from 0 to 1.
     :param baseline: folder of a former run that the report compares with, on this machine.
+    :param accept_rate: connections a second that the clusters are configured to admit, if that is known.
+    :param replay: a simulator for the advice.
     """
 
     source: str
@@ -87,6 +90,8 @@ class Job:
     cluster: str | None = None
     slo: float = SLO
     baseline: Path | None = None
+    accept_rate: float | None = None
+    replay: Replay | None = None
 
     @property
     def base(self) -> str:
@@ -111,7 +116,7 @@ def run(spark: SparkSession, job: Job, progress: Progress = silent) -> Summary:
     events = narrowed(everything, job)
     if events is not everything and not _any(events):
         raise InputError(_NOT_ASKED.format(job.source))
-    made = compute(events, quarantine, output(spark, job.base, remote=job.remote), progress=progress)
+    made = compute(events, quarantine, output(spark, job.base, remote=job.remote), job, progress=progress)
     try:
         return conclude(made, events, job)
     finally:
@@ -205,16 +210,17 @@ def narrowed(events: DataFrame, job: Job) -> DataFrame:
 
 
 def compute(
-    events: DataFrame, quarantine: DataFrame, target: Output, *, progress: Progress = silent
+    events: DataFrame, quarantine: DataFrame, target: Output, job: Job, *, progress: Progress = silent
 ) -> dict[str, DataFrame]:
     """All tables, stored; returned as they are stored.
 
     :param events: of ``clock.placed``.
     """
     names = ("quarantine", *build.NAMES)
+    options = build.Options(accept_rate=job.accept_rate, replay=job.replay)
     progress(names[0], 1, len(names) + 1)
     made = {names[0]: target.write(names[0], quarantine)}
-    frames = build.each(events, quarantine=made[names[0]])
+    frames = build.each(events, options, quarantine=made[names[0]])
     for number, name in enumerate(names[1:], start=2):
         progress(name, number, len(names) + 1)
         made[name] = target.write(name, next(frames))
@@ -291,6 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster=given.cluster,
         slo=given.slo / 100,
         baseline=given.baseline,
+        accept_rate=given.accept_rate,
     )
     try:
         found = run(spark_session(), job)
@@ -319,5 +326,6 @@ def _parser() -> argparse.ArgumentParser:
         "--slo", type=float, default=100 * SLO, help="connections should be usable, in per cent"
     )
     parser.add_argument("--baseline", type=Path, help="folder of a former run, to compare with")
+    parser.add_argument("--accept-rate", type=float, help="connections a second that the primary admits")
     parser.add_argument("--fail-if", type=thresholds.parse, action="append", default=[], metavar="CONDITION")
     return parser

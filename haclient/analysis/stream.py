@@ -187,7 +187,7 @@ class Stream:
         if not events.take(1):
             return None
         target = SparkOutput(self._spark, str(fresh))
-        made = compute(events, self._quarantine.everything(), target)
+        made = compute(events, self._quarantine.everything(), target, self._job)
         summary = conclude(made, events, self._job)
         self._spark.catalog.clearCache()
         _put(fresh, self._job.out)

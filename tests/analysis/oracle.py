@@ -200,7 +200,8 @@ whole AS (
          count(*) FILTER (is_last AND episode_result = 'replaced') AS replaced,
          count(*) FILTER (is_last AND episode_result = 'open') AS open,
          count(*) FILTER (is_last AND episode_result = 'silent') AS silent,
-         max(generation_before) AS generation_before, max(generation_after) AS generation_after
+         max(generation_before) AS generation_before, max(generation_after) AS generation_after,
+         min(back_after) AS first_back
   FROM losses GROUP BY storm_id, started_at)
 SELECT whole.*, ceil(judged * 99 / 100) AS needed,
        (SELECT min(back_after) FROM ranked r
@@ -259,7 +260,7 @@ judged AS (
   LEFT JOIN rates USING (storm_id))
 SELECT storm_id, cluster, started_at, started_at + CAST(round_even(back_99 * 1e6, 0) AS BIGINT) AS ended_at,
        live, clients_hit, attempts, peak_attempts_per_second, peak_attempts_per_100ms, peak_setups_per_second,
-       back_50, back_90, back_99, back_100, last_back, stragglers,
+       first_back, back_50, back_90, back_99, back_100, last_back, stragglers,
        back, gave_up, closed, replaced, open, silent,
        attempts / clients_hit AS amplification, saturated,
        CASE WHEN saturated THEN rate END AS setup_rate,
@@ -458,15 +459,22 @@ SELECT client_id, connection, service, instance, cluster, last_seen, last_type, 
 FROM episodes JOIN last USING (client_id, instance, connection, outage)
 WHERE episode_result IN ('gave_up', 'silent') OR never_connected""",
     "advice": """
-WITH worst AS (SELECT max(clients_hit) AS clients, max(setup_rate) AS rate FROM storms),
-slow AS (SELECT quantile_cont(downtime, 0.999) AS slow, count(downtime) AS n FROM episodes
-         WHERE NOT first_connect)
-SELECT 'accept_rate' AS parameter, NULL::DOUBLE AS current, max(setup_rate) AS proposed FROM storms
-HAVING max(setup_rate) IS NOT NULL
+WITH outage AS (
+  SELECT cluster, coalesce(downtime, longer_than) AS seconds, downtime IS NULL AS lasting FROM episodes
+  WHERE NOT first_connect AND coalesce(downtime, longer_than) IS NOT NULL),
+known AS (SELECT cluster, count(*) AS n FROM outage GROUP BY ALL),
+storm AS (SELECT cluster, bool_or(saturated) AS saturated FROM storms GROUP BY ALL),
+used AS (SELECT cluster, max(backoff_max) AS backoff_max FROM events WHERE type = 'backoff' GROUP BY ALL)
+SELECT known.cluster, 'accept_rate' AS parameter, NULL::DOUBLE AS current, NULL::DOUBLE AS proposed,
+       'the configured rate is not known: pass it as --accept-rate' AS reason FROM known
 UNION ALL
-SELECT 'backoff_max', (SELECT max(backoff_max) FROM events WHERE type = 'backoff'),
-       ceil(2 * clients / rate) FROM worst WHERE rate IS NOT NULL
-UNION ALL SELECT 'deadline', NULL, ceil(2 * slow) FROM slow""",
+SELECT known.cluster, 'backoff_max', backoff_max, NULL,
+       CASE WHEN saturated THEN 'there is no simulator here to replay a storm'
+            ELSE 'no storm was saturated' END
+FROM known LEFT JOIN storm ON known.cluster IS NOT DISTINCT FROM storm.cluster
+           LEFT JOIN used ON known.cluster IS NOT DISTINCT FROM used.cluster
+UNION ALL
+SELECT cluster, 'deadline', NULL, NULL, '1,000 outages are needed, ' || n || ' found' FROM known""",
 }
 
 # on the way to the tables

@@ -47,7 +47,7 @@ KEYS = {
     "members": ["server_address"],
     "alarms": ["kind", "cluster", "detail", "at"],
     "not_recovered": ["client_id", "instance"],
-    "advice": ["parameter"],
+    "advice": ["cluster", "parameter"],
 }
 
 

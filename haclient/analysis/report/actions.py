@@ -124,4 +124,13 @@ def _advised(advice: Rows) -> Iterator[dict[str, Any]]:
         name, reason = text.text(row.get("parameter")), text.text(row.get("reason"))
         now = f" (now {text.text(row['current'])})" if row.get("current") is not None else ""
         action = f"Set {name} to {text.text(row['proposed'])}{now}: {reason}."
-        yield _row("consider", name, action, text.text(row.get("basis")))
+        where = f" in {text.label(row['cluster'])}" if row.get("cluster") else ""
+        yield _row("consider", f"{name}{where}", action, f"{text.text(row.get('basis'))}{_replayed(row)}")
+
+
+def _replayed(advice: Row) -> str:
+    """What the simulator showed."""
+    before, after = advice.get("last_before"), advice.get("last_after")
+    if after is None:
+        return ""
+    return f"; in a replay the last one is back after {text.seconds(after)}, now {text.seconds(before)}"

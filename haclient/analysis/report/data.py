@@ -165,7 +165,7 @@ def first_rows(frame: DataFrame, table: str) -> DataFrame:
             sf.asc("kind"),
             sf.asc("detail"),
         ),
-        "advice": (sf.asc("parameter"),),
+        "advice": (sf.col("proposed").isNull().asc(), sf.asc("cluster"), sf.asc("parameter")),
     }
     return frame.orderBy(*order[table]).limit(ROWS[table])
 

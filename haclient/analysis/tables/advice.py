@@ -1,65 +1,131 @@
-"""The policy that the data supports, each value with its reason and the numbers it is based on.
+"""The table ``advice``: what telemetry says about each cluster, and what ``analysis.advice`` makes of it.
 
-* ``accept_rate`` of the pair: the most connection setups that a primary managed in one second.
-* ``backoff_max``: N clients at a ceiling c make 2N/c attempts a second (the mean delay of full
-  jitter is c/2).  From c = 2N/rate on the primary can answer all of them.  N is the largest storm's number
-  of clients, the rate is that of ``accept_rate``.
-* ``deadline``: twice the downtime that 99.9 % of the outages stayed under, so that no client
-  gives up in a storm like the worst one seen.
+Rules
+-----
+* The facts of a cluster are that cluster's alone.
+* Only the ``CLUSTERS`` with most outages have rows: each may need replays on the driver.
+* The 99.9 % percentile is the outage of that rank, to the millisecond; one that is not back counts as longer
+  than so far.  Only milliseconds are put in order.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from dataclasses import asdict, fields
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as sf
 
-MARGIN = 2.0  # of the deadline over the slowest
+from haclient.analysis.advice import BELOW, Advice, Facts, Replay, Storm, advise
+
+CLUSTERS = 20
+_SLOW = 999  # of a thousand
+
+SCHEMA = (
+    "cluster string, parameter string, current double, proposed double, reason string, basis string, "
+    "last_before double, last_after double, attempts_before double, attempts_after double"
+)
 
 
-def advice(episodes: DataFrame, storms: DataFrame, rolled_up: DataFrame) -> DataFrame:
-    """One row for each parameter that the data says something about; docs/analysis.md has the columns."""
-    made = (_accept_rate(storms), _backoff_max(storms, rolled_up), _deadline(episodes))
-    return reduce(DataFrame.unionByName, made)
+def advice(
+    episodes: DataFrame,
+    storms: DataFrame,
+    rolled_up: DataFrame,
+    *,
+    accept_rate: float | None = None,
+    replay: Replay | None = None,
+) -> DataFrame:
+    """Three rows for each cluster with outages; docs/analysis.md has the columns.
 
-
-def _row(parameter: str, proposed: Column, current: Column, reason: str, basis: Column) -> list[Column]:
-    return [
-        sf.lit(parameter).alias("parameter"),
-        current.cast("double").alias("current"),
-        proposed.cast("double").alias("proposed"),
-        sf.lit(reason).alias("reason"),
-        basis.alias("basis"),
+    :param episodes: of ``episodes.classified``.
+    :param storms: of ``storms.table.summary``.
+    :param rolled_up: of ``rollup.roll_up``.
+    :param accept_rate: connections a second that the clusters are configured to admit, if that is known.
+    :param replay: the simulator.
+    """
+    rows = [
+        tuple(asdict(row).values())
+        for facts in _facts(episodes, storms, rolled_up, accept_rate)
+        for row in advise(facts, accept_rate=accept_rate, play=replay)
     ]
+    assert SCHEMA.split()[::2] == [field.name for field in fields(Advice)]
+    return episodes.sparkSession.createDataFrame(rows, SCHEMA)
 
 
-def _accept_rate(storms: DataFrame) -> DataFrame:
-    best = storms.agg(sf.max("setup_rate").alias("rate"), sf.count("*").alias("storms"))
-    basis = sf.format_string("highest setup rate %.0f/s in %d storms", "rate", "storms")
-    reason = "the primary set up no more connections in any second of a storm"
-    return best.where("rate IS NOT NULL").select(
-        *_row("accept_rate", sf.col("rate"), sf.lit(None), reason, basis)
+def _facts(
+    episodes: DataFrame, storms: DataFrame, rolled_up: DataFrame, accept_rate: float | None
+) -> list[Facts]:
+    outages = _outages(episodes)
+    below = sf.lit(accept_rate).cast("double") * BELOW
+    of_storms = storms.groupBy(_cluster_hash()).agg(
+        _largest(sf.lit(True)).alias("storm"),
+        _largest(sf.col("saturated")).alias("saturated"),
+        sf.count_if(sf.col("setup_rate") < below).alias("slower"),
+        sf.median(sf.when(sf.col("setup_rate") < below, sf.col("setup_rate"))).alias("slower_rate"),
+    )
+    settings = rolled_up.groupBy(_cluster_hash()).agg(
+        sf.max("backoff_max").alias("backoff_max"),
+        sf.max_by("strategy", sf.when(sf.col("strategy").isNotNull(), sf.col("lines"))).alias("strategy"),
+        (sf.sum("retry_afters") > 0).alias("retry_after"),
+    )
+    rows = outages.join(of_storms, "place", "left").join(settings, "place", "left").collect()
+    return [_of_cluster(row) for row in sorted(rows, key=lambda row: (-row["outages"], row["cluster"] or ""))]
+
+
+def _cluster_hash() -> Column:
+    """The cluster as a number: those without a name are one."""
+    return sf.xxhash64("cluster").alias("place")
+
+
+def _outages(episodes: DataFrame) -> DataFrame:
+    """``place``, ``cluster``, ``outages``, ``slow``, ``slow_is_bound``: the clusters with most outages."""
+    seconds = sf.coalesce("downtime", "longer_than")
+    cells = (
+        episodes.where(~sf.col("first_connect") & seconds.isNotNull())
+        .groupBy(_cluster_hash(), sf.floor(seconds * 1000).alias("cell"))
+        .agg(
+            sf.max("cluster").alias("cluster"),
+            sf.count("*").alias("outages"),
+            sf.max(seconds).alias("seconds"),
+            sf.max(sf.col("downtime").isNull()).alias("lasting"),
+        )
+    )
+    whole = Window.partitionBy("place")
+    n, so_far = sf.sum("outages").over(whole), sf.sum("outages").over(whole.orderBy("cell"))
+    reached = so_far * 1000 >= n * _SLOW
+    ranked = cells.withColumn("slow", sf.when(reached, sf.col("seconds")))
+    found = ranked.groupBy("place").agg(
+        sf.max("cluster").alias("cluster"),
+        sf.sum("outages").alias("outages"),
+        sf.min("slow").alias("slow"),
+        sf.min_by("lasting", "slow").alias("slow_is_bound"),
+    )
+    return found.orderBy(sf.desc("outages"), "place").limit(CLUSTERS)
+
+
+def _largest(which: Column) -> Column:
+    """The storm that hit most connections, of those with a rate."""
+    rate = sf.coalesce("setup_rate", sf.nullif("peak_setups_per_second", sf.lit(0)).cast("double"))
+    storm = sf.struct("clients_hit", sf.unix_micros("started_at"), rate.alias("rate"), "first_back")
+    return sf.max(sf.when(which & rate.isNotNull() & sf.col("first_back").isNotNull(), storm))
+
+
+def _of_cluster(row: Row) -> Facts:
+    return Facts(
+        cluster=row["cluster"],
+        outages=row["outages"],
+        slow=row["slow"],
+        slow_is_bound=bool(row["slow_is_bound"]),
+        slower=row["slower"] or 0,
+        slower_rate=row["slower_rate"],
+        storm=_storm(row["storm"]),
+        saturated=_storm(row["saturated"]),
+        strategy=row["strategy"],
+        backoff_max=row["backoff_max"],
+        retry_after=bool(row["retry_after"]),
     )
 
 
-def _backoff_max(storms: DataFrame, rolled_up: DataFrame) -> DataFrame:
-    used = sf.broadcast(rolled_up.agg(sf.max("backoff_max").alias("used")))
-    worst = storms.agg(sf.max("clients_hit").alias("clients"), sf.max("setup_rate").alias("rate"))
-    rows = worst.where("rate IS NOT NULL").crossJoin(used)
-    basis = sf.format_string("2 x %d clients / %.0f connection setups a second", "clients", "rate")
-    reason = "from this ceiling on, the attempts of all clients are no more than the primary can answer"
-    ceiling = sf.ceil(2 * sf.col("clients") / sf.col("rate"))
-    return rows.select(*_row("backoff_max", ceiling, sf.col("used"), reason, basis))
-
-
-def _deadline(episodes: DataFrame) -> DataFrame:
-    downtime = sf.when(~sf.col("first_connect"), sf.col("downtime"))
-    rows = episodes.agg(
-        sf.percentile(downtime, sf.lit(0.999)).alias("slow"), sf.count(downtime).alias("outages")
-    )
-    basis = sf.format_string("p99.9 of the downtime %.3f s in %d outages", "slow", "outages")
-    reason = "twice the time in which 99.9 % of the outages ended"
-    return rows.where("slow IS NOT NULL").select(
-        *_row("deadline", sf.ceil(MARGIN * sf.col("slow")), sf.lit(None), reason, basis)
-    )
+def _storm(row: Row | None) -> Storm | None:
+    if row is None:
+        return None
+    return Storm(clients=row["clients_hit"], rate=row["rate"], outage=max(0.0, row["first_back"]))

@@ -26,6 +26,7 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame
 
+from haclient.analysis.advice import Replay
 from haclient.analysis.tables import (
     advice,
     alarms,
@@ -52,11 +53,15 @@ class Options:
     :param as_of: when the question is asked; when the last ones were heard (``clock.as_of``) without it.
     :param silence: seconds without a line after which a client without a connection is silent.
     :param storm: when losses are a storm.
+    :param accept_rate: connections a second that the clusters are configured to admit, if that is known.
+    :param replay: a simulator for the advice; without it nothing is proposed.
     """
 
     as_of: datetime | None = None
     silence: float = episodes.SILENCE
     storm: cores.Definition = cores.USUAL
+    accept_rate: float | None = None
+    replay: Replay | None = None
 
 
 NAMES = (
@@ -120,7 +125,7 @@ def each(
         *([] if quarantine is None else [alarms.quarantine(quarantine)]),
     )
     yield not_recovered.not_recovered(rows, named)
-    yield advice.advice(rows, storm_rows, rolled_up)
+    yield advice.advice(rows, storm_rows, rolled_up, accept_rate=options.accept_rate, replay=options.replay)
     yield members.coverage(rolled_up, missing, dropped)
     yield site_lag.site_lag(events if site_lag.has_lines(rolled_up) else events.limit(0))
     combinations = hit_by.resources(events).persist()

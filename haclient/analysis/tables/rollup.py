@@ -72,17 +72,20 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 
 def roll_up(events: DataFrame) -> DataFrame:
-    """For each combination: how many lines, their first and last time, the highest cap of a delay."""
+    """For each combination: how many lines, their first and last time, and what their backoffs say."""
     keys = [
         sf.col(name)
         for name in ("type", "cluster", "service", "error_type", "state", "server_address", "server_port")
     ]
     generation = only(Kind.CONNECTED, "generation").alias("generation")
-    return events.groupBy(*keys, generation, only(Kind.LOST, "reason").alias("reason")).agg(
+    keys += [generation, only(Kind.LOST, "reason").alias("reason")]
+    keys += [only(Kind.BACKOFF, "backoff_strategy").alias("strategy")]
+    return events.groupBy(*keys).agg(
         sf.count("*").alias("lines"),
         sf.min("t").alias("first_seen"),
         sf.max("t").alias("last_seen"),
         sf.max(only(Kind.BACKOFF, "backoff_max")).alias("backoff_max"),
+        sf.count(only(Kind.BACKOFF, "retry_after")).alias("retry_afters"),
     )
 
 

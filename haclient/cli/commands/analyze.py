@@ -66,6 +66,11 @@ _ALARMS = 10  # that are printed
     help="Results of a former run, which the report compares with.",
 )
 @click.option(
+    "--accept-rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Connections a second that the primary is configured to admit, for the advice.",
+)
+@click.option(
     "--fail-if", "fail_if", type=Condition(), multiple=True, help="Exit with 1 when it holds: p99_downtime>5."
 )
 @click.option(
@@ -142,6 +147,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 def _analyze(given: Mapping[str, Any]) -> None:
     from haclient.analysis.job import Job, is_light, local_source  # noqa: PLC0415  # pyspark may be missing
+    from haclient.cli.replay import replay  # noqa: PLC0415  # takes a while
 
     job = Job(
         source=given["source"],
@@ -153,6 +159,8 @@ def _analyze(given: Mapping[str, Any]) -> None:
         cluster=given["cluster"],
         slo=given["slo"] / 100,
         baseline=given["baseline"],
+        accept_rate=given["accept_rate"],
+        replay=replay,
     )
     if not given["follow"]:
         local_source(job)  # before Spark starts, which takes seconds

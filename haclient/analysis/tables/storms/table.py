@@ -39,6 +39,7 @@ def extents(hit: DataFrame) -> DataFrame:
         *(sf.max(name).alias(name) for name in ("cluster", "started_at", "live")),
         sf.count_if("is_last").alias("clients_hit"),
         sf.sum("attempts").alias("attempts"),
+        sf.min("after").alias("first_back"),
         sf.max("after").alias("last_back"),
         (sf.count("after") + sf.count_if("lasting")).alias("judged"),
         *ended,
@@ -92,6 +93,7 @@ def summary(found: DataFrame, buckets: DataFrame) -> DataFrame:
     return rows.select(
         *("storm_id", "cluster", "started_at", "ended_at", "live", "clients_hit", "attempts"),
         *(sf.coalesce(name, sf.lit(0)).alias(name) for name in PEAKS),
+        "first_back",
         *SHARES,
         *("last_back", "stragglers", *RESULTS),
         (sf.col("attempts") / sf.col("clients_hit")).alias("amplification"),
