@@ -4,6 +4,7 @@ Rules
 -----
 * Each row has a ``severity``, what is wrong, and the next action.
 * An alarm has its own severity and next action (``analysis.alarms``).
+* Nothing is tuned while somebody is away: the figures are those of who is back.
 * Nothing is advised that the rows of the report do not show.
 """
 
@@ -18,10 +19,10 @@ from haclient.analysis.report.text import Row, Rows, counted, number
 SEVERITIES = {
     "critical": "now",
     "warning": "today",
-    "consider": "consider",
     "notice": "it is over",
+    "consider": "consider",
 }
-"""Those of the alarms, and ``consider`` for advice; with when to act on each."""
+"""Those of the alarms, and ``consider`` for advice, the most urgent first; with when to act on each."""
 
 _LONGEST = 400  # characters of an action
 
@@ -39,6 +40,18 @@ _ERRORS = {
     "not-amqp": "Check the port in their cluster URL: something else answers there.",
     "redirected": "Check that a primary is there: members only redirect.",
 }
+_ONLY_PASSIVE = (
+    "Compare the cluster URL of these clients with that of the others: they find only members that are not "
+    "the primary, to which others are connected."
+)
+_SETTINGS = {
+    "accept_rate": ("broker", "connections a second"),
+    "backoff_max": ("client", "s"),
+    "deadline": ("client", "s"),
+}
+"""Whose setting it is, and its unit."""
+
+_NAMES = 3  # services that are named
 
 
 def actions(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
@@ -46,7 +59,7 @@ def actions(tables: Mapping[str, Rows]) -> list[dict[str, Any]]:
     rows = [
         *_for_the_lost(tables),
         *_for_alarms(tables.get("alarms", ())),
-        *_advised(tables.get("advice", ())),
+        *_advised(() if text.first(tables.get("headline", ())).get("away") else tables.get("advice", ())),
     ]
     return sorted(rows, key=lambda row: list(SEVERITIES).index(row["severity"]))
 
@@ -65,7 +78,7 @@ def _for_the_lost(tables: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
     lost = headline.get("away") or 0
     if not lost:
         return
-    what = f"{counted(lost, 'connection')} away"
+    what = f"{counted(lost, 'connection')} away{_of_services(tables)}"
     same = findings.shared(tables.get("hit", ()), "away")
     version = next((one for one in same if one.attribute.endswith("version")), None)
     if version is not None:
@@ -74,9 +87,23 @@ def _for_the_lost(tables: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
     known = sorted((error for error in errors if error in _ERRORS), key=lambda error: (-errors[error], error))
     for error in known:
         who = f"{number(errors[error])} that are away{_with(same)}"
-        yield _row("critical", what, f"{_ERRORS[error]} This is for the {who}.", f"error.type {error}")
+        others = (headline.get("connections") or 0) > lost
+        advised = _ONLY_PASSIVE if error == "redirected" and others else _ERRORS[error]
+        yield _row("critical", what, f"{advised} This is for the {who}.", f"error.type {error}")
     if version is None and not known:
         yield _row("critical", what, *_inspect(headline, same))
+
+
+def _of_services(tables: Mapping[str, Rows]) -> str:
+    """The services of those who are away, those with the most first."""
+    rows = [row for row in tables.get("hit", ()) if row["attribute"] == "service.name" and row["value"]]
+    found = findings.sums(rows, "value", "away") or findings.sums(
+        tables.get("away", ()), "service", "connections"
+    )
+    names = sorted((name for name in found if name and found[name]), key=lambda name: (-found[name], name))
+    shown = [text.label(name) for name in names[:_NAMES]]
+    more = [f"{number(len(names) - _NAMES)} more"] if len(names) > _NAMES else []
+    return f", of {text.joined([*shown, *more])}" if names else ""
 
 
 def _with(same: list[findings.Shared]) -> str:
@@ -122,8 +149,11 @@ def _advised(advice: Rows) -> Iterator[dict[str, Any]]:
         if row.get("proposed") is None:
             continue
         name, reason = text.text(row.get("parameter")), text.text(row.get("reason"))
+        whose, unit = _SETTINGS.get(name, ("", ""))
+        name = f"{name} of the {whose}" if whose else name
         now = f" (now {text.text(row['current'])})" if row.get("current") is not None else ""
-        action = f"Set {name} to {text.text(row['proposed'])}{now}: {reason}."
+        value = f"{text.text(row['proposed'])} {unit}".strip()
+        action = f"Set {name} to {value}{now}: {reason}."
         where = f" in {text.label(row['cluster'])}" if row.get("cluster") else ""
         yield _row("consider", f"{name}{where}", action, f"{text.text(row.get('basis'))}{_replayed(row)}")
 

@@ -5,12 +5,16 @@ Rules
 * A former run is a folder that an analysis wrote: ``summary.json``, and ``tables/episodes`` for the curve.
 * Better or worse are only metrics where less is better or worse; a bound is compared as it is.
 * A change of less than a tenth, or of less than ``LEAST``, is neither.
+* Counts of connections are compared as shares of all connections, where both runs have those.
+* A bound has no change, and is worse or better only where its other side cannot matter.
+* A storm that not everybody is back from has no better ratio.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,9 @@ _SHOWN = {
     "events": "lines",
 }
 _NEITHER = {"events"}
+_OF_CONNECTIONS = ("open", "silent", "gave_up", "never_connected", "outages")
+_NOT_BACK = ("open", "silent", "gave_up")
+HIT_BY = "hit_by.json"
 
 
 class BaselineError(Exception):
@@ -70,46 +77,91 @@ def read(folder: Path) -> dict[str, Any]:
         raise BaselineError(str(folder), "no summary.json of a former analysis in it") from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise BaselineError(str(folder), f"its summary.json cannot be read: {error}") from error
-    return {"folder": str(folder), "source": str(found.get("source", "")), "summary": summary}
+    source = str(found.get("source", ""))
+    return {"folder": str(folder), "source": source, "summary": summary, "connections": _connections(folder)}
 
 
-def compared(now: Mapping[str, float | None], before: Mapping[str, float | None]) -> Rows:
-    """A row for each metric that either run has: ``name``, ``now``, ``before``, ``change``, ``verdict``."""
+def _connections(folder: Path) -> int | None:
+    """How many connections the former run saw; ``None`` where its folder does not say."""
+    try:
+        rows = json.loads((folder / HIT_BY).read_text(encoding="utf-8"))
+        first = rows[0]["attribute"]
+        return sum(int(row["connections"]) for row in rows if row["attribute"] == first) or None
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
+def compared(
+    now: Mapping[str, float | None],
+    before: Mapping[str, float | None],
+    connections: tuple[int | None, int | None] = (None, None),
+) -> Rows:
+    """A row for each metric that either run has: ``name``, ``now``, ``before``, ``change``, ``verdict``.
+
+    :param connections: of this run and of the former one, if they are known.
+    """
     rows = []
     for metric, name in _SHOWN.items():
-        new, old = now.get(metric), before.get(metric)
-        if new is None and old is None:
+        if now.get(metric) is None and before.get(metric) is None:
             continue
+        of = connections if metric in _OF_CONNECTIONS and all(connections) else (None, None)
+        new, old = _Value.of(metric, now, of[0]), _Value.of(metric, before, of[1])
+        unclear = metric == "max_ratio_to_ideal" and any(now.get(each) for each in _NOT_BACK)
+        verdict = "" if metric in _NEITHER else _verdict(new, old)
         rows.append(
             {
                 "metric": metric,
                 "name": name,
-                "now": _shown(metric, now),
-                "before": _shown(metric, before),
+                "now": new.shown,
+                "before": old.shown,
                 "change": _change(new, old),
-                "verdict": "" if metric in _NEITHER else _verdict(new, old),
+                "verdict": "" if unclear and verdict == "better" else verdict,
             }
         )
     return rows
 
 
-def _shown(metric: str, summary: Mapping[str, float | None]) -> str:
-    value = summary.get(metric)
-    shown = seconds(value) if metric in _DURATIONS else number(value)
-    return f"over {shown}" if is_bound(metric, summary) else shown
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A metric of one run.
+
+    :param value: as it is compared; ``None`` where it is not known.
+    :param bound: whether the true value is larger.
+    :param least: less is no change.
+    """
+
+    value: float | None
+    shown: str
+    bound: bool
+    least: float
+
+    @classmethod
+    def of(cls, metric: str, summary: Mapping[str, float | None], connections: int | None) -> _Value:
+        value, bound = summary.get(metric), is_bound(metric, summary)
+        shown = seconds(value) if metric in _DURATIONS else number(value)
+        if value is not None and connections:
+            value /= connections
+            shown += (
+                f" of {number(connections)}" if metric != "outages" else f", {number(value)} a connection"
+            )
+        return cls(value, f"over {shown}" if bound else shown, bound, LEAST / (connections or 1))
 
 
-def _change(new: float | None, old: float | None) -> str:
-    if new is None or old is None or new == old:
-        return "" if new != old else "none"
-    if not old:
-        return "new"
-    sign = "+" if new > old else "\N{MINUS SIGN}"
-    return f"{sign}{percent(abs(new - old) / old)}"
-
-
-def _verdict(new: float | None, old: float | None) -> str:
-    before, after = old or 0.0, new or 0.0
-    if abs(after - before) < max(LEAST, _TENTH * before):
+def _change(new: _Value, old: _Value) -> str:
+    if new.value is None or old.value is None or new.bound or old.bound:
         return ""
-    return "worse" if after > before else "better"
+    if new.value == old.value:
+        return "none"
+    if not old.value:
+        return "new"
+    sign = "+" if new.value > old.value else "\N{MINUS SIGN}"
+    return f"{sign}{percent(abs(new.value - old.value) / old.value)}"
+
+
+def _verdict(new: _Value, old: _Value) -> str:
+    before, after = old.value or 0.0, new.value or 0.0
+    if abs(after - before) < max(new.least, _TENTH * before):
+        return ""
+    if after > before:
+        return "" if old.bound else "worse"
+    return "" if new.bound else "better"

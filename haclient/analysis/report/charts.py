@@ -343,7 +343,7 @@ def failures(rows: Rows) -> library.Figure:
         alt.Chart(library.named("bars"))
         .mark_bar()
         .encode(
-            x=alt.X("failures:Q", title="failed attempts", axis=library.count_axis()),
+            x=alt.X("failures:Q", title="attempts without a connection", axis=library.count_axis()),
             y=alt.Y("endpoint:N", sort=[text.label(name) for name in endpoints], title=None, axis=_names()),
             color=_colours("error", names, colours),
             tooltip=[

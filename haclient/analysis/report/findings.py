@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from haclient.analysis.report import text
@@ -19,7 +20,12 @@ from haclient.analysis.report.text import Row, Rows, counted, number, percent, s
 LIFT = 3.0
 _NEARLY_ALL = 0.9
 _COMPARED = 4  # metrics that a sentence compares
+_ALIKE = 0.9  # of the most frequent one's count
+_BOTH = 2
 _NOTED = 2  # what the hit have in common, and changes, that a sentence names
+
+ENDS = ("redirected", "lost-race", "made-room", "stopped")
+"""How attempts end that did not fail: a search goes on through members that are not the primary."""
 
 RESULTS = {
     "open": "still searching",
@@ -106,7 +112,7 @@ def answers(tables: Mapping[str, Rows], compared: Rows, actions: Rows, slo: floa
         Answer("away", "Is anybody away now?", who_is_lost(tables), lost > 0),
         Answer("happened", "What happened?", happened(tables)),
         Answer("hit", "Who was hit?", whos_hit(tables)),
-        Answer("long", "How long?", how_long(headline, slo), _burnt(headline, slo) > 1),
+        Answer("long", "How long?", how_long(headline, slo, since(tables)), _burnt(headline, slo) > 1),
         Answer("why", "Why?", causes(tables)),
         Answer("compared", "Compared with a former run?", _compared(compared, tables), _worse(compared)),
         Answer("do", "What to do?", _do(actions), bool(actions) and actions[0]["severity"] == "critical"),
@@ -127,9 +133,16 @@ def who_is_lost(tables: Mapping[str, Rows]) -> str:
     connections = headline.get("connections") or lost
     parts = [f"{number(headline[name])} {said}" for name, said in RESULTS.items() if headline.get(name)]
     share = f"Yes: {number(lost)} of {counted(connections, 'connection')} ({percent(lost / connections)})"
-    since = min((row["since"] for row in tables.get("away", ()) if row.get("since")), default=None)
-    when = f", the first since {text.minute(since)} UTC" if since else ""
+    first = since(tables)
+    at = f" at {text.clock(headline['last_at'])}" if headline.get("last_at") else ""
+    share = share.replace("Yes:", f"Yes{at}:")
+    when = f", the first since {text.minute(first)} UTC" if first else ""
     return " ".join([f"{share}{when}: {text.joined(parts)}.", *common(tables.get("hit", ()), "away")])
+
+
+def since(tables: Mapping[str, Rows]) -> str | None:
+    """When the first of those who are away was lost."""
+    return min((row["since"] for row in tables.get("away", ()) if row.get("since")), default=None)
 
 
 def common(rows: Rows, name: str) -> list[str]:
@@ -226,12 +239,21 @@ def downtime(headline: Row, rank: str) -> str:
     return f"{longer}{seconds(headline.get(rank))}"
 
 
-def how_long(headline: Row, slo: float) -> str:
-    """Percentiles of the downtime, and the time that was lost against the objective."""
+def how_long(headline: Row, slo: float, since: str | None = None) -> str:
+    """Who is away and for how long, percentiles of the downtime, and lost time against the objective.
+
+    :param since: when the first of those who are away was lost.
+    """
     parts = []
+    if headline.get("away"):
+        longest = _between(since, headline.get("last_at"))
+        parts.append(f"Still away: {number(headline['away'])}{longest}.")
     if headline.get("p50") is not None:
+        never = headline.get("never_connected") or 0
+        without = f" (without the {counted(never, 'first connect')})" if never else ""
         parts.append(
-            f"The median downtime is {downtime(headline, 'p50')}, the 99th percentile "
+            f"The median downtime of {counted(headline.get('outages'), 'outage')}{without} is "
+            f"{downtime(headline, 'p50')}, the 99th percentile "
             f"{downtime(headline, 'p99')}, the longest {downtime(headline, 'max')}."
         )
     lost, observed = headline.get("lost") or 0.0, headline.get("seconds") or 0.0
@@ -243,6 +265,13 @@ def how_long(headline: Row, slo: float) -> str:
             f"({percent(lost / observed)}); an objective of {percent(slo)} allows {minutes(allowed)}: {used}."
         )
     return " ".join(parts) or "No time was lost."
+
+
+def _between(since: str | None, until: str | None) -> str:
+    if not since or not until:
+        return ""
+    passed = datetime.fromisoformat(until) - datetime.fromisoformat(since)
+    return f", for up to {seconds(passed.total_seconds())}"
 
 
 def minutes(value: float) -> str:
@@ -277,12 +306,15 @@ def budgets(services: Rows, slo: float) -> list[dict[str, Any]]:
 def causes(tables: Mapping[str, Rows]) -> str:
     """Why connections were lost, and why attempts failed then."""
     parts = []
-    stuck = sums(tables.get("away", ()), "error", "connections")
-    if any(name for name in stuck):
-        error = max((name for name in stuck if name), key=lambda name: stuck[name])
+    members = tables.get("members", ())
+    stuck = sums([row for row in tables.get("away", ()) if row.get("error")], "error", "connections")
+    worst = max(stuck, key=lambda name: stuck[name], default=None)
+    if worst is not None:
+        met = [row for row in failures(members) if row["error"] == worst]
+        where = f"; {_such(met, members)}" if met else ""
         parts.append(
-            f"The attempts of {number(stuck[error])} that are away fail mostly with {text.text(error)}: "
-            f"{MEANINGS.get(error, 'see the table')}."
+            f"The attempts of {number(stuck[worst])} that are away fail mostly with {text.text(worst)}: "
+            f"{MEANINGS.get(worst, 'see the table')}{where}."
         )
     lost = sums(tables.get("lost_reasons", ()), "reason", "outages")
     everyone = sum(lost.values())
@@ -290,15 +322,36 @@ def causes(tables: Mapping[str, Rows]) -> str:
         reason = max(lost, key=lambda name: lost[name])
         shown = "have no reason" if reason is None else f"have the reason “{text.text(reason)}”"
         parts.append(f"{number(lost[reason])} of {counted(everyone, 'loss')} {shown}.")
-    failed = failures(tables.get("members", ()))
-    if failed:
+    failed = [row for row in failures(members) if row["error"] not in ENDS]
+    if failed and failed[0]["error"] != worst:
+        most = [row for row in failed if row["error"] == failed[0]["error"]]
+        count, at = _where(most, members)
         total = sum(row["failures"] for row in failed)
-        most = failed[0]
-        parts.append(
-            f"{number(most['failures'])} of {counted(total, 'failed attempt')} were "
-            f"{text.text(most['error'])} at {text.text(most['endpoint'])}."
-        )
+        share = f"All {number(total)}" if count == total else f"{number(count)} of {number(total)}"
+        parts.append(f"{share} failed attempts were {text.text(most[0]['error'])} at {at}.")
     return " ".join(parts) or "No connection was lost, and no attempt failed."
+
+
+def _such(met: Rows, members: Rows) -> str:
+    """Where an error was met."""
+    count, at = _where(met, members)
+    total = sum(row["failures"] for row in met)
+    share = f"all {number(total)}" if count == total else f"{number(count)} of {number(total)}"
+    return f"{share} such attempts were at {at}"
+
+
+def _where(met: Rows, members: Rows) -> tuple[int, str]:
+    """At which members an error is met most; of those that meet it about equally none is the culprit.
+
+    :param met: the rows of ``failures`` of one error.
+    """
+    alike = [row for row in met if row["failures"] >= _ALIKE * met[0]["failures"]]
+    count = sum(row["failures"] for row in alike)
+    if len(alike) == 1:
+        return count, text.text(alike[0]["endpoint"])
+    if len(alike) < len(members):
+        return count, f"{number(len(alike))} members alike"
+    return count, "both members alike" if len(alike) == _BOTH else f"all {number(len(alike))} members alike"
 
 
 MEANINGS = {
@@ -363,9 +416,13 @@ def _most(rows: list[str]) -> str:
 
 
 def _do(actions: Rows) -> str:
-    urgent = [row for row in actions if row["severity"] != "notice"]
-    if not urgent:
-        return "Nothing." if not actions else "Nothing: what happened is over."
-    rest = len(urgent) - 1
+    if not actions:
+        return "Nothing."
+    first = actions[0]
+    rest = len(actions) - 1
     more = f" ({number(rest)} more below)" if rest else ""
-    return f"{urgent[0]['action']}{more}"
+    if first["severity"] in {"critical", "warning"}:
+        return f"{first['action']}{more}"
+    if first["severity"] == "notice":
+        return f"Nothing urgent. What happened is over: {first['action']}{more}"
+    return f"Nothing urgent. To consider: {first['action']}{more}"

@@ -15,6 +15,8 @@ import math
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from haclient.analysis.report.findings import ENDS
+
 COLUMNS = 160
 """Columns of the timeline: two pixels each on a phone."""
 
@@ -32,7 +34,6 @@ SETTLING = 120.0
 
 _VERSIONS = {"service.version": "service_version", "haclient.version": "client_version"}
 
-_ENDS = ("redirected", "lost-race", "made-room", "stopped")  # of attempts that did not fail
 _LASTING = ("open", "silent", "gave_up")
 
 
@@ -177,7 +178,7 @@ def unrecovered(episodes: DataFrame) -> DataFrame:
 
 def _by_weight(entry: Column) -> Column:
     """What orders the errors of an episode: failures before mere ends of attempts, then the most frequent."""
-    failure = ~entry["key"].isin(*_ENDS)
+    failure = ~entry["key"].isin(*ENDS)
     return sf.struct(failure.alias("failure"), entry["value"].alias("attempts"), entry["key"].alias("error"))
 
 

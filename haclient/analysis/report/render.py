@@ -79,7 +79,7 @@ def _render(
     environment.filters |= text.FILTERS
     headline = text.first(tables.get("headline", ())) or _lenient({})
     former = text.first(tables.get("baseline", ()))
-    compared = baseline.compared(text.first(tables.get("summary", ())), former["summary"]) if former else []
+    compared = _compared(text.first(tables.get("summary", ())), headline, former) if former else []
     totals = {row["table"]: row["rows"] for row in tables.get("totals", ())}
     counts = {name: max(totals.get(name, 0), len(tables.get(name, ()))) for name in shown}
     drawn: dict[str, Any] = {}
@@ -115,6 +115,11 @@ def _render(
         **shown,
         **parts,
     )
+
+
+def _compared(summary: Row, headline: Row, former: Row) -> Rows:
+    connections = (headline.get("connections"), former.get("connections"))
+    return baseline.compared(summary, former["summary"], connections)
 
 
 def _template() -> str:

@@ -135,6 +135,17 @@ def stream(row: Row) -> str:
     return text(f"{row.get('cluster')}: {f'link {link}' if link else 'its own events'}")
 
 
+def redirected(member: Row) -> int | None:
+    """Attempts that a member sent on to the primary: no failures."""
+    return None if member.get("failures") is None else dict(member["failures"]).get("redirected") or 0
+
+
+def failed(member: Row) -> int | None:
+    """Attempts that failed at a member, without those that it sent on."""
+    refusals = member.get("refusals")
+    return None if refusals is None else refusals - (redirected(member) or 0)
+
+
 def times(value: float | None) -> str:
     """A ratio."""
     return BLANK if value is None else f"{value:.2f}\N{MULTIPLICATION SIGN}"
@@ -169,5 +180,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "times": times,
     "to_ideal": to_ideal,
     "not_back": not_back,
+    "failed": failed,
+    "redirected": redirected,
     "stream": stream,
 }

@@ -116,6 +116,133 @@ def test_a_version_that_never_comes_back_is_to_be_rolled_back() -> None:
     assert [row["severity"] for row in actions(given)] == ["critical", "critical"]
 
 
+def _deployed() -> Given:
+    """Two hundred with a wrong password ask the primary a, and the passive b that sends them on to it."""
+    common: dict[str, Any] = {"server_port": 5671, "attempts": 27_730}
+    return {
+        "headline": [
+            {
+                "connections": 900,
+                "outages": 7,
+                "clients_hit": 207,
+                "away": 200,
+                "never_connected": 200,
+                "last_at": "2026-11-23 06:59:59.000",
+                "p50": 0.035,
+                "p99": 0.096,
+                "max": 0.0975,
+            }
+        ],
+        "away": [
+            {
+                "since": "2026-11-23 06:25:03.000",
+                "connections": 200,
+                "error": "authentication",
+                "service": "billing",
+            }
+        ],
+        "timeline": [{"at": 0, "width": 1, "lost": 207, "in_storm": 0, "never": 200, "ended": 7}],
+        "members": [
+            {**common, "server_address": "broker-a", "failures": {"authentication": 27_030}},
+            {**common, "server_address": "broker-b", "failures": {"redirected": 27_031}},
+        ],
+        "advice": [{"parameter": "deadline", "proposed": 1, "reason": "twice the slowest"}],
+    }
+
+
+def test_the_reason_is_what_those_say_that_may_be_primary() -> None:
+    """A redirect of a passive member is how a search looks, also where it is the most frequent end."""
+    said = _said(_deployed())
+    assert said["why"] == (
+        "The attempts of 200 that are away fail mostly with authentication: wrong credentials; "
+        "all 27,030 such attempts were at broker-a:5671."
+    )
+    assert "redirected" not in said["why"]
+    assert said["do"].startswith("Check the credentials")
+
+
+def test_members_that_send_all_on_are_no_cause_while_others_are_connected() -> None:
+    given = _deployed()
+    given["away"][0]["error"] = "redirected"
+    [one] = actions(given)
+    assert "Check that a primary is there" not in one["action"]
+    assert one["action"].startswith("Compare the cluster URL of these clients with that of the others")
+    given["headline"][0] |= {"connections": 200}
+    assert actions(given)[0]["action"].startswith("Check that a primary is there")
+
+
+def test_failures_that_are_shared_evenly_point_at_no_member() -> None:
+    given = _deployed()
+    for place, count in enumerate((42_332, 42_331)):
+        given["members"][place]["failures"] = {"timed-out": count, "refused": 3_000}
+    given["away"][0]["error"] = "timed-out"
+    why = _said(given)["why"]
+    assert "timed-out: no answer in time; all 84,663 such attempts were at both members alike." in why
+    given["away"] = []
+    assert "84,663 of 90,663 failed attempts were timed-out at both members alike." in _said(given)["why"]
+
+
+def test_those_who_are_still_away_come_before_the_downtimes_of_those_who_are_back() -> None:
+    long = _said(_deployed())["long"]
+    assert long == (
+        "Still away: 200, for up to 34.9 min. The median downtime of 7 outages (without the 200 first "
+        "connects) is 35 ms, the 99th percentile 96 ms, the longest 97.5 ms."
+    )
+
+
+def test_first_connects_are_no_single_losses() -> None:
+    assert _said(_deployed())["happened"] == "7 single losses; 200 first connects that never succeeded."
+    [column] = charts.columns(_deployed()["timeline"], {})
+    assert (column["single"], column["never"]) == (7, 200)
+
+
+def test_nothing_is_tuned_while_somebody_is_away() -> None:
+    """Figures of those who are back say nothing about those who are not."""
+    given = _deployed()
+    assert "deadline" not in [row["what"] for row in actions(given)]
+    given["headline"][0] |= {"away": 0, "never_connected": 0}
+    given["away"] = []
+    assert [row["what"] for row in actions(given)] == ["deadline of the client"]
+
+
+def test_what_happened_comes_before_what_may_be_tuned() -> None:
+    storm = {
+        "kind": "storm",
+        "cluster": "orders",
+        "severity": "notice",
+        "action": "Find out why it was lost.",
+    }
+    given: Given = {
+        "headline": [{"connections": 600, "outages": 600, "clients_hit": 600, "away": 0}],
+        "alarms": [storm],
+        "advice": [
+            {"parameter": name, "proposed": 100, "reason": "so it was measured"}
+            for name in ("accept_rate", "backoff_max")
+        ],
+    }
+    assert [row["what"] for row in actions(given)] == [
+        "storm in orders",
+        "accept_rate of the broker",
+        "backoff_max of the client",
+    ]
+    assert _said(given)["do"] == (
+        "Nothing urgent. What happened is over: Find out why it was lost. (2 more below)"
+    )
+    assert actions(given)[1]["action"] == (
+        "Set accept_rate of the broker to 100 connections a second: so it was measured."
+    )
+
+
+def test_all_services_of_those_who_are_away_are_named() -> None:
+    given = _deployed()
+    given["hit"] = _hit(
+        ("service.name", "billing", 300, 250, 250),
+        ("service.name", "search", 300, 249, 249),
+        ("service.name", "checkout", 300, 300, 0),
+    )
+    assert actions(given)[0]["what"] == "200 connections away, of billing and search"
+
+
 @pytest.mark.parametrize(
     ("rows", "shared"),
     [
@@ -156,7 +283,7 @@ def test_a_former_run_is_compared_metric_by_metric() -> None:
     }
     before = {"outages": 105.0, "p99_downtime": 6.0, "alarms": 2.0, "events": 9.0}
     rows = {row["metric"]: row for row in baseline.compared(now, before)}
-    assert (rows["p99_downtime"]["now"], rows["p99_downtime"]["change"]) == ("over 12 s", "+100 %")
+    assert (rows["p99_downtime"]["now"], rows["p99_downtime"]["change"]) == ("over 12 s", "")
     assert rows["alarms"]["change"] == "\N{MINUS SIGN}100 %"
     assert {name: row["verdict"] for name, row in rows.items()} == {
         "outages": "",
@@ -170,12 +297,58 @@ def test_a_former_run_is_compared_metric_by_metric() -> None:
     assert said == f"{worse} Better: alarms to act on 0, was 2."
 
 
+def test_a_larger_fleet_is_compared_by_its_shares() -> None:
+    """1,000 of 1,000 lost once are as many as 600 of 600; 499 away are more than 3."""
+    now = {"outages": 1000.0, "open": 499.0, "max_ratio_to_ideal": 3.0}
+    before = {"outages": 600.0, "open": 3.0, "max_ratio_to_ideal": 9.0}
+    rows = {row["metric"]: row for row in baseline.compared(now, before, (1000, 600))}
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "outages": "",
+        "open": "worse",
+        "max_ratio_to_ideal": "",  # of a storm that half of its connections are not back from
+    }
+    assert (rows["open"]["now"], rows["open"]["before"]) == ("499 of 1,000", "3 of 600")
+    assert (rows["outages"]["now"], rows["outages"]["change"]) == ("1,000, 1 a connection", "none")
+    alone = {row["metric"]: row["verdict"] for row in baseline.compared(now, before)}
+    assert (alone["outages"], alone["open"]) == ("worse", "worse")
+
+
+@pytest.mark.parametrize(
+    ("now", "bound", "before", "former_bound", "verdict"),
+    [
+        (1200.0, 1, 15.0, 0, "worse"),  # over 1,200 is surely more than 15
+        (5.0, 1, 15.0, 0, ""),  # over 5 may be 50
+        (5.0, 0, 15.0, 1, "better"),
+        (20.0, 0, 15.0, 1, ""),  # over 15 may be 50
+        (20.0, 0, 15.0, 0, "worse"),
+    ],
+)
+def test_a_bound_is_compared_only_where_its_value_cannot_matter(
+    now: float, bound: int, before: float, former_bound: int, verdict: str
+) -> None:
+    [row] = baseline.compared(
+        {"p99_downtime": now, "p99_is_bound": bound}, {"p99_downtime": before, "p99_is_bound": former_bound}
+    )
+    assert (row["verdict"], row["change"]) == (verdict, "" if bound or former_bound else "+33.3 %")
+
+
 def test_a_former_run_is_read_from_its_folder(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text(
         json.dumps({"source": "logs", "summary": {"outages": 3, "open": None}})
     )
     found = baseline.read(tmp_path)
-    assert found == {"folder": str(tmp_path), "source": "logs", "summary": {"outages": 3.0}}
+    assert found == {
+        "folder": str(tmp_path),
+        "source": "logs",
+        "summary": {"outages": 3.0},
+        "connections": None,
+    }
+    groups = [("cloud.region", 400), ("cloud.region", 200), ("service.name", 600)]
+    rows = [{"attribute": name, "value": str(count), "connections": count} for name, count in groups]
+    (tmp_path / "hit_by.json").write_text(json.dumps(rows))
+    assert baseline.read(tmp_path)["connections"] == 600
+    (tmp_path / "hit_by.json").write_text('[{"attribute": 3}]')
+    assert baseline.read(tmp_path)["connections"] is None
 
 
 @pytest.mark.parametrize(
@@ -199,7 +372,10 @@ def test_an_alarm_has_its_own_severity_and_next_action() -> None:
 
 
 def test_the_most_urgent_comes_first() -> None:
-    assert [row["severity"] for row in actions(tables())] == ["critical", "critical", "critical", "consider"]
+    given = tables()
+    assert [row["severity"] for row in actions(given)] == ["critical", "critical", "critical"]
+    given["headline"][0]["away"] = 0
+    assert [row["severity"] for row in actions(given)] == ["critical", "consider"]
 
 
 def test_the_timeline_counts_who_is_away_before_each_column() -> None:

@@ -102,7 +102,6 @@ def test_the_seven_answers_come_first_and_in_their_order() -> None:
     assert [link["href"] for link in page.all("a")][:7] == [f"#{name}" for name in _ANSWERS]
     for words in (
         "split_claim",
-        "accept_rate",
         "orders",
         MEMBERS[0],
         "billing-7",
@@ -132,7 +131,10 @@ def test_a_percentile_that_is_a_bound_is_shown_as_one() -> None:
     given = tables()
     given["headline"][0] |= {"p99": 3600.0, "p99_is_bound": 1}
     text = _page(given)
-    assert "The median downtime is 6.1 s, the 99th percentile over 60 min," in Page(text).text
+    assert (
+        "The median downtime of 2,013 outages (without the 2 first connects) is 6.1 s, "
+        "the 99th percentile over 60 min,"
+    ) in Page(text).text
     assert "p99" not in json.dumps(_charts(text)["chart-ecdf"]), "the curve marks what is known"
 
 
@@ -235,6 +237,25 @@ def test_a_busy_fleet_has_every_pixel_filled_below_the_limit() -> None:
     text = _page(busy)
     assert len(_charts(text)) == 18
     assert len(text.encode()) < LIMIT
+
+
+def test_all_is_well_only_where_nobody_is_away() -> None:
+    given = tables() | {"alarms": []}
+    assert "No alarm: everybody is back" not in _page(given)
+    assert "No setting is to be changed while connections are away" in _page(given)
+    given["headline"] = [given["headline"][0] | {"away": 0}]
+    assert "No alarm: everybody is back" in _page(given)
+    assert "Set accept_rate of the broker to 200 connections a second" in _page(given)
+
+
+def test_what_a_member_sent_on_did_not_fail() -> None:
+    """Of 60 attempts without a connection 12 were redirected, so that 48 failed."""
+    text = _page()
+    assert "Refused" not in text
+    [row, _] = re.findall(r'<tr><th scope="row">[ab]\.example:5671</th>(.*?)</tr>', text)
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", row)
+    assert cells[1:3] == ["48", "12"]
+    assert "connection_refused 48, redirected 12" in row
 
 
 @pytest.mark.parametrize("rows", [{}, {name: [] for name in tables()}])
