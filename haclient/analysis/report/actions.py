@@ -51,6 +51,14 @@ _SETTINGS = {
 }
 """Whose setting it is, and its unit."""
 
+_TABLES = {
+    "the table not_recovered": "“Clients that did not recover” below",
+    "The table storms": "“Storms” below",
+    "The table jitter": "“Jitter” below",
+    "the table quarantine": "the folder tables/quarantine of the results",
+}
+"""Where the page has what an alarm names."""
+
 _NAMES = 3  # services that are named
 
 
@@ -141,6 +149,8 @@ def _for_alarms(alarms: Rows) -> Iterator[dict[str, Any]]:
         action = text.text(
             row.get("action") or row.get("meaning") or "Look at the detail of the alarm.", _LONGEST
         )
+        for table, section in _TABLES.items():
+            action = action.replace(table, section)
         yield _row(str(row.get("severity")), f"{text.text(row['kind'])}{where}", action, detail)
 
 

@@ -30,6 +30,7 @@ VALUES = 12
 
 ENDPOINTS, ERRORS = 12, 5
 _BAR = 22  # pixels
+_EDGE = 0.9  # share of the curve above which a label does not fit over its point
 _BEFORE, _STORM, _SINGLE, _NEVER = "away from before", "lost in a storm", "lost singly", "never connected"
 _LOSSES = {
     _BEFORE: library.OTHER,
@@ -93,7 +94,7 @@ def timeline(tables: Mapping[str, Rows]) -> library.Figure:
                 x=x, color=colour, tooltip=tooltip
             ),
             change.mark_point(filled=True, size=130, shape="diamond", opacity=1).encode(
-                x=x, y=alt.value(0), color=colour, tooltip=tooltip
+                x=x, y=alt.value(8), color=colour, tooltip=tooltip
             ),
         ]
     described = [_described(row) for row in rows]
@@ -284,15 +285,22 @@ def ecdf(now: Rows, before: Rows, headline: Row) -> library.Figure:
         for rank, share in (("p50", 0.5), ("p99", 0.99))
         if headline.get(rank) is not None and not headline.get(f"{rank}_is_bound")
     ]
-    if marks:
-        mark = alt.Chart(library.data(marks))
+    for one in marks:  # the curve rises: what is left of it and above is free, but for the chart's edge
+        high = one["share"] > _EDGE
+        mark = alt.Chart(library.data([one]))
+        label = mark.mark_text(
+            align="right",
+            baseline="top" if high else "bottom",
+            dx=-8,
+            dy=6 if high else -3,
+            fontWeight=600,
+            clip=True,
+        )
         parts += [
             mark.mark_point(filled=True, size=70, color="var(--accent)", opacity=1, clip=True).encode(
                 x=x, y=y
             ),
-            mark.mark_text(align="right", baseline="top", dx=-8, dy=6, fontWeight=600, clip=True).encode(
-                x=x, y=y, text="name:N"
-            ),
+            label.encode(x=x, y=y, text="name:N"),
         ]
     return library.figure(*parts, height=250, points=rows)
 

@@ -205,7 +205,8 @@ def happened(tables: Mapping[str, Rows]) -> str:
         which = "" if total == 1 else ", the largest"
         at, size = text.minute(largest.get("started_at")), counted(largest.get("clients_hit"), "connection")
         parts.append(
-            f"{counted(total, 'storm')} (a whole cluster lost at once){which} at {at} UTC, of {size}"
+            f"{counted(total, 'storm')} (many connections of a cluster lost at once){which} at {at} UTC, "
+            f"of {size}"
         )
     if single:
         parts.append(f"{counted(single, 'single loss')}")

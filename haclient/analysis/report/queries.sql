@@ -16,6 +16,12 @@ SELECT service, cluster, endpoint_before AS endpoint,
   CASE WHEN never_connected THEN 'never_connected' ELSE episode_result END AS result,
   count(*) AS connections, min(began_at) AS since
 FROM outages WHERE away GROUP BY ALL ORDER BY connections DESC, since
+-- query: each_away
+$outages
+SELECT client_id, connection, service, cluster, endpoint_before AS endpoint, began_at AS since,
+  resources.* EXCLUDE (resource)
+FROM outages LEFT JOIN 'tables/resources/*.parquet' AS resources USING (resource)
+WHERE away ORDER BY since, client_id
 -- query: timeline
 $outages, moments AS (
   SELECT epoch(began_at) AS moment, 1 AS lost, 0 AS ended FROM outages

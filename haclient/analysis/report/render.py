@@ -174,6 +174,7 @@ def _storms(tables: Mapping[str, Rows], storms: Rows, drawn: dict[str, Any]) -> 
                 "row": storm,
                 "panels": panels,
                 "reasons": reasons[:6],
+                "width": max(float(bucket["width"]) for bucket in buckets),
                 "after": _after(storm, buckets[:_BUCKETS]),
             }
         )

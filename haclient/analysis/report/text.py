@@ -92,6 +92,12 @@ def label(value: Any) -> str:
     return text(value, LABEL)
 
 
+def name(value: Any) -> str:
+    """The last part of a path or an address, and of other texts all."""
+    shown = str(value or "")
+    return text(shown.rstrip("/").rpartition("/")[2] if shown[:1] in "/." or "://" in shown else shown)
+
+
 def moment(value: Any) -> str:
     """A time in UTC to the millisecond."""
     if isinstance(value, datetime):
@@ -172,6 +178,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "percent": percent,
     "text": text,
+    "name": name,
     "moment": moment,
     "minute": minute,
     "endpoint": endpoint,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from haclient.analysis.alarms import KINDS
 from haclient.analysis.report import baseline, charts, findings
 from haclient.analysis.report.actions import actions
 from haclient.analysis.report.baseline import BaselineError
@@ -369,6 +370,12 @@ def test_an_alarm_has_its_own_severity_and_next_action() -> None:
     assert (own["severity"], own["what"], own["action"]) == ("critical", "flapping in orders", "Drain it.")
     [unknown] = actions({"alarms": [{**alarm, "kind": "new", "severity": "grave"}]})
     assert (unknown["severity"], unknown["action"]) == ("warning", "Look at the detail of the alarm.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_alarm_sends_nobody_to_a_table_that_is_not_in_the_page(kind: str) -> None:
+    [row] = actions({"alarms": [{"kind": kind, "severity": "critical", "action": KINDS[kind].action}]})
+    assert "table " not in row["action"]
 
 
 def test_the_most_urgent_comes_first() -> None:

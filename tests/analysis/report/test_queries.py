@@ -75,6 +75,9 @@ def test_those_who_are_away_are_those_of_the_query(report: Report, local: Done) 
     found = report.found("FROM outages WHERE away")
     away = sum(local.summary[name] or 0 for name in ("open", "silent", "gave_up", "never_connected"))
     assert sum(row["connections"] for row in found) == away > 0
+    each = report.found("EXCLUDE (resource)")
+    assert len(each) == away
+    assert {"client_id", "host", "region", "service_version"} <= each[0].keys()
 
 
 def test_the_lost_time_is_that_of_the_query(report: Report, local: Done) -> None:  # noqa: F811

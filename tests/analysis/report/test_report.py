@@ -248,6 +248,29 @@ def test_all_is_well_only_where_nobody_is_away() -> None:
     assert "Set accept_rate of the broker to 200 connections a second" in _page(given)
 
 
+def test_the_title_is_a_name_and_the_path_stands_below() -> None:
+    page = Page(render({}, title="/var/log/fleet/night/", generated_at=_AT))
+    assert page.text.startswith("night night /var/log/fleet/night/ ·")
+    assert [texts.name(each) for each in ("night", "s3://logs/night", "a/b <c>")] == [
+        "night",
+        "night",
+        "a/b <c>",
+    ]
+
+
+def test_columns_of_a_storm_say_how_long_they_are_and_failures_of_when() -> None:
+    text = Page(_page()).text
+    assert "A column is 100 ms wide, and as high as if it went on for a second" in text
+    assert "comes back at once" not in text
+    assert "from the loss until each was back or to the end of the period: connection_refused 1,820." in text
+
+
+def test_the_percentiles_stand_above_the_curve_where_there_is_room() -> None:
+    layers = _charts(_page())["chart-ecdf"]["layer"]
+    labels = [layer["mark"] for layer in layers if layer["mark"]["type"] == "text"]
+    assert [label["baseline"] for label in labels] == ["bottom", "top"]
+
+
 def test_what_a_member_sent_on_did_not_fail() -> None:
     """Of 60 attempts without a connection 12 were redirected, so that 48 failed."""
     text = _page()
@@ -256,6 +279,7 @@ def test_what_a_member_sent_on_did_not_fail() -> None:
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", row)
     assert cells[1:3] == ["48", "12"]
     assert "connection_refused 48, redirected 12" in row
+    assert "“redirected” is no failure, and the reason is above" in Page(text).text
 
 
 @pytest.mark.parametrize("rows", [{}, {name: [] for name in tables()}])
