@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
+.PHONY: help setup demo test test-interop test-clients test-clients-short test-pacemaker test-pacemaker-short test-brokers test-brokers-short test-spark monitors calls soak soak-connections soak-hosts soak-sites soak-stream grid grid-large simulate-million fuzz fuzz-short model docs check format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ test-brokers: setup  ## Artemis, Broker-J, RabbitMQ and our pair under faults; B
 test-brokers-short: setup  ## the same with two kills of Artemis and one move of Broker-J: two minutes
 	@scripts/setup_brokers.sh
 	@$(PYTHON) -m tests.brokers.matrix --short $(BROKERS_ARGS)
+
+test-spark: setup  ## the batch job on a Spark cluster of two workers, and on a Spark Connect server: two minutes
+	@$(PYTHON) -m pytest -m spark tests/analysis/test_elsewhere.py $(PYTEST_ARGS)
 
 monitors: setup  ## MONITORS=1000 monitors of the agent beside full load: how many of them failed, and the slowest
 	@$(PYTHON) -m tests.broker_stub.resource_agents.monitors --count $(or $(MONITORS),1000)

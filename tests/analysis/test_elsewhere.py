@@ -20,6 +20,8 @@ from tests.analysis.local_job import Done, local
 
 __all__ = ["local"]
 
+pytestmark = pytest.mark.spark
+
 Process = subprocess.CompletedProcess[str]
 
 

@@ -101,12 +101,15 @@ def test_redirecting_members_bring_clients_to_the_primary() -> None:
     assert result.elsewhere > 0
 
 
-def test_clients_whose_syn_is_lost_try_again_by_tcp_and_then_by_themselves() -> None:
+def test_clients_whose_syn_is_lost_try_again_by_tcp_or_by_themselves() -> None:
     scenario = replace(ORDINARY, clients=1000, when_full="silent")
     ours, proton = simulate(scenario, Policy()), simulate(scenario, PRESETS["proton"])
-    assert ours.not_back == proton.not_back == 0
-    assert ours.refused == len(ours.attempts) - len(ours.back)  # each SYN is an attempt
-    assert ours.dials < len(ours.attempts)
+    full = simulate(scenario, FULL)
+    assert ours.not_back == proton.not_back == full.not_back == 0
+    for result in (ours, proton, full):
+        assert result.refused == len(result.attempts) - len(result.back)  # each SYN is an attempt
+    assert full.dials < len(full.attempts)
+    assert ours.dials == len(ours.attempts)  # closed before the kernel repeats it
 
 
 def test_the_work_of_refusals_makes_the_storm_longer() -> None:

@@ -68,12 +68,11 @@ def test_a_broker_answers_in_real_time_and_is_not_missed_while_the_application_s
     async def main() -> None:
         async with aio.connect(haclient_module_broker.url, on_event=note) as connection:
             sender = await connection.create_sender("q")
-            for _ in range(2):
-                await sender.send(Message(body="one"), timeout=5)
-                await asyncio.sleep(20)
+            await sender.send(Message(body="one"), timeout=5)
+            await asyncio.sleep(20)
 
     haclient_virtual_time.run(main())
-    assert haclient_virtual_time.elapsed == pytest.approx(40)
+    assert haclient_virtual_time.elapsed == pytest.approx(20)
     assert lost == []
 
 
