@@ -106,6 +106,20 @@ def test_the_summary(done: Done) -> None:
     assert {name: done.summary[name] for name in expected} == pytest.approx(expected)
 
 
+def test_two_floods_of_a_night_are_two_storms_and_one_of_the_first_is_a_straggler(done: Done) -> None:
+    """Whatever else is lost: four connections are no storm."""
+    columns = ("cluster", "started_at", "ended_at", "clients_hit", "attempts", "stragglers", "saturated")
+    found = [tuple(row[name] for name in columns) for row in done.tables["storms"]]
+    assert sorted(found) == [
+        ("night", "2026-11-20T08:05:00", "2026-11-20T08:05:10", 100, 100, 1, False),
+        ("night", "2026-11-20T08:08:20", "2026-11-20T08:08:30", 100, 100, 0, False),
+    ]
+    alarms = where(done.tables["alarms"], lambda row: row["kind"] == "storm")
+    assert {(row["severity"], row["detail"]) for row in alarms} == {
+        ("notice", "100 connections were lost at once")
+    }
+
+
 def test_a_burst_is_counted_once_and_three_are_an_alarm(done: Done) -> None:
     scores = {row["server_address"]: row["flapping_score"] for row in done.tables["members"]}
     assert scores == {

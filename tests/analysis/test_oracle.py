@@ -152,11 +152,15 @@ def test_the_end_of_each_outage_is_the_true_one(fleet: Fleet) -> None:
 
 
 def test_storms_are_the_true_ones(fleet: Fleet) -> None:
-    columns = ["cluster", "clients_hit", "attempts"]
-    started = sf.unix_micros("started_at").alias("started_at")
-    found = fleet.tables["storms"].where("cluster LIKE 'ends-%'").select(*columns, started)
-    began = sf.rint(sf.col("started_at") * 1e6).cast("bigint").alias("started_at")
-    assertDataFrameEqual(found, fleet.ends.storms.select(*columns, began))
+    columns = ["cluster", "clients_hit", "attempts", "stragglers"]
+    times = [(sf.unix_micros(name) / 1e6).alias(name) for name in ("started_at", "ended_at")]
+    gone = (sf.col("gave_up") + sf.col("open") + sf.col("silent")).alias("gone")
+    found = fleet.tables["storms"].where("cluster LIKE 'ends-%'").select(*columns, gone, *times)
+    true = fleet.ends.storms.select(*found.columns)
+    order = ["cluster", "started_at"]
+    assertDataFrameEqual(
+        found.orderBy(order), true.orderBy(order), checkRowOrder=True, rtol=0, atol=1e-5
+    )
     assert found.count() == 2 * OUTAGES
 
 
