@@ -158,9 +158,7 @@ def test_storms_are_the_true_ones(fleet: Fleet) -> None:
     found = fleet.tables["storms"].where("cluster LIKE 'ends-%'").select(*columns, gone, *times)
     true = fleet.ends.storms.select(*found.columns)
     order = ["cluster", "started_at"]
-    assertDataFrameEqual(
-        found.orderBy(order), true.orderBy(order), checkRowOrder=True, rtol=0, atol=1e-5
-    )
+    assertDataFrameEqual(found.orderBy(order), true.orderBy(order), checkRowOrder=True, rtol=0, atol=1e-5)
     assert found.count() == 2 * OUTAGES
 
 
