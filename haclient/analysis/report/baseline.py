@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from haclient.analysis.report.text import Rows, number, percent, seconds
+from haclient.analysis.report.text import RESULTS, Rows, number, percent, seconds
 from haclient.analysis.thresholds import is_bound
 
 _TENTH = 0.1
@@ -27,14 +27,11 @@ LEAST = 0.05
 
 _DURATIONS = ("p50_downtime", "p90_downtime", "p99_downtime", "max_downtime")
 _SHOWN = {
-    "open": "still searching",
-    "silent": "silent",
-    "gave_up": "gave up",
-    "never_connected": "never connected",
-    **{
-        name: name.replace("_", " ")
-        for name in ("p99_downtime", "p50_downtime", "p90_downtime", "max_downtime")
-    },
+    **RESULTS,
+    "p99_downtime": "p99 downtime",
+    "p50_downtime": "p50 downtime",
+    "p90_downtime": "p90 downtime",
+    "max_downtime": "max downtime",
     "outages": "outages",
     "storms": "storms",
     "max_ratio_to_ideal": "longest storm, times the best possible",
@@ -45,7 +42,7 @@ _SHOWN = {
     "events": "lines",
 }
 _NEITHER = {"events"}
-_OF_CONNECTIONS = ("open", "silent", "gave_up", "never_connected", "outages")
+_OF_CONNECTIONS = (*RESULTS, "outages")
 _NOT_BACK = ("open", "silent", "gave_up")
 HIT_BY = "hit_by.json"
 

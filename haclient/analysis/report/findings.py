@@ -27,14 +27,6 @@ _NOTED = 2  # what the hit have in common, and changes, that a sentence names
 ENDS = ("redirected", "lost-race", "made-room", "stopped")
 """How attempts end that did not fail: a search goes on through members that are not the primary."""
 
-RESULTS = {
-    "open": "still searching",
-    "silent": "silent since the loss",
-    "gave_up": "gave up",
-    "never_connected": "never connected",
-}
-"""What became of those who are away, in words."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -131,7 +123,7 @@ def who_is_lost(tables: Mapping[str, Rows]) -> str:
             return "No. Every connection that was lost is back, was closed, or was replaced by a new process."
         return "No. No connection was lost."
     connections = headline.get("connections") or lost
-    parts = [f"{number(headline[name])} {said}" for name, said in RESULTS.items() if headline.get(name)]
+    parts = [f"{number(headline[name])} {said}" for name, said in text.RESULTS.items() if headline.get(name)]
     share = f"Yes: {number(lost)} of {counted(connections, 'connection')} ({percent(lost / connections)})"
     first = since(tables)
     at = f" at {text.clock(headline['last_at'])}" if headline.get("last_at") else ""

@@ -108,7 +108,7 @@ def _render(
         budgets=findings.budgets([headline, *shown["service"]], slo) if headline["connections"] else [],
         former=former,
         compared=compared,
-        results=findings.RESULTS,
+        results=text.RESULTS,
         meanings=findings.MEANINGS,
         when=actions.SEVERITIES,
         queries=queries(width=width, slo=slo, baseline=former.get("folder") or "FORMER"),

@@ -15,6 +15,14 @@ BLANK = "\N{EN DASH}"
 OTHERS = "others"
 """The members without a colour of their own."""
 
+RESULTS = {
+    "open": "still searching",
+    "silent": "silent",
+    "gave_up": "gave up",
+    "never_connected": "never connected",
+}
+"""What became of those who are away, in words."""
+
 LABEL = 40
 """Characters of a value in a chart."""
 

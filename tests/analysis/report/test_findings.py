@@ -74,7 +74,7 @@ def test_half_the_fleet_is_gone_and_the_region_that_it_shares_is_named() -> None
     )
     assert said["away"] == (
         "Yes: 500 of 1,000 connections (50 %), the first since 2026-11-23 06:40:00 UTC: 490 still searching "
-        "and 10 silent since the loss. All that are away have cloud.region eu-west-1 (500 of its 500 "
+        "and 10 silent. All that are away have cloud.region eu-west-1 (500 of its 500 "
         "connections; none of the other 500)."
     )
     route = "Check the route and firewalls between them and the broker, and whether it is overloaded."

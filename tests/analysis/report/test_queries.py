@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 from haclient.analysis import job
 from haclient.analysis.job import InputError, Job
 from haclient.analysis.report import data
-from tests.analysis.local_job import Done, local  # noqa: F401 - a fixture
+from tests.analysis.local_job import Done, local
+
+__all__ = ["local"]
 
 Result = list[dict[str, Any]]
 
@@ -47,7 +49,7 @@ class Report:
 
 
 @pytest.fixture
-def report(local: Done, monkeypatch: pytest.MonkeyPatch) -> Report:  # noqa: F811
+def report(local: Done, monkeypatch: pytest.MonkeyPatch) -> Report:
     return Report(local.out, monkeypatch)
 
 
@@ -71,7 +73,7 @@ def test_the_timeline_shows_what_its_query_finds(report: Report) -> None:
     assert sum(row["lost"] for row in found) == sum(lost for lost, _, _ in drawn.values())
 
 
-def test_those_who_are_away_are_those_of_the_query(report: Report, local: Done) -> None:  # noqa: F811
+def test_those_who_are_away_are_those_of_the_query(report: Report, local: Done) -> None:
     found = report.found("FROM outages WHERE away")
     away = sum(local.summary[name] or 0 for name in ("open", "silent", "gave_up", "never_connected"))
     assert sum(row["connections"] for row in found) == away > 0
@@ -80,7 +82,7 @@ def test_those_who_are_away_are_those_of_the_query(report: Report, local: Done) 
     assert {"client_id", "host", "region", "service_version"} <= each[0].keys()
 
 
-def test_the_lost_time_is_that_of_the_query(report: Report, local: Done) -> None:  # noqa: F811
+def test_the_lost_time_is_that_of_the_query(report: Report, local: Done) -> None:
     everyone = next(row for row in report.found("allowed_minutes") if row["service"] is None)
     text = (local.out / "report.html").read_text(encoding="utf-8")
     [said] = re.findall(r'<p class="lead">.*?([\d.,]+) connection-minutes were lost of ([\d.,]+)', text)
@@ -106,7 +108,7 @@ def test_the_curve_and_the_failures_are_those_of_their_queries(report: Report) -
     assert failed == {row["endpoint"]: row["failures"] for row in report.rows("chart-failures", "bars")}
 
 
-def test_a_former_run_has_its_curve(spark: SparkSession, local: Done, report: Report) -> None:  # noqa: F811
+def test_a_former_run_has_its_curve(spark: SparkSession, local: Done, report: Report) -> None:
     curve = data.former_ecdf(spark, local.out)
     drawn = report.rows("chart-ecdf", "points")
     assert [point["share"] for point in curve] == pytest.approx([point["share"] for point in drawn], rel=1e-4)
